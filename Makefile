@@ -1,0 +1,64 @@
+# make demo    the main job, on a fresh machine, without a key
+# make test    the tests
+# make check   ruff, pyright strict, the floors
+# make bench   the ratios, against the floor, on a local server
+# make lowest  the wire tests on the oldest SDKs that are supported
+# make wheel   the tests against the wheel built from the sdist, with the sources deleted
+# make schemas, make docs, make catalog   rewrite the generated schemas, README tables, prices
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format bench lowest wheel schemas docs catalog clean
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "delegate needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	@echo "Setting up $(VENV) (once) …"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/delegate demo || test $$? -eq 1
+
+test: $(READY)
+	@$(BIN)/python -m pytest -q -n 2
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	@$(BIN)/python -m tests.bench
+
+wheel: $(READY)
+	rm -rf dist build/wheel .venv-wheel
+	$(BIN)/python -m build . > build-wheel.log 2>&1 || { cat build-wheel.log; exit 1; }
+	@rm build-wheel.log
+	mkdir -p build/wheel
+	tar -xzf dist/*.tar.gz -C build/wheel --strip-components 1
+	rm -r build/wheel/delegate build/wheel/judges build/wheel/schemas
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]"
+	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2
+
+schemas: $(READY)
+	$(BIN)/python scripts/write_schemas.py
+
+docs: $(READY)
+	PYTHONPATH=. $(BIN)/python scripts/write_readme.py
+
+catalog: $(READY)
+	$(BIN)/python -m pip install --quiet -e '.[catalog]'
+	$(BIN)/python scripts/write_catalog.py
+
+clean:
+	rm -rf $(VENV) .venv-* build dist

@@ -1,0 +1,64 @@
+"""One tool, `delegate_task`, that lets an agent hand work to other agents and know whether it was really done.
+
+    from delegate import Delegator, Task
+
+    async with Delegator() as delegator:
+        report = await delegator.run(Task(goal="…", acceptance_criteria=["…"]))
+        report.results[0].verdict
+
+Start reading at `schemas/delegate_task.json` (what a parent model sees), then `types.py`, then `executor.py`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delegate.child.job import ChildRunner, Job
+    from delegate.delegator import Delegator
+    from delegate.errors import CallError, ConfigError, DelegateError, ToolError
+    from delegate.ports import Event, Tool
+    from delegate.settings import Settings
+    from delegate.types import ChildRun, Receipt, Report, Task, TaskResult, Verdict
+
+__all__ = [
+    "CallError",
+    "ChildRun",
+    "ChildRunner",
+    "ConfigError",
+    "DelegateError",
+    "Delegator",
+    "Event",
+    "Job",
+    "Receipt",
+    "Report",
+    "Settings",
+    "Task",
+    "TaskResult",
+    "Tool",
+    "ToolError",
+    "Verdict",
+]
+
+_HOMES = {
+    "delegate.child.job": ("ChildRunner", "Job"),
+    "delegate.delegator": ("Delegator",),
+    "delegate.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),
+    "delegate.ports": ("Event", "Tool"),
+    "delegate.settings": ("Settings",),
+    "delegate.types": ("ChildRun", "Receipt", "Report", "Task", "TaskResult", "Verdict"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that `import delegate` costs next to nothing."""
+    from importlib import import_module
+
+    for module, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'delegate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,95 @@
+"""The runtime's own record of one child, which the child cannot write.
+
+It holds at every moment all that is known, so that a run which fails, times out or is cancelled still leaves its
+output so far, its receipts and its bill.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from delegate.ports import ChatReply, ToolOutput
+from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus, Usage
+
+RECEIPT_CHARS = 4_000
+"""How much of a tool's answer a receipt keeps; digest and size are those of the whole."""
+
+
+class Recorder:
+    """Receipts, output, usage and cost of one child. A host's own runner writes to it as the built-in loop does."""
+
+    def __init__(self, cost_usd: float | None = 0.0) -> None:
+        """`cost_usd` is where the bill begins: None for a runner whose model calls aren't seen here."""
+        self.output = ""
+        self.usage = Usage()
+        self.cost_usd = cost_usd
+        self.model: str | None = None
+        self.steps = 0
+        self._receipts: dict[int, Receipt] = {}
+        self._receipts_begun = 0
+        self._started = time.monotonic()
+
+    def model_called(self, reply: ChatReply, cost_usd: float | None) -> None:
+        """Book one model call. A cost of None makes the whole run's cost unknown."""
+        self.steps += 1
+        self.usage += reply.usage
+        self.model = reply.model_served or self.model
+        self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+        if reply.text.strip():
+            self.output = reply.text
+
+    def next_receipt(self) -> int:
+        """Number a tool call that begins now; calls that run side by side keep the order they were asked in."""
+        self._receipts_begun += 1
+        return self._receipts_begun
+
+    def tool_called(self, n: int, tool: str, args: Mapping[str, Any], answer: ToolOutput, seconds: float) -> None:
+        """Write the receipt of the tool call that `next_receipt` numbered `n`."""
+        whole = answer.text.encode("utf-8", "surrogatepass")
+        self._receipts[n] = Receipt.model_construct(
+            n=n,
+            tool=tool,
+            args=dict(args),
+            status=answer.status,
+            output=_bounded(answer.text),
+            args_sha256=hashlib.sha256(_canonical(args)).hexdigest(),
+            output_sha256=hashlib.sha256(whole).hexdigest(),
+            output_bytes=len(whole),
+            seconds=round(seconds, 6),
+            sandbox=answer.sandbox,
+        )
+
+    def finish(
+        self,
+        status: RunStatus,
+        *,
+        output: str | None = None,
+        error: ErrorDetail | None = None,
+        artifacts: tuple[Artifact, ...] = (),
+    ) -> ChildRun:
+        """The run as it stands now, under `status`."""
+        return ChildRun.model_construct(
+            status=status,
+            output=self.output if output is None else output,
+            receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
+            artifacts=artifacts,
+            error=error,
+            model=self.model,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            steps=self.steps,
+            seconds=round(time.monotonic() - self._started, 6),
+        )
+
+
+def _canonical(args: Mapping[str, Any]) -> bytes:
+    return json.dumps(args, sort_keys=True, separators=(",", ":"), default=str).encode("utf-8", "surrogatepass")
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= RECEIPT_CHARS:
+        return text
+    half = RECEIPT_CHARS // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"

@@ -1,0 +1,142 @@
+"""What an operator decides: keyword arguments, then `DELEGATE_…` variables, `delegate.toml`, and defaults.
+
+`delegate.toml` is read from the working directory, or from the path in `DELEGATE_CONFIG`. Its keys are the fields of
+`Settings`; a variable's name is `DELEGATE_` and the field in capitals.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from delegate.errors import ConfigError
+from delegate.types import Text, Tier, Value
+
+Sandbox = Literal["auto", "require", "off"]
+CommandPolicy = Literal["sandboxed", "allow", "deny"]
+
+
+class DeclaredModel(Value):
+    """A model that the catalog doesn't know. Prices are USD per million tokens; left out means unknown, not free."""
+
+    id: Text
+    tier: Tier
+    family: Text = "local"
+    context_tokens: int = Field(default=32_768, gt=0)
+    max_output_tokens: int = Field(default=4_096, gt=0)
+    structured_output: bool = True
+    tools: bool = True
+    effort: bool = False
+    input_price: float | None = Field(default=None, ge=0)
+    output_price: float | None = Field(default=None, ge=0)
+    cached_input_price: float | None = Field(default=None, ge=0)
+
+
+class DeclaredEndpoint(Value):
+    """A model server of the operator's own, such as Ollama or vLLM, and the models it serves."""
+
+    name: Text
+    base_url: Text
+    protocol: Literal["openai", "anthropic", "google"] = "openai"
+    key_env: str | None = None
+    """The variable that holds this endpoint's key; None for a server that wants none."""
+    models: tuple[DeclaredModel, ...] = Field(min_length=1)
+
+
+class Settings(Value):
+    """Everything an operator can set. A parent model may ask for less than these limits, never for more."""
+
+    tool_name: Text = "delegate_task"
+    """The tool's name at the host; some hosts have a `delegate_task` of their own."""
+    model: Text | None = None
+    """The model that children run on, whatever tier is asked for. By default the cheapest of the task's tier."""
+    judge_model: Text | None = None
+    """The only model that may judge. By default the cheapest eligible one."""
+    tier: Tier = "standard"
+    """The tier of a task that names none."""
+    max_tier: Tier = "deep"
+    """No child runs above this tier, whatever is asked for."""
+    max_concurrent: int = Field(default=3, ge=1)
+    """Children at work at the same time, per run."""
+    max_steps: int = Field(default=30, ge=1)
+    """Model calls per child."""
+    timeout_seconds: float = Field(default=600, gt=0)
+    """Wall time per child."""
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    """Spend per run, children and judges together; None means no limit."""
+    max_output_tokens: int = Field(default=8_192, ge=256)
+    """Tokens that one model call of a child may write."""
+    call_timeout_seconds: float = Field(default=180, gt=0)
+    """Wall time of one model call, the SDK's own retries included."""
+    gate: bool = True
+    """Whether the gate looks before checks and judge."""
+    sandbox: Sandbox = "auto"
+    """`auto`: bubblewrap where it works. `require`: refuse commands where it doesn't. `off`: never."""
+    commands: CommandPolicy = "sandboxed"
+    """Commands that a model wrote: only inside a sandbox, always (`allow`), or never (`deny`)."""
+    fetch_hosts: tuple[str, ...] = ()
+    """Hosts (`name` or `name:port`) that `fetch_url` may reach although their address is private."""
+    result_chars: int = Field(default=6_000, ge=500)
+    """How much of a child's report the parent reads; the whole stays readable by handle."""
+    home: Path = Field(default_factory=lambda: _default_home())
+    """Where records and kept workspaces lie. Default: `delegate` in the XDG data folder."""
+    endpoints: tuple[DeclaredEndpoint, ...] = ()
+    """Model servers of your own (only in `delegate.toml` or Python)."""
+
+
+def load_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
+    """The settings in force. Raises ConfigError naming the source, the field and the mend."""
+    environ = os.environ if environ is None else environ
+    path = Path(environ.get("DELEGATE_CONFIG") or "delegate.toml")
+    sources = {str(path): _from_toml(path, "DELEGATE_CONFIG" in environ), "the environment": _from_environ(environ)}
+    merged: dict[str, Any] = {}
+    for source, fields in (*sources.items(), ("the arguments", given)):
+        _check(source, fields)
+        merged |= fields
+    return Settings(**merged)
+
+
+def variable(field: str) -> str:
+    """The environment variable of a field."""
+    return f"DELEGATE_{field.upper()}"
+
+
+def _from_toml(path: Path, named: bool) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise ConfigError(f"DELEGATE_CONFIG names {path}, which does not exist") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} can't be read as TOML: {error}") from error
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, info in Settings.model_fields.items():
+        if name == "endpoints" or not (text := environ.get(variable(name), "").strip()):
+            continue
+        is_list = info.annotation == tuple[str, ...]
+        fields[name] = tuple(part.strip() for part in text.split(",")) if is_list else text
+    return fields
+
+
+def _check(source: str, fields: Mapping[str, Any]) -> None:
+    try:
+        Settings(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        name = variable(place) if source == "the environment" else place
+        hint = f"; the settings are {', '.join(Settings.model_fields)}" if first["type"] == "extra_forbidden" else ""
+        got = "" if first["type"] in ("missing", "extra_forbidden") else f", not {first['input']!r:.80}"
+        raise ConfigError(f"{name} (in {source}): {first['msg']}{got}{hint}") from None
+
+
+def _default_home() -> Path:
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "delegate"
