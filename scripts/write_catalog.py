@@ -1,0 +1,300 @@
+"""Write prices and capabilities into judges/catalog.toml (`make catalog`).
+
+    pip install genai-prices && python scripts/write_catalog.py [--litellm WHEEL_OR_JSON]
+
+Which models there are, their family, tier and aliases are chosen by hand in the catalog and kept. Prices and their
+dates come from genai-prices' embedded snapshot; limits, capabilities and switch-off dates from litellm's price file,
+which is taken out of its wheel without installing it. What neither knows is kept as it stands. Where the two disagree,
+a comment says so. The figures used are also written to tests/data/catalog_sources.json, which the tests compare with.
+"""
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+ROOT = Path(__file__).resolve().parent.parent
+CATALOG = ROOT / "judges" / "catalog.toml"
+EXTRACT = ROOT / "tests" / "data" / "catalog_sources.json"
+PRICE_FILE = "litellm/model_prices_and_context_window_backup.json"
+
+Json = dict[str, Any]
+
+PRICING_PAGES = {
+    "openai": "https://developers.openai.com/api/docs/pricing",
+    "anthropic": "https://platform.claude.com/docs/en/about-claude/pricing",
+    "google": "https://ai.google.dev/gemini-api/docs/pricing",
+}
+
+CORRECTIONS: dict[str, dict[str, tuple[Any, str]]] = {
+    "gemini-4-argon": {
+        "max_output_tokens": (
+            65_536,
+            "litellm's 1_048_576 is for input and output together.",
+        ),
+    },
+}
+"""Fields where a source is wrong for our use: the value to write, and why."""
+
+HISTORY = timedelta(days=365)
+"""Prices that ended longer ago are dropped."""
+
+HEADER = """\
+# The models that delegate knows: what each is good for, what it costs, what it can do.
+#
+# By hand: id, provider, family, tier, aliases. `make catalog` keeps these and writes the rest; to add a model, write
+# these and run it. A tier says what a model is good for today (deep: the hardest work; standard: everyday agent work;
+# fast: small, well-defined work, judging included), not what it costs, so that a price cut moves nothing.
+#
+# prices: US dollars per million tokens, from `since` to `until` (both days included). A price with `above_tokens` holds
+# for the whole of a call whose input is longer. context_tokens is the longest input, the smaller of what the sources
+# say. deprecated_on is the day the provider switches the model off; checked_on, the day the sources were last read.
+#
+# Sources: {sources} (both MIT). Prices are genai-prices'; limits, capabilities and
+# switch-off dates litellm's; comments say where the two disagree or one is silent.
+"""
+
+
+@dataclass
+class Entry:
+    """One model of the catalog: its fields, and the comments that stand above it."""
+
+    fields: Json
+    notes: list[str] = field(default_factory=list[str])
+    seen: Json = field(default_factory=dict[str, Any])
+    """What the sources said, for the extract."""
+
+    @property
+    def id(self) -> str:
+        return self.fields["id"]
+
+
+def main() -> None:
+    """Read both sources, bring the catalog up to date, and write it and the extract."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--litellm", type=Path, help="a litellm wheel or its price JSON; downloaded when left out")
+    args = parser.parse_args()
+    litellm, litellm_version = read_litellm(args.litellm)
+    genai = read_genai_prices()
+    entries = [Entry(fields) for fields in tomllib.loads(CATALOG.read_text(encoding="utf-8"))["models"]]
+    today = date.today()
+    for entry in entries:
+        update(entry, genai.get((entry.fields["provider"], entry.id)), litellm.get(litellm_key(entry)), today)
+    sources = f"genai-prices {importlib.metadata.version('genai-prices')} and litellm {litellm_version}"
+    CATALOG.write_text(render(entries, sources), encoding="utf-8")
+    EXTRACT.write_text(extract(entries, sources, today), encoding="utf-8")
+    print(f"{CATALOG.relative_to(ROOT)}: {len(entries)} models from {sources}")
+
+
+# -------------------------------------------------------------------------------------------------------- the sources
+
+
+def read_litellm(given: Path | None) -> tuple[Json, str]:
+    """The price table of litellm and the version it came with."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = given or download_litellm(Path(folder))
+        if path.suffix != ".whl":
+            return json.loads(path.read_text(encoding="utf-8")), "(a local file)"
+        with zipfile.ZipFile(path) as wheel:
+            return json.loads(wheel.read(PRICE_FILE)), path.name.split("-")[1]
+
+
+def download_litellm(folder: Path) -> Path:
+    """The newest litellm wheel, in `folder`."""
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "litellm"]
+    subprocess.run([*download, "--dest", str(folder)], check=True, timeout=600)
+    return next(folder.glob("litellm-*.whl"))
+
+
+def litellm_key(entry: Entry) -> str:
+    """The name in litellm's table, which gives Google's models a prefix and leaves the others as they are."""
+    return f"gemini/{entry.id}" if entry.fields["provider"] == "google" else entry.id
+
+
+def read_genai_prices() -> dict[tuple[str, str], Any]:
+    """genai-prices' models by provider and id, from the snapshot inside the package."""
+    try:
+        snapshot = importlib.import_module("genai_prices.data_snapshot").get_snapshot()
+    except ModuleNotFoundError:
+        sys.exit("genai-prices is not installed; run: pip install genai-prices")
+    return {(provider.id, model.id): model for provider in snapshot.providers for model in provider.models}
+
+
+# -------------------------------------------------------------------------------------------------------- one entry
+
+
+def update(entry: Entry, genai: Any, litellm: Json | None, today: date) -> None:
+    """Bring one entry up to date with both sources; either may be silent."""
+    if genai is None:
+        entry.notes.append("genai-prices doesn't know this model: prices are kept as they stand.")
+    else:
+        update_prices(entry, genai, today)
+    if litellm is None:
+        entry.notes.append("litellm doesn't know this model: limits and capabilities are by hand.")
+    else:
+        update_capabilities(entry, litellm)
+    update_context(entry, getattr(genai, "context_window", None), (litellm or {}).get("max_input_tokens"))
+    for name, (value, why) in CORRECTIONS.get(entry.id, {}).items():
+        entry.fields[name] = value
+        entry.notes.append(f"{name} by hand: {why}")
+    if genai is not None and litellm is not None:
+        entry.notes.extend(price_disagreements(entry.fields["prices"], litellm, today))
+    entry.fields["source"] = PRICING_PAGES[entry.fields["provider"]]
+    entry.fields["checked_on"] = today
+
+
+def update_prices(entry: Entry, genai: Any, today: date) -> None:
+    entry.fields["prices"] = [price for price in dated_prices(genai) if price.get("until", today) > today - HISTORY]
+    entry.seen["genai_prices"] = entry.fields["prices"]
+
+
+def dated_prices(genai: Any) -> Iterator[Json]:
+    """genai-prices' list is in order, a later one taking over on its start date; we write both ends."""
+    conditional: Any = genai.prices
+    if not isinstance(conditional, list):
+        yield from price_steps(conditional, {})
+        return
+    conditional = cast("list[Any]", conditional)
+    starts = [item.constraint.start_date if item.constraint else None for item in conditional]
+    for item, since, next_start in zip(conditional, starts, [*starts[1:], None], strict=True):
+        until = next_start - timedelta(days=1) if next_start else None
+        ends = {name: day for name, day in (("since", since), ("until", until)) if day}
+        yield from price_steps(item.prices, ends)
+
+
+def price_steps(prices: Any, ends: Json) -> Iterator[Json]:
+    """One price for each long-context step."""
+    tiered = {"input": prices.input_mtok, "output": prices.output_mtok, "cached_input": prices.cache_read_mtok}
+    for start in sorted({0, *(tier.start for price in tiered.values() for tier in getattr(price, "tiers", ()))}):
+        step = {"above_tokens": start} if start else {}
+        amounts = {name: amount(price, start) for name, price in tiered.items() if price is not None}
+        yield {**ends, **step, **amounts}
+
+
+def amount(price: Any, start: int) -> float:
+    """A plain or tiered price, for calls longer than `start`."""
+    reached = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= start]
+    return float(reached[-1] if reached else getattr(price, "base", price))
+
+
+def update_capabilities(entry: Entry, litellm: Json) -> None:
+    found: Json = {
+        "max_output_tokens": litellm["max_output_tokens"],
+        "structured_output": bool(litellm.get("supports_response_schema")),
+        "tools": bool(litellm.get("supports_function_calling")),
+        "effort": takes_effort(entry, litellm),
+    }
+    if day := litellm.get("deprecation_date"):
+        found["deprecated_on"] = date.fromisoformat(day)
+    else:
+        entry.fields.pop("deprecated_on", None)
+    entry.fields.update(found)
+    entry.seen["litellm"] = found
+
+
+def takes_effort(entry: Entry, litellm: Json) -> bool:
+    """Whether low, medium and high may be asked for, which litellm says in a different way for each provider."""
+    if entry.fields["provider"] == "openai":
+        return any(name.endswith("_reasoning_effort") for name in litellm)
+    if entry.fields["provider"] == "anthropic":
+        return bool(litellm.get("supports_output_config"))
+    # Google's thinking levels came with Gemini 3; before, there was a budget in tokens.
+    return bool(litellm.get("supports_reasoning")) and not entry.id.startswith("gemini-2")
+
+
+def update_context(entry: Entry, genai: int | None, litellm: int | None) -> None:
+    known = [tokens for tokens in (genai, litellm) if tokens]
+    if known:
+        entry.fields["context_tokens"] = min(known)
+        entry.seen["context_tokens"] = known
+    if len(set(known)) > 1:
+        entry.notes.append(f"context: genai-prices {genai:_}, litellm {litellm:_}.")
+
+
+LITELLM_PRICES = {
+    "input": "input_cost_per_token",
+    "output": "output_cost_per_token",
+    "cached_input": "cache_read_input_token_cost",
+}
+
+
+def price_disagreements(prices: list[Json], litellm: Json, today: date) -> Iterator[str]:
+    """A sentence for each of today's prices that litellm gives differently."""
+    for price in prices:
+        if not price.get("since", today) <= today <= price.get("until", today):
+            continue
+        step = price.get("above_tokens", 0)
+        suffix = f"_above_{step // 1000}k_tokens" if step else ""
+        for name, key in LITELLM_PRICES.items():
+            theirs = round(litellm.get(key + suffix, 0) * 1_000_000, 6)
+            if name in price and theirs != price[name]:
+                yield f"{name} price{f' above {step:_}' if step else ''}: litellm {theirs or 'silent'}."
+
+
+# ---------------------------------------------------------------------------------------------------------- writing
+
+
+def render(entries: list[Entry], sources: str) -> str:
+    """The whole catalog as TOML."""
+    return "\n".join([HEADER.format(sources=sources), *(render_entry(entry) for entry in entries)])
+
+
+ORDER = (
+    "id", "provider", "family", "tier", "aliases", "context_tokens", "max_output_tokens", "structured_output", "tools",
+    "effort", "deprecated_on", "prices", "source", "checked_on",
+)  # fmt: skip
+
+
+def render_entry(entry: Entry) -> str:
+    lines = [f"# {note}" for note in entry.notes]
+    lines.append("[[models]]")
+    lines += [f"{name} = {toml(entry.fields[name])}" for name in ORDER if name in entry.fields]
+    return "\n".join(lines) + "\n"
+
+
+def toml(value: Any) -> str:
+    """A value in TOML, as a person would write it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return f"{value:_}"
+        case float():
+            return f"{value:.2f}" if round(value, 2) == value else repr(value)
+        case date():
+            return value.isoformat()
+        case dict():
+            pairs = cast("Json", value).items()
+            return "{ " + ", ".join(f"{name} = {toml(item)}" for name, item in pairs) + " }"
+        case [dict(), *_]:
+            return "[\n" + "".join(f"    {toml(item)},\n" for item in cast("list[Json]", value)) + "]"
+        case list():
+            return "[" + ", ".join(toml(item) for item in cast("list[Any]", value)) + "]"
+        case _:
+            return json.dumps(value)
+
+
+def extract(entries: list[Entry], sources: str, today: date) -> str:
+    """What the sources said about our models, as JSON."""
+    document = {
+        "sources": sources,
+        "licence": "MIT: genai-prices, copyright Pydantic Services Inc.; litellm, copyright 2023 Berri AI",
+        "urls": ["https://github.com/pydantic/genai-prices", "https://github.com/BerriAI/litellm"],
+        "read_on": today,
+        "models": {entry.id: entry.seen for entry in entries},
+    }
+    return json.dumps(document, indent=1, default=str) + "\n"
+
+
+if __name__ == "__main__":
+    main()
