@@ -1,0 +1,26 @@
+"""From an endpoint to a client, importing the SDK that it needs when it is needed."""
+
+from importlib import import_module
+
+from delegate.errors import ConfigError
+from delegate.ports import ChatClient
+from delegate.providers._endpoint import Endpoint, Protocol
+
+PACKAGES: dict[Protocol, str] = {
+    "openai": "openai[aiohttp]>=2.24,<4",
+    "anthropic": "anthropic[aiohttp]>=0.87,<3",
+    "google": "google-genai[aiohttp]>=2,<4",
+}
+
+
+def connect(endpoint: Endpoint, *, timeout_seconds: float = 120, max_retries: int = 2) -> ChatClient:
+    """A client for `endpoint`, to be used on one event loop. The provider's SDK is imported on first use.
+
+    `timeout_seconds` bounds one model call with all its retries. Raises `ConfigError` when the SDK isn't installed.
+    """
+    try:
+        module = import_module(f"delegate.providers.{endpoint.protocol}")
+        return module.connect(endpoint, timeout_seconds=timeout_seconds, max_retries=max_retries)
+    except ModuleNotFoundError as error:
+        line = f"pip install '{PACKAGES[endpoint.protocol]}'"
+        raise ConfigError(f"{endpoint.protocol} models need {error.name}, which isn't installed: {line}") from None

@@ -1,0 +1,406 @@
+"""A model server on the loopback interface, for tests and benches: real HTTP, scripted words.
+
+It serves OpenAI Chat Completions (`POST …/chat/completions`), OpenAI Responses (`POST …/responses`), Anthropic
+Messages (`POST …/v1/messages`), Google generateContent (`POST …/models/NAME:generateContent`) and the model list
+(`GET …/models`). It runs in a thread of its own, so it serves synchronous and asynchronous tests alike:
+
+    from tests.support.model_server import Call, Fault, ModelServer, Reply
+
+    async def test_a_rate_limit_is_waited_out() -> None:
+        script = [Fault(429, headers={"retry-after": "0"}), Reply("hello", input_tokens=20)]
+        with ModelServer(script) as server:
+            client = openai.AsyncOpenAI(base_url=server.openai_url, api_key="dummy")
+            ...
+        assert [call.api for call in server.calls] == ["chat", "chat"]
+        assert server.calls[0].last_text == "say hello"
+
+A script is a list, served in order, or a function of the call, for when many run side by side:
+
+    def script(call: Call) -> Reply | Fault:
+        if call.wants_json:
+            return Reply('{"answers": []}')
+        if not call.tool_results:
+            return Reply(tool_calls=(("write_file", {"path": "a.txt", "text": "hi"}),))
+        return Reply("wrote a.txt", delay=0.05)
+
+The function runs on the server's loop. It may be a coroutine function, so that one call can wait for another
+(`asyncio.Event`), and a test can wait for the server: `server.wait_for_calls(3)` blocks until three have come.
+A call that the script doesn't expect, or a script that raises, is answered with HTTP 500 that says so and that the
+SDKs don't retry.
+"""
+
+import asyncio
+import inspect
+import json
+import socket
+import struct
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import Any, Literal, Self, cast
+from urllib.parse import unquote
+
+from tests.support.wire_formats import FORMATS, Api, Json, Reply, WireFormat
+
+__all__ = ["Call", "Fault", "ModelServer", "Reply"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Anything but a good reply.
+
+    `status` and `html` answer with `status`; `hang` never answers; `reset` breaks the connection with a TCP reset;
+    `truncate` sends half of `body` and closes. Without a `body` the API's own form of an error is sent.
+    """
+
+    status: int = 500
+    body: bytes | str | Json | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    delay: float = 0.0
+    kind: Literal["status", "hang", "reset", "truncate", "html"] = "status"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, read alike whichever API it is for."""
+
+    method: str
+    path: str
+    head: bytes = field(repr=False)
+    raw: bytes = field(repr=False)
+    at: float
+    """`time.monotonic()` when the whole of it had come."""
+
+    @cached_property
+    def api(self) -> Api:
+        path = self.path.partition("?")[0]
+        if self.method == "GET":
+            return "models" if path.endswith("/models") else "other"
+        for end, api in _ENDINGS:
+            if path.endswith(end):
+                return api
+        return "other"
+
+    @cached_property
+    def model(self) -> str:
+        if self.api == "generate":
+            return unquote(self.path.partition("?")[0].rpartition("/models/")[2].removesuffix(":generateContent"))
+        return self.body.get("model", "")
+
+    @cached_property
+    def body(self) -> Json:
+        return json.loads(self.raw) if self.raw else {}
+
+    @cached_property
+    def headers(self) -> dict[str, str]:
+        lines = (line.partition(":") for line in self.head.decode("latin-1").split("\r\n")[1:])
+        return {name.strip().lower(): value.strip() for name, _, value in lines}
+
+    @property
+    def system(self) -> str:
+        return self._format.system(self.body)
+
+    @property
+    def texts(self) -> list[str]:
+        """Every text of user, assistant and tools, in order."""
+        return [text for _, text in self._format.turns(self.body) if text]
+
+    @property
+    def last_text(self) -> str:
+        return (self.texts or [""])[-1]
+
+    @property
+    def tool_results(self) -> list[str]:
+        return [text for role, text in self._format.turns(self.body) if role == "tool"]
+
+    @property
+    def tool_names(self) -> list[str]:
+        return self._format.tool_names(self.body)
+
+    @property
+    def reply_schema(self) -> Json | None:
+        return self._format.reply_schema(self.body)
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether a reply schema was asked for."""
+        return self.reply_schema is not None
+
+    @property
+    def _format(self) -> WireFormat:
+        return FORMATS[self.api]
+
+
+_ENDINGS: tuple[tuple[str, Api], ...] = (
+    ("/chat/completions", "chat"),
+    ("/responses", "responses"),
+    ("/v1/messages", "messages"),
+    (":generateContent", "generate"),
+)
+
+Answer = Reply | Fault
+Script = Callable[[Call], Answer | Awaitable[Answer]] | Sequence[Answer]
+
+
+class ModelServer:
+    """Serves `script` while its `with` block lasts. `calls` and `peak` can be read during and after.
+
+    `models` is what the model list names. `record=False` keeps no calls, for benches.
+    """
+
+    def __init__(self, script: Script, *, models: Sequence[str] = ("test-model",), record: bool = True) -> None:
+        self.calls: list[Call] = []
+        self.peak = 0
+        self.url = ""
+        self._script = script if callable(script) else _in_order(script)
+        self._models = models
+        self._record = record
+        self._numbers = count(1)
+        self._in_flight = 0
+        self._came = threading.Condition()
+        self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def openai_url(self) -> str:
+        return f"{self.url}/v1"
+
+    @property
+    def anthropic_url(self) -> str:
+        return self.url
+
+    @property
+    def google_url(self) -> str:
+        return self.url
+
+    def wait_for_calls(self, number: int, timeout: float = 5) -> None:
+        """Block until `number` calls have come. In a coroutine: `await asyncio.to_thread(...)`."""
+        with self._came:
+            if not self._came.wait_for(lambda: len(self.calls) >= number, timeout):
+                raise TimeoutError(f"{len(self.calls)} of {number} calls came within {timeout:g} s")
+
+    def __enter__(self) -> Self:
+        port: Future[int] = Future()
+        self._thread = threading.Thread(target=self._run, args=(port,), name="model-server", daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{port.result(timeout=10)}"
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(timeout=10)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.__exit__()
+
+    def _run(self, port: "Future[int]") -> None:
+        try:
+            asyncio.run(self._serve(port))
+        except BaseException as error:
+            if port.done():
+                raise
+            port.set_exception(error)
+
+    async def _serve(self, port: "Future[int]") -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        listener = await self._loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, backlog=2048)
+        try:
+            port.set_result(listener.sockets[0].getsockname()[1])
+            await self._stopped.wait()
+        finally:
+            listener.close()
+            for connection in tuple(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)  # the transports close their sockets in the loop's next turn
+
+    # ------------------------------------------------------------------------- called by connections, on the loop
+
+    def opened(self, connection: "_Connection") -> None:
+        self._connections.add(connection)
+
+    def closed(self, connection: "_Connection") -> None:
+        self._connections.discard(connection)
+
+    def received(self, connection: "_Connection", call: Call) -> None:
+        """Count the call, ask the script, and let the connection answer."""
+        self._in_flight += 1
+        self.peak = max(self.peak, self._in_flight)
+        if self._record:
+            with self._came:
+                self.calls.append(call)
+                self._came.notify_all()
+        try:
+            answer = self._answer(call)
+        except Exception as error:
+            answer = _unexpected(call, error)
+        if inspect.isawaitable(answer):
+            task = self._loop.create_task(self._answer_later(connection, call, answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._send(connection, call, answer)
+
+    def answered(self) -> None:
+        self._in_flight -= 1
+
+    def _answer(self, call: Call) -> Answer | Awaitable[Answer]:
+        if call.api == "models":
+            listed = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
+            return Fault(200, {"object": "list", "data": listed})
+        if call.api == "other":
+            return Fault(404, {"error": {"message": f"no such endpoint: {call.method} {call.path}"}})
+        return self._script(call)
+
+    async def _answer_later(self, connection: "_Connection", call: Call, answer: Awaitable[Answer]) -> None:
+        try:
+            self._send(connection, call, await answer)
+        except Exception as error:
+            self._send(connection, call, _unexpected(call, error))
+
+    def _send(self, connection: "_Connection", call: Call, answer: Answer) -> None:
+        if isinstance(answer, Reply):
+            wire = FORMATS[call.api].render(answer, answer.model or call.model, next(self._numbers))
+            data = _response(200, json.dumps(wire).encode())
+            send: Callable[[], None] = lambda: connection.send(data)  # noqa: E731
+        else:
+            send = lambda: connection.fail(answer, _fault_bytes(call, answer))  # noqa: E731
+        if answer.delay:
+            self._loop.call_later(answer.delay, send)
+        else:
+            send()
+
+
+class _Connection(asyncio.Protocol):
+    """One keep-alive HTTP/1.1 connection: cuts requests out of the bytes and writes what the server answers."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self._server = server
+        self._buffer = bytearray()
+        self._waiting = 0
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.closed(self)
+        while self._waiting:
+            self._done()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while (request := _cut_request(self._buffer)) is not None:
+            head, body = request
+            method, path, _ = head[: head.index(b"\r\n")].decode("latin-1").split(" ", 2)
+            self._waiting += 1
+            self._server.received(self, Call(method, path, head, body, time.monotonic()))
+
+    def send(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            return
+        self._transport.write(data)
+        self._done()
+
+    def fail(self, fault: Fault, data: bytes) -> None:
+        if fault.kind == "hang" or self._transport.is_closing():
+            return
+        if fault.kind == "reset":
+            linger = struct.pack("ii", 1, 0)  # closing with a zero linger time is what sends a reset
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self._transport.abort()
+        else:
+            self.send(data)
+        if fault.kind == "truncate":
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _done(self) -> None:
+        self._waiting -= 1
+        self._server.answered()
+
+
+def _cut_request(buffer: bytearray) -> tuple[bytes, bytes] | None:
+    """Take one whole request off the front of `buffer`: its head and its body. None while it isn't all there."""
+    end = buffer.find(b"\r\n\r\n")
+    if end < 0:
+        return None
+    head = bytes(buffer[: end + 2])
+    lower = head.lower()
+    if b"\r\ntransfer-encoding: chunked" in lower:
+        taken = _read_chunks(buffer, end + 4)
+    else:
+        at = lower.find(b"\r\ncontent-length:")
+        size = int(lower[at + 17 : lower.index(b"\r\n", at + 17)]) if at >= 0 else 0
+        stop = end + 4 + size
+        taken = (bytes(buffer[end + 4 : stop]), stop) if len(buffer) >= stop else None
+    if taken is None:
+        return None
+    body, stop = taken
+    del buffer[:stop]
+    return head[:-2], body
+
+
+def _read_chunks(buffer: bytearray, start: int) -> tuple[bytes, int] | None:
+    """The body of a chunked request and where it ends. None while it isn't all there."""
+    body = bytearray()
+    while (line_end := buffer.find(b"\r\n", start)) >= 0:
+        size = int(bytes(buffer[start:line_end]).partition(b";")[0], 16)
+        start = line_end + 2 + size + 2
+        if len(buffer) < start:
+            return None
+        if size == 0:
+            return bytes(body), start
+        body += buffer[line_end + 2 : line_end + 2 + size]
+    return None
+
+
+def _response(status: int, body: bytes, headers: Mapping[str, str] | None = None, size: int | None = None) -> bytes:
+    extra = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+    length = len(body) if size is None else size
+    kind = "" if "content-type" in extra.lower() else "content-type: application/json\r\n"
+    return f"HTTP/1.1 {status} -\r\n{kind}{extra}content-length: {length}\r\n\r\n".encode("latin-1") + body
+
+
+def _fault_bytes(call: Call, fault: Fault) -> bytes:
+    body: Any = fault.body
+    headers = dict(fault.headers)
+    if fault.kind == "html":
+        headers.setdefault("content-type", "text/html; charset=utf-8")
+        body = "<html><body><h1>Bad gateway</h1></body></html>" if body is None else body
+    elif body is None:
+        body = FORMATS[call.api].error(fault.status, f"scripted fault {fault.status}")
+    if isinstance(body, dict):
+        body = json.dumps(body)
+    data = body.encode() if isinstance(body, str) else cast("bytes", body)
+    sent = data[: len(data) // 2] if fault.kind == "truncate" else data
+    return _response(fault.status, sent, headers, size=len(data))
+
+
+def _in_order(answers: Sequence[Answer]) -> Callable[[Call], Answer]:
+    left = iter(answers)
+
+    def answer(call: Call) -> Answer:
+        for reply in left:
+            return reply
+        raise LookupError(f"the script's {len(answers)} answers are used up")
+
+    return answer
+
+
+def _unexpected(call: Call, error: Exception) -> Fault:
+    why = "".join(traceback.format_exception_only(error)).strip()
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"unexpected {call.api} call for {call.model!r} ({why}, line {where.lineno}): {call.last_text[:200]!r}"
+    return Fault(500, {"error": {"message": text, "type": "script"}}, {"x-should-retry": "false"})

@@ -1,0 +1,59 @@
+"""Words for scripted models: children that follow a script, judges that answer what they are told to."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from delegate.ports import ChatReply, ChatRequest
+from delegate.providers.scripted import Scripted
+
+Script = Callable[[ChatRequest], ChatReply | str]
+Child = Sequence[ChatReply | str] | Script
+Answer = tuple[str, str]
+"""(verdict, evidence)"""
+
+
+def goal_of(request: ChatRequest) -> str:
+    """The goal that a child was given."""
+    return request.messages[0].text
+
+
+def is_judge(request: ChatRequest) -> bool:
+    return request.reply_schema is not None
+
+
+def asked_ids(request: ChatRequest) -> list[str]:
+    """The criterion ids that a judge is asked about."""
+    found = re.search(r"exactly once: (.+)\Z", request.messages[0].text)
+    assert found, request.messages[0].text[-200:]
+    return found.group(1).split(", ")
+
+
+def verdicts(**answers: Answer) -> str:
+    """A judge's reply in the asked shape."""
+    return json.dumps(
+        {
+            "answers": [
+                {"id": id, "evidence": evidence, "reason": f"because of {id}", "verdict": verdict}
+                for id, (verdict, evidence) in answers.items()
+            ]
+        }
+    )
+
+
+def met_by(quote: str) -> Callable[[ChatRequest], str]:
+    """A judge that finds every criterion met and gives the same quote for each."""
+    return lambda request: verdicts(**dict.fromkeys(asked_ids(request), ("met", quote)))
+
+
+def words(child: Child, judge: Callable[[ChatRequest], ChatReply | str] | str = "{}") -> Scripted:
+    """A client for children and judge together. A list is served by turn: children side by side can share it."""
+
+    def answer(request: ChatRequest) -> ChatReply | str:
+        if is_judge(request):
+            return judge if isinstance(judge, str) else judge(request)
+        if callable(child):
+            return child(request)
+        return child[sum(message.role == "assistant" for message in request.messages)]
+
+    return Scripted(answer)
