@@ -1,0 +1,1 @@
+"""Where a child's hands are tied: its folder (`workspace`) and its commands (`commands`)."""

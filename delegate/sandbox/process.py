@@ -1,0 +1,163 @@
+"""Runs one program to its end, whatever it does: a deadline, bounded output, and nothing left in its process group.
+
+`asyncio.create_subprocess_exec` isn't used: its `wait()` hangs for as long as a grandchild holds a pipe open. Here the
+end of the *leader* ends the run; the rest of its group is killed, and the pipes get a short time to empty.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+DRAIN_SECONDS = 0.2
+"""How long pipes may take to empty after the group is dead. A daemon that left the group can hold them for ever."""
+DEATH_SECONDS = 2.0
+"""How long to wait for a killed leader to be gone; only a process stuck in the kernel takes longer."""
+CHUNK_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program ended. `exit_code` is None after a timeout, and 128 + n after signal n, as shells say it."""
+
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    timed_out: bool
+    seconds: float
+
+
+async def run_process(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_seconds: float, max_output_bytes: int
+) -> Finished:
+    """Run `argv` and wait for it. Keeps the last `max_output_bytes` of each stream.
+
+    On every way out, cancellation included, the whole process group is killed and the leader is reaped. Raises
+    OSError or ValueError where the program can't be started.
+    """
+    loop = asyncio.get_running_loop()
+    started = time.monotonic()
+    process = subprocess.Popen(  # noqa: ASYNC220 - a fork without waiting; see the module's text
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    stdout, stderr = (_Pipe(loop, file, max_output_bytes) for file in (process.stdout, process.stderr))
+    ended = _watch(loop, process)
+    try:
+        in_time, _ = await asyncio.wait([ended], timeout=timeout_seconds)
+        _kill_group(process)
+        await asyncio.wait([stdout.closed, stderr.closed], timeout=DRAIN_SECONDS)
+    finally:
+        _kill_group(process)
+        stdout.close()
+        stderr.close()
+        await asyncio.wait([ended], timeout=DEATH_SECONDS)
+    exit_code = _as_shells_say(process.returncode) if in_time else None
+    return Finished(exit_code, stdout.text(), stderr.text(), not in_time, time.monotonic() - started)
+
+
+class _Pipe:
+    """Reads one pipe as it fills and keeps the tail. It never stops reading, or the writer would block."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, file: IO[bytes], limit: int) -> None:
+        self._loop, self._file, self._limit = loop, file, limit
+        self._kept = bytearray()
+        self._seen = 0
+        self.closed: asyncio.Future[None] = loop.create_future()
+        os.set_blocking(file.fileno(), False)
+        loop.add_reader(file.fileno(), self._read)
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._file.fileno(), CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self.close()
+            return
+        self._seen += len(chunk)
+        self._kept += chunk
+        if len(self._kept) > 2 * self._limit:
+            del self._kept[: -self._limit]
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._loop.remove_reader(self._file.fileno())
+            self._file.close()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def text(self) -> str:
+        tail = bytes(self._kept[-self._limit :]).decode(errors="replace")
+        cut = self._seen - min(self._seen, self._limit)
+        return f"[… the first {cut:,} bytes are cut …]\n{tail}" if cut else tail
+
+
+def _watch(loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes]) -> asyncio.Future[None]:
+    """A future that is done when the leader has ended, its group is killed and it is reaped, in this order.
+
+    The order matters: until it is reaped, nobody else can get its number, so the kill can't hit a stranger. It
+    happens in a callback, so that it happens also when whoever waits is cancelled twice.
+    """
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def finish() -> None:
+        _signal_group(process.pid)
+        process.wait()
+        if not ended.done():
+            ended.set_result(None)
+
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # macOS, old kernels, some containers
+        threading.Thread(target=_wait_in_thread, args=(loop, process, finish), daemon=True).start()
+        return ended
+
+    def readable() -> None:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+        finish()
+
+    loop.add_reader(pidfd, readable)
+    return ended
+
+
+def _wait_in_thread(
+    loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], finish: Callable[[], None]
+) -> None:
+    if hasattr(os, "waitid"):
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    else:  # macOS before Python 3.13 can't wait without reaping
+        process.wait()
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(finish)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is None:
+        _signal_group(process.pid)
+
+
+def _signal_group(pid: int) -> None:
+    # macOS says EPERM where only zombies are left in the group.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _as_shells_say(returncode: int | None) -> int | None:
+    return 128 - returncode if returncode is not None and returncode < 0 else returncode

@@ -1,0 +1,82 @@
+"""Finding files by name and lines by pattern, in bounded time: both patterns come from models."""
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import regex
+
+from delegate.errors import ToolError
+from delegate.sandbox import files
+
+SECONDS = 3.0
+"""For one search over all files."""
+MAX_FILES = 200_000
+MAX_FILE_BYTES = 2_000_000
+"""Larger files aren't searched."""
+MAX_LINE_CHARS = 300
+MAX_PATTERN_CHARS = 1_000
+
+_GLOB_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def find_files(root: Path, glob: str) -> Iterator[tuple[str, int]]:
+    """Paths under `root` that fit `glob`, and their sizes in bytes.
+
+    `*` stays within a folder, `**` doesn't; a glob without a slash fits a file's name at any depth.
+    """
+    fits = _Matcher(rf"(?s)\A(?:{_glob_pattern(glob)})\Z", time.monotonic() + SECONDS)
+    for path, entry in itertools.islice(files.walk(root), MAX_FILES):
+        if fits(path):
+            with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+                yield path, entry.stat(follow_symlinks=False).st_size
+
+
+def find_lines(root: Path, pattern: str, glob: str) -> Iterator[str]:
+    """`path:line: text` for every line that `pattern` (Python syntax) is found in, files in order of their paths."""
+    fits = _Matcher(pattern, time.monotonic() + SECONDS)
+    for path, size in sorted(find_files(root, glob)):
+        if size > MAX_FILE_BYTES:
+            continue
+        for number, line in enumerate(_lines(root / path), start=1):
+            if fits(line):
+                short = line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + " …"
+                yield f"{files.shown(path)}:{number}: {short}"
+
+
+class _Matcher:
+    """A compiled pattern that may be used until `deadline`; `ToolError` afterwards, and where it isn't one."""
+
+    def __init__(self, pattern: str, deadline: float) -> None:
+        if len(pattern) > MAX_PATTERN_CHARS:
+            raise ToolError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} are allowed")
+        try:
+            self._search = regex.compile(pattern).search
+        except (regex.error, RecursionError, OverflowError) as problem:
+            raise ToolError(f"{pattern[:200]!r} is not a regular expression: {problem}") from problem
+        self._deadline = deadline
+
+    def __call__(self, text: str) -> bool:
+        left = max(self._deadline - time.monotonic(), 1e-6)  # 0 would mean no limit at all
+        try:
+            return self._search(text, timeout=left, concurrent=True) is not None
+        except TimeoutError as problem:
+            raise ToolError(
+                f"the search took over {SECONDS:g} s; use a simpler pattern or a narrower glob"
+            ) from problem
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        found = files.read(path, MAX_FILE_BYTES)
+    except ToolError:  # a link, or not ours to read
+        return []
+    return found.text.split("\n") if found.is_text else []
+
+
+def _glob_pattern(glob: str) -> str:
+    anywhere = "" if "/" in glob else "(?:.*/)?"
+    parts = regex.split(r"(\*\*/|\*\*|\*|\?)", glob.removeprefix("./"))
+    return anywhere + "".join(_GLOB_PARTS.get(part) or regex.escape(part) for part in parts)
