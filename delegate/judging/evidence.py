@@ -1,0 +1,120 @@
+"""What a judge gets to see, as named sources of cleaned and bounded text; and the search for a judge's quotes in it.
+
+Sources are `output`, `artifact:<path>`, `receipt:<n>` and `check:<id>`. A quote is looked for in exactly the text that
+the judge saw, so neither cleaning nor cutting can make an honest quote fail or a made-up one succeed.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from delegate.errors import ToolError
+from delegate.fencing import clean
+from delegate.judging.case import Case
+from delegate.sandbox.workspace import Folder
+from delegate.types import Artifact, CriterionResult, Finding, Receipt
+
+OUTPUT_CHARS = 24_000
+ARTIFACT_CHARS = 6_000
+ARTIFACTS_CHARS = 24_000
+RECEIPT_CHARS = 1_200
+RECEIPTS = 40
+LISTED_ARTIFACTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The sources by name, and what was noticed while gathering them."""
+
+    sources: dict[str, str]
+    findings: tuple[Finding, ...]
+
+    def find(self, quote: str) -> str | None:
+        """The name of the first source that holds `quote`, white space aside; None when no source does."""
+        wanted = " ".join(quote.split())
+        if not wanted:
+            return None
+        for name, text in self.sources.items():
+            if quote in text or wanted in " ".join(text.split()):
+                return name
+        return None
+
+
+def gather(case: Case, checks: Sequence[CriterionResult]) -> Evidence:
+    """Collect what a judge may see of one case."""
+    sources: dict[str, str] = {}
+    hidden: list[str] = []
+    cut: list[str] = []
+    for name, text, limit in _raw_sources(case, checks):
+        cleaned = clean(text)
+        sources[name] = _bounded(cleaned.text, limit)
+        hidden += [name] if cleaned.hidden else []
+        cut += [name] if len(cleaned.text) > limit else []
+    return Evidence(sources, tuple(_findings(case, hidden, cut)))
+
+
+def _raw_sources(case: Case, checks: Sequence[CriterionResult]) -> Iterator[tuple[str, str, int]]:
+    yield "output", case.run.output, OUTPUT_CHARS
+    if case.run.artifacts:
+        yield "artifacts", _manifest(case.run.artifacts), OUTPUT_CHARS
+    yield from _artifact_texts(case)
+    yield from ((f"receipt:{receipt.n}", _receipt(receipt), RECEIPT_CHARS) for receipt in _latest(case.run.receipts))
+    for check in checks:
+        if check.decided_by == "check":
+            yield f"check:{check.id}", f"{check.text}: {check.outcome}. {check.reason}", RECEIPT_CHARS
+
+
+def _artifact_texts(case: Case) -> Iterator[tuple[str, str, int]]:
+    left = ARTIFACTS_CHARS
+    for artifact in case.run.artifacts:
+        if artifact.change == "deleted" or not case.folder or left <= 0:
+            continue
+        if (text := _text_of(case.folder, artifact)) is not None:
+            yield f"artifact:{artifact.path}", text, min(ARTIFACT_CHARS, left)
+            left -= min(ARTIFACT_CHARS, len(text))
+
+
+def _text_of(folder: Folder, artifact: Artifact) -> str | None:
+    try:
+        excerpt = folder.read(artifact.path, 4 * ARTIFACT_CHARS)
+    except ToolError:
+        return None
+    if not excerpt.is_text:
+        return None
+    return excerpt.text + (f"\n[… the file goes on: {excerpt.size} bytes in all …]" if excerpt.cut else "")
+
+
+def _manifest(artifacts: Iterable[Artifact]) -> str:
+    lines = [f"{item.change} {item.path} ({item.bytes} bytes)" for item in artifacts]
+    more = [f"… and {len(lines) - LISTED_ARTIFACTS} more"] if len(lines) > LISTED_ARTIFACTS else []
+    return "\n".join(lines[:LISTED_ARTIFACTS] + more)
+
+
+def _latest(receipts: Sequence[Receipt]) -> Sequence[Receipt]:
+    return receipts[-RECEIPTS:]
+
+
+def _receipt(receipt: Receipt) -> str:
+    args = json.dumps(receipt.args, ensure_ascii=False, default=str)
+    short = args if len(args) <= 400 else args[:399] + "…"
+    return f"{receipt.tool} {short} → {receipt.status}\n{receipt.output[: RECEIPT_CHARS - 200]}"
+
+
+def _bounded(text: str, limit: int) -> str:
+    """Head and tail, with the cut said aloud."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out here …]\n{text[-half:]}"
+
+
+def _findings(case: Case, hidden: list[str], cut: list[str]) -> Iterator[Finding]:
+    if hidden:
+        message = f"characters that a reader cannot see were removed from {', '.join(hidden[:5])}"
+        yield Finding(severity="major", code="hidden_text", message=message)
+    if cut:
+        message = f"too long to be judged whole: {', '.join(cut[:5])}"
+        yield Finding(severity="minor", code="truncated_for_judge", message=message)
+    if len(case.run.receipts) > RECEIPTS:
+        message = f"the judge saw the last {RECEIPTS} of {len(case.run.receipts)} tool calls"
+        yield Finding(severity="info", code="truncated_for_judge", message=message)

@@ -1,0 +1,75 @@
+"""The gate: what can be refused at a glance, before a check runs or a model is asked. It costs nothing.
+
+Rules are tried in order and the first rejection wins. A rule only ever says "no"; passing the gate proves nothing.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from delegate.types import ChildRun, Task
+
+_FILLER = frozenset({
+    "thought process", "solution", "answer", "final answer", "response", "output", "result", "results", "explanation",
+    "analysis", "conclusion", "let s solve this problem step by step", "let me think", "ok", "okay", "done", "none",
+    "null", "n a", "na", "todo", "tbd", "placeholder", "lorem ipsum", "respuesta", "lösung", "解", "解答", "解説",
+    "かいせつ",
+})  # fmt: skip
+"""Outputs that say nothing, normalised. Several are the strings that judge models are known to wave through
+("One Token to Fool LLM-as-a-Judge", arXiv 2507.08794)."""
+
+_CLAIM = re.compile(
+    r"\b(?:wrote|written|saved|created|stored|generated)\b[^.\n`]{0,60}?`([^`\s]{1,200}\.[A-Za-z0-9]{1,8})`",
+    re.IGNORECASE,
+)
+"""A sentence that claims a file: a verb of writing, then the file's name in backticks, with an extension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why the gate refused: a stable code, and the reason in words."""
+
+    code: str
+    reason: str
+
+
+FileExists = Callable[[str], bool]
+"""Whether a path that the child named exists; True also for what can't be looked at."""
+
+
+def inspect(task: Task, run: ChildRun, file_exists: FileExists) -> Rejection | None:
+    """The first rejection, or None when there is something left to check."""
+    for rule in (_run_failed, _empty_output, _degenerate_output):
+        if rejection := rule(task, run):
+            return rejection
+    return _claimed_artifact_missing(run, file_exists)
+
+
+def _run_failed(task: Task, run: ChildRun) -> Rejection | None:
+    if run.status == "completed":
+        return None
+    detail = f": {run.error.message}" if run.error else ""
+    return Rejection("run_failed", f"the child's run ended as {run.status}{detail}")
+
+
+def _empty_output(task: Task, run: ChildRun) -> Rejection | None:
+    if any(unicodedata.category(sign)[0] not in "CZ" for sign in run.output):
+        return None
+    return Rejection("empty_output", "the child ended without a report")
+
+
+def _degenerate_output(task: Task, run: ChildRun) -> Rejection | None:
+    start = run.output[:400]
+    words = " ".join(re.findall(r"\w+", start.lower()))
+    repeated = len("".join(start.split())) > 3 and len(set(start) - {" ", "\n"}) == 1
+    if words and words not in _FILLER and not repeated:
+        return None
+    return Rejection("degenerate_output", f"the child's report says nothing: {run.output.strip()[:60]!r}")
+
+
+def _claimed_artifact_missing(run: ChildRun, file_exists: FileExists) -> Rejection | None:
+    for path in dict.fromkeys(_CLAIM.findall(run.output)):
+        if "://" not in path and not file_exists(path):
+            return Rejection("claimed_artifact_missing", f"the report claims the file {path!r}, which does not exist")
+    return None

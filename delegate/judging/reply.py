@@ -1,0 +1,88 @@
+"""Reads a judge's reply, strictly: one JSON object in exactly the asked shape, every criterion once, or nothing.
+
+Guessing a verdict from prose is wrong in 15 to 21 % of recorded replies (LLMBar), and lets the judged text speak for
+the judge. So a reply that isn't in the shape decides nothing.
+"""
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from delegate.errors import DelegateError
+
+PARSER_VERSION = "1"
+"""Part of every verdict's `judge_version`: raise it when a change here could change a verdict."""
+
+_FENCED = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n```\Z", re.DOTALL)
+_KEYS = {"id", "evidence", "reason", "verdict"}
+_WORDS = ("met", "not_met", "cannot_tell")
+
+
+class UnparseableReply(DelegateError):
+    """The judge's reply isn't in the asked shape. The text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the judge says of one criterion. `evidence` is not yet looked for."""
+
+    id: str
+    evidence: str
+    reason: str
+    verdict: Literal["met", "not_met", "cannot_tell"]
+
+
+def parse_reply(text: str, asked: Collection[str]) -> dict[str, Answer]:
+    """The answers by criterion id: exactly those that were asked. Raises UnparseableReply otherwise."""
+    reply = _object(text)
+    if set(reply) != {"answers"} or not isinstance(reply["answers"], list):
+        raise UnparseableReply("the reply is not an object with the one key `answers`, a list")
+    answers: dict[str, Answer] = {}
+    for item in cast("list[Any]", reply["answers"]):
+        answer = _answer(item)
+        if answer.id not in asked:
+            raise UnparseableReply(f"criterion {answer.id[:40]!r} was answered but not asked")
+        if answer.id in answers:
+            raise UnparseableReply(f"criterion {answer.id!r} was answered twice")
+        answers[answer.id] = answer
+    if missing := [id for id in asked if id not in answers]:
+        raise UnparseableReply(f"criterion {missing[0]!r} was not answered")
+    return answers
+
+
+def _object(text: str) -> dict[str, Any]:
+    text = text.strip().encode("utf-8", "replace").decode()
+    if fenced := _FENCED.match(text):
+        text = fenced.group(1)
+    try:
+        value = json.loads(text, object_pairs_hook=_no_twice, parse_constant=_no_constant)
+        json.dumps(value, ensure_ascii=False).encode()  # refuses half surrogate pairs, which no report can carry
+    except (ValueError, RecursionError) as error:
+        raise UnparseableReply(f"the reply is not one JSON object: {error}") from None
+    if not isinstance(value, dict):
+        raise UnparseableReply(f"the reply is a JSON {type(value).__name__}, not an object")
+    return cast("dict[str, Any]", value)
+
+
+def _answer(item: object) -> Answer:
+    if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != _KEYS:
+        raise UnparseableReply(f"an answer does not have exactly the keys {', '.join(sorted(_KEYS))}")
+    fields = cast("dict[str, Any]", item)
+    if not all(isinstance(value, str) for value in fields.values()):
+        raise UnparseableReply("an answer has a value that is not text")
+    if fields["verdict"] not in _WORDS:
+        raise UnparseableReply(f"verdict {fields['verdict'][:40]!r} is none of {', '.join(_WORDS)}")
+    return Answer(**fields)
+
+
+def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return fields
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")

@@ -1,0 +1,47 @@
+"""The gate refuses at a glance, with a reason code, and lets everything else through."""
+
+import pytest
+
+from delegate.judging import gate
+from delegate.types import ChildRun, RunStatus, Task
+
+TASK = Task(goal="write it", acceptance_criteria=("it is written",))  # pyright: ignore[reportArgumentType]
+
+
+def code(output: str, status: RunStatus = "completed", exists: bool = True) -> str | None:
+    rejection = gate.inspect(TASK, ChildRun(status=status, output=output), lambda path: exists)
+    return rejection.code if rejection else None
+
+
+@pytest.mark.parametrize("status", ["failed", "timeout", "cancelled", "budget_exceeded", "max_steps"])
+def test_a_run_that_did_not_complete_is_refused_whatever_it_says(status: RunStatus) -> None:
+    assert code("All done, every test passes.", status) == "run_failed"
+
+
+@pytest.mark.parametrize("output", ["", "  \n\t", "\u200b\u200b", "\u202e\u2066"])
+def test_an_output_nobody_can_see_is_empty(output: str) -> None:
+    assert code(output) == "empty_output"
+
+
+@pytest.mark.parametrize(
+    "output", ["Thought process:", "Solution", ".", ":", "。", "Respuesta", "!!!!!!", "Done.", "aaaaaa"]
+)
+def test_an_output_that_says_nothing_is_degenerate(output: str) -> None:
+    assert code(output) == "degenerate_output"
+
+
+@pytest.mark.parametrize("output", ["42", "Yes", "Done: wrote 3 rows", "否", "x = 1"])
+def test_a_short_honest_answer_passes(output: str) -> None:
+    assert code(output) is None
+
+
+def test_a_claimed_file_that_is_not_there_is_refused() -> None:
+    assert code("I wrote the table to `out/table.csv`.", exists=False) == "claimed_artifact_missing"
+    assert code("I wrote the table to `out/table.csv`.", exists=True) is None
+
+
+@pytest.mark.parametrize(
+    "output", ["See `notes.md` for details.", "I created `https://x.org/a.html` links", "saved time"]
+)
+def test_naming_a_file_is_not_claiming_to_have_written_it(output: str) -> None:
+    assert code(output, exists=False) is None

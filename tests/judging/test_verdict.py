@@ -1,0 +1,211 @@
+"""Verdicts: the order of judging, what PASS needs, and why a FAIL is one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Task, TaskResult, Verdict
+from delegate.errors import ProviderError
+from delegate.ports import ChatReply, ChatRequest
+from delegate.providers.scripted import Scripted
+from delegate.types import Usage
+from tests.support.words import Child, asked_ids, is_judge, met_by, verdicts, words
+
+WROTE: Child = [Scripted.call("write_file", path="out.txt", content="2 passed\n"), "I wrote out.txt with the result."]
+
+
+async def judged(client: Scripted, *criteria: Any, **options: Any) -> Verdict:
+    verdict = (await delegated(client, *criteria, **options)).verdict
+    assert verdict is not None
+    return verdict
+
+
+async def delegated(client: Scripted, *criteria: Any, **options: Any) -> TaskResult:
+    async with Delegator(client=client, **options) as delegator:
+        report = await delegator.run(Task(goal="do it", acceptance_criteria=criteria))
+    return report.results[0]
+
+
+def judge_calls(client: Scripted) -> int:
+    return sum(is_judge(request) for request in client.requests)
+
+
+async def test_pass_needs_every_criterion_met_on_evidence_that_code_found() -> None:
+    client = words(WROTE, met_by("2 passed"))
+    verdict = await judged(client, "out.txt says that two passed", {"kind": "file", "path": "out.txt"})
+    assert (verdict.verdict, verdict.verified, verdict.decided_by, verdict.code) == ("PASS", True, "judge", "met")
+    first, second = verdict.criteria
+    assert (first.id, first.source, first.evidence) == ("c1", "artifact:out.txt", "2 passed")
+    assert (second.id, second.decided_by, second.outcome) == ("c2", "check", "met")
+    assert judge_calls(client) == 1
+    assert asked_ids(client.requests[-1]) == ["c1"]
+
+
+async def test_a_failed_check_decides_and_no_model_is_asked() -> None:
+    client = words(["All tests pass, I checked twice."], met_by("All tests pass"))
+    verdict = await judged(client, "the tests pass", {"kind": "shell", "command": "echo 1 failed >&2; exit 3"})
+    assert (verdict.verdict, verdict.verified, verdict.decided_by, verdict.code) == ("FAIL", True, "check", "not_met")
+    assert "exit code 3, wanted 0: 1 failed" in verdict.reasoning
+    assert [criterion.outcome for criterion in verdict.criteria] == ["skipped", "not_met"]
+    assert judge_calls(client) == 0
+
+
+async def test_a_claim_of_met_whose_quote_is_nowhere_is_not_met() -> None:
+    verdict = await judged(words(WROTE, met_by("100 passed")), "a hundred passed")
+    assert (verdict.verdict, verdict.code, verdict.verified) == ("FAIL", "evidence_not_found", False)
+    assert verdict.criteria[0].outcome == "not_met"
+
+
+async def test_the_goal_and_the_criteria_are_no_evidence() -> None:
+    verdict = await judged(words(WROTE, met_by("the tables are complete")), "the tables are complete")
+    assert verdict.code == "evidence_not_found"
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        ("PASS", "judge_unparseable"),
+        ("", "judge_unparseable"),
+        (verdicts(c1=("met", "2 passed"), c2=("met", "2 passed")), "judge_unparseable"),
+        (ChatReply(verdicts(c1=("met", "2 passed")), "length", Usage()), "judge_unparseable"),
+        (ChatReply("", "refusal", Usage(), stop_detail="policy"), "judge_refused"),
+        (verdicts(c1=("cannot_tell", "")), "cannot_tell"),
+        (verdicts(c1=("not_met", "2 passed")), "not_met"),
+    ],
+    ids=["prose", "nothing", "unknown id", "cut off", "refusal", "cannot tell", "not met"],
+)
+async def test_whatever_else_a_judge_answers_is_a_fail_with_its_own_code(reply: Any, code: str) -> None:
+    client = words(WROTE, lambda request: reply)
+    verdict = await judged(client, "two passed")
+    assert (verdict.verdict, verdict.code) == ("FAIL", code)
+    assert judge_calls(client) == 1, "a judge that answered is never asked again"
+
+
+async def test_a_judge_that_cannot_be_reached_gives_way_to_the_next_and_is_named() -> None:
+    asked: list[str] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(request.model)
+        if len(asked) == 1:
+            raise ProviderError("overloaded", "busy", provider="x")
+        return verdicts(c1=("met", "2 passed"))
+
+    verdict = await judged(words(WROTE, judge), "two passed")
+    assert verdict.judge
+    assert (verdict.verdict, verdict.judge.model) == ("PASS", asked[1])
+    reasons = {candidate.model: candidate.reason for candidate in verdict.judge.candidates}
+    assert reasons[asked[0]] == "overloaded: busy"
+    assert reasons[asked[1]] is None
+
+
+async def test_no_judge_at_all_is_a_fail_that_says_nobody_could_look() -> None:
+    def judge(request: ChatRequest) -> str:
+        raise ProviderError("connection", "no route", provider="x")
+
+    verdict = await judged(words(WROTE, judge), "two passed")
+    assert (verdict.verdict, verdict.code, verdict.decided_by) == ("FAIL", "judge_unavailable", "nobody")
+    assert verdict.criteria[0].outcome == "error"
+
+
+async def test_a_pinned_judge_that_may_not_judge_leaves_no_eligible_judge() -> None:
+    verdict = await judged(words(WROTE, met_by("2 passed")), "two passed", judge_model="no-such-model")
+    assert (verdict.verdict, verdict.code) == ("FAIL", "no_eligible_judge")
+
+
+async def test_manual_criteria_pass_on_trust_and_are_not_verified() -> None:
+    client = words(WROTE)
+    verdict = await judged(client, {"kind": "manual", "text": "the boss likes it"})
+    assert (verdict.verdict, verdict.verified, verdict.decided_by, verdict.code) == ("PASS", False, "trust", "trusted")
+    assert judge_calls(client) == 0
+
+
+async def test_without_criteria_there_is_no_verdict() -> None:
+    assert (await delegated(words(WROTE))).verdict is None
+
+
+async def test_the_gate_ends_judging_and_can_be_switched_off() -> None:
+    client = words(["Done."], met_by("Done."))
+    verdict = await judged(client, "it is done")
+    assert (verdict.verdict, verdict.decided_by, verdict.code) == ("FAIL", "gate", "degenerate_output")
+    assert judge_calls(client) == 0
+    assert (await judged(words(["Done."], met_by("Done.")), "it is done", gate=False)).verdict == "PASS"
+
+
+async def test_a_judge_is_asked_with_the_shape_of_its_reply_and_evidence_behind_fences() -> None:
+    client = words(WROTE, met_by("2 passed"))
+    await judged(client, "two passed")
+    request = client.requests[-1]
+    assert request.reply_schema
+    assert request.reply_schema["required"] == ["answers"]
+    text = request.messages[0].text
+    assert text.index("c1: two passed") < text.index("I wrote out.txt")
+    assert "receipt:1" in text
+    assert not request.tools
+
+
+async def test_hidden_characters_and_cuts_are_findings() -> None:
+    report = "visible" + "\u200b" * 5 + "x" * 30_000 + " the end"
+    verdict = await judged(words([report], met_by("the end")), "there is an end")
+    assert {finding.code for finding in verdict.findings} == {"hidden_text", "truncated_for_judge"}
+
+
+@pytest.mark.parametrize(
+    ("criterion", "outcome", "words_in_reason"),
+    [
+        ({"kind": "regex", "pattern": r"wrote\s+out"}, "met", "found"),
+        ({"kind": "regex", "pattern": "nowhere"}, "not_met", "no match"),
+        ({"kind": "regex", "pattern": r"(\w|\w\w|o)+$(?<!t\.)"}, "not_met", ""),
+        ({"kind": "file", "path": "out.txt", "min_bytes": 100}, "not_met", "has 9 bytes"),
+        ({"kind": "file", "path": "out.txt", "contains": "2 passed"}, "met", "contains"),
+        ({"kind": "file", "path": "nope.txt"}, "not_met", "does not exist"),
+        ({"kind": "file", "path": "nope.txt", "exists": False}, "met", "does not exist"),
+        ({"kind": "file", "path": "../x"}, "error", "leads out"),
+        ({"kind": "file", "path": "out.txt", "json_schema": {"type": "object"}}, "not_met", "not JSON"),
+        ({"kind": "json_schema", "schema": {"type": "object"}}, "not_met", "not JSON"),
+        ({"kind": "shell", "command": "grep -q passed out.txt"}, "met", "exit code 0"),
+        ({"kind": "shell", "command": "exit 3", "exit_code": 3}, "met", "exit code 3"),
+        ({"kind": "shell", "command": "sleep 9", "timeout_seconds": 0.05}, "error", "longer than"),
+    ],
+    ids=str,
+)
+async def test_checks_decide_by_looking(criterion: dict[str, Any], outcome: str, words_in_reason: str) -> None:
+    verdict = await judged(words(WROTE), criterion)
+    assert verdict.criteria[0].outcome == outcome
+    assert words_in_reason in verdict.criteria[0].reason
+    assert verdict.verdict == ("PASS" if outcome == "met" else "FAIL")
+
+
+async def test_an_output_schema_is_one_more_criterion_and_gives_structured_output() -> None:
+    schema = {"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}
+    async with Delegator(client=words(['Here:\n```json\n{"total": 7}\n```'])) as delegator:
+        good = (await delegator.run(Task(goal="sum", output_schema=schema))).results[0]
+    assert good.verdict
+    assert (good.verdict.verdict, good.structured_output) == ("PASS", {"total": 7})
+    async with Delegator(client=words(['```json\n{"total": "7"}\n```'])) as delegator:
+        bad = (await delegator.run(Task(goal="sum", output_schema=schema))).results[0]
+    assert bad.verdict
+    assert (bad.verdict.verdict, bad.verdict.criteria[0].id) == ("FAIL", "output_schema")
+    assert "$.total" in bad.verdict.reasoning
+
+
+async def test_versions_change_with_what_is_asked_and_by_whom_and_with_nothing_else() -> None:
+    first = await judged(words(WROTE, met_by("2 passed")), "two passed")
+    again = await judged(words(["I wrote nothing, sorry."], met_by("nothing")), "two passed")
+    other = await judged(words(WROTE, met_by("2 passed")), "both passed")
+    assert first.rubric_version == again.rubric_version != other.rubric_version
+    assert first.judge_version == again.judge_version == other.judge_version
+    by_check = await judged(words(WROTE), {"kind": "file", "path": "out.txt"})
+    assert by_check.judge_version != first.judge_version
+
+
+async def test_a_commands_policy_that_forbids_a_models_command_is_an_error_and_not_a_verdict_on_the_work(
+    home: Path,
+) -> None:
+    criteria = [{"kind": "shell", "command": "true"}]
+    async with Delegator(client=words(WROTE), commands="deny") as delegator:
+        report = await delegator.call({"goal": "do it", "acceptance_criteria": criteria})
+    verdict = report.results[0].verdict
+    assert verdict
+    assert (verdict.verdict, verdict.code, verdict.criteria[0].outcome) == ("FAIL", "commands_not_allowed", "error")
+    assert "commands" in verdict.reasoning
