@@ -1,0 +1,263 @@
+"""`fetch_url`: one GET of a public web page, as text.
+
+A child's model chooses the address, so it must not reach what only this machine can: loopback, the local network,
+a cloud's metadata service. Names are resolved here, every address is checked, and the connection goes to exactly the
+checked ones, again at every redirect; a name that resolves differently a moment later changes nothing.
+"""
+
+import asyncio
+import ipaddress
+import socket
+import zlib
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+from delegate.errors import ToolDenied, ToolError
+
+if TYPE_CHECKING:
+    import aiohttp
+    from aiohttp.abc import AbstractResolver
+    from yarl import URL
+
+MAX_REDIRECTS = 5
+MAX_URL_CHARS = 4_000
+USER_AGENT = "delegate (fetch_url)"
+
+_IP = ipaddress.IPv4Address | ipaddress.IPv6Address
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",  # protocol assignments; Oracle's metadata service is 192.0.0.192
+        "168.63.129.16/32",  # Azure's platform service
+        "::/96",  # an IPv4 address in old clothes
+        "64:ff9b:1::/48",  # local translation
+        "2001::/32",  # Teredo
+        "2002::/16",  # 6to4
+        "fec0::/10",  # site-local
+    )
+)  # beside what Python's `is_global` knows, which differs between its versions
+_TEXT_TYPES = frozenset({
+    "application/json", "application/xml", "application/javascript", "application/x-javascript", "application/yaml",
+    "application/x-yaml", "application/toml", "application/x-sh", "application/sql", "application/rtf",
+    "application/x-ndjson",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPolicy:
+    """What `fetch_url` may do. `allowed_hosts` (`name` or `name:port`) may be asked wherever they lie."""
+
+    allowed_hosts: tuple[str, ...] = ()
+    max_bytes: int = 1_000_000
+    timeout_seconds: float = 30
+
+
+async def fetch_url(url: str, policy: FetchPolicy) -> str:
+    """The text behind `url`, with what it is in the first line. HTML becomes plain text.
+
+    Raises `ToolDenied` for an address that isn't public, `ToolError` for anything else that goes wrong.
+    """
+    try:
+        async with asyncio.timeout(policy.timeout_seconds):
+            return await _follow(url, policy)
+    except TimeoutError as problem:
+        raise ToolError(f"no complete answer within {policy.timeout_seconds:g} s") from problem
+
+
+async def _follow(url: str, policy: FetchPolicy) -> str:
+    import aiohttp
+
+    target = _parsed(url)
+    for _ in range(MAX_REDIRECTS + 1):
+        try:
+            answer = await _get(target, policy)
+        except (aiohttp.ClientError, OSError) as problem:
+            raise ToolError(f"can't fetch {target.host}: {problem}") from problem
+        if isinstance(answer, str):
+            return answer
+        target = _checked(answer)
+    raise ToolError(f"more than {MAX_REDIRECTS} redirects")
+
+
+async def _get(url: "URL", policy: FetchPolicy) -> "str | URL":
+    """One request to the addresses that were checked. A redirect's target is the caller's to check.
+
+    Its session ends with it: there is nobody to keep a cookie for.
+    """
+    import aiohttp
+
+    addresses = await _addresses(url, policy)
+    connector = aiohttp.TCPConnector(resolver=_pinned(addresses), use_dns_cache=False, force_close=True)
+    # Compression is declined because a small body could unfold to gigabytes; see `_body`.
+    headers = {"User-Agent": USER_AGENT, "Accept": "text/*, application/json;q=0.9", "Accept-Encoding": "identity"}
+    async with (
+        aiohttp.ClientSession(connector=connector, trust_env=False, auto_decompress=False) as session,
+        session.get(url, headers=headers, allow_redirects=False) as response,
+    ):
+        location = response.headers.get("Location")
+        if response.status in (301, 302, 303, 307, 308) and location:
+            return url.join(_url(location))
+        return await _as_text(url, response, policy.max_bytes)
+
+
+# -------------------------------------------------------------------------------------------------- addresses
+
+
+def _url(text: str) -> "URL":
+    from yarl import URL
+
+    try:
+        return URL(text)
+    except ValueError as problem:
+        raise ToolError(f"{text[:200]!r} is not a URL: {problem}") from problem
+
+
+def _parsed(text: str) -> "URL":
+    if len(text) > MAX_URL_CHARS:
+        raise ToolError(f"the URL has {len(text)} characters; at most {MAX_URL_CHARS} are allowed")
+    return _checked(_url(text.strip()))
+
+
+def _checked(url: "URL") -> "URL":
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ToolDenied(f"only http and https addresses can be fetched, not {str(url)[:200]!r}")
+    if url.user is not None or url.password is not None:
+        raise ToolDenied("a URL with a user name or a password in it is not fetched")
+    return url
+
+
+async def _addresses(url: "URL", policy: FetchPolicy) -> list[str]:
+    """Where `url` leads, all of it checked. The system's resolver also reads 0x7f.1, 2130706433 and their kind."""
+    host, port = url.host, url.port
+    assert host is not None
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as problem:
+        raise ToolError(f"{host} can't be resolved: {problem}") from problem
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+    allowed = {name.lower() for name in policy.allowed_hosts}
+    if not allowed & {host.lower(), f"{host.lower()}:{port}"}:
+        for address in addresses:
+            if not is_public(address):
+                raise ToolDenied(f"{host} is {address}, which is not a public address; it is not fetched")
+    return addresses
+
+
+def is_public(address: str) -> bool:
+    """True where the whole internet may reach `address`, an IPv4 or IPv6 address in any of its spellings."""
+    ip: _IP = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            ip = ip.ipv4_mapped
+        elif ip in _NAT64:
+            ip = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _NOT_PUBLIC)
+
+
+def _pinned(addresses: list[str]) -> "AbstractResolver":
+    """A resolver that answers with `addresses`, whatever it is asked."""
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+    class Pinned(AbstractResolver):
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+        ) -> list[ResolveResult]:
+            return [
+                ResolveResult(
+                    hostname=host,
+                    host=address,
+                    port=port,
+                    family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                    proto=0,
+                    flags=socket.AI_NUMERICHOST,
+                )
+                for address in addresses
+            ]
+
+        async def close(self) -> None: ...
+
+    return Pinned()
+
+
+# ------------------------------------------------------------------------------------------------------- text
+
+
+async def _as_text(url: "URL", response: "aiohttp.ClientResponse", limit: int) -> str:
+    kind = response.content_type
+    if not (kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))):
+        raise ToolError(f"{url} is {kind}, not text")
+    body = await _body(response, limit + 1)
+    try:
+        text = body[:limit].decode(response.charset or "utf-8", errors="replace")
+    except LookupError:  # a character set that nobody knows
+        text = body[:limit].decode(errors="replace")
+    if kind in ("text/html", "application/xhtml+xml"):
+        text = await asyncio.to_thread(readable, text)
+    if len(body) > limit:
+        text += f"\n[… cut: the body is longer than {limit:,} bytes …]"
+    if response.status >= 400:
+        raise ToolError(f"{url} answers {response.status} {response.reason}: {text[:500]}")
+    return f"{url} ({response.status}, {kind})\n\n{text}"
+
+
+async def _body(response: "aiohttp.ClientResponse", limit: int) -> bytes:
+    """At most `limit` bytes; a server that compresses although it was asked not to is unfolded no further."""
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding not in ("identity", "gzip", "deflate"):
+        raise ToolError(f"the answer is compressed with {encoding}, which wasn't asked for")
+    unfold = zlib.decompressobj(wbits=47) if encoding != "identity" else None
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(65_536):
+        try:
+            body += unfold.decompress(chunk, limit - len(body)) if unfold else chunk
+        except zlib.error as problem:
+            raise ToolError(f"the answer's compression is broken: {problem}") from problem
+        if len(body) >= limit:
+            break
+    return bytes(body[:limit])
+
+
+_SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "iframe"})
+_BLOCKS = frozenset({
+    "p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "title", "section", "article", "header", "footer",
+    "pre", "table", "ul", "ol", "dl", "dt", "dd", "blockquote", "hr", "option", "form", "nav", "main", "aside",
+})  # fmt: skip
+
+
+class _Readable(HTMLParser):
+    """Collects the text that a reader would see, one line per block."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._skipping = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._skipping += tag in _SKIPPED
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._skipping -= tag in _SKIPPED and self._skipping > 0
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if not self._skipping:
+            self.parts.append(data)
+
+
+def readable(html: str) -> str:
+    """The visible text of an HTML page, roughly: one line per block, white space collapsed."""
+    parser = _Readable()
+    # Never closed: `close` goes back over an unfinished tag again and again, in quadratic time.
+    parser.feed(html)
+    lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
+    return "\n".join(line for line in lines if line)

@@ -1,0 +1,163 @@
+"""The built-in child: a loop over a model and tools, until the model stops calling tools or a limit stops it."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import date
+
+from delegate.catalog import cost_usd, estimate_tokens
+from delegate.child import prompt
+from delegate.child.job import Job
+from delegate.errors import ToolDenied, ToolError
+from delegate.ledger import Amounts
+from delegate.ports import ChatReply, ChatRequest, Message, ToolCall, ToolOutput, ToolReply
+from delegate.types import ChildRun, ErrorDetail, Usage
+
+MAX_CALLS_PER_TURN = 32
+"""A turn that asks for more tool calls than this gets an error for the rest."""
+TOOL_REPLY_CHARS = 40_000
+_LAST_TURN = "\n\n[That was the last turn with tools. The next message must be the report.]"
+_STOPS = {"length": "truncated", "refusal": "refused"}
+
+
+class AgentLoop:
+    """Runs a child on `job.client` with `job.tools`. Keeps no state between jobs."""
+
+    needs_model = True
+
+    async def run(self, job: Job) -> ChildRun:
+        """Work until the model reports, or until its turns are used up."""
+        talk = _Conversation(job)
+        for turn in range(1, job.max_steps + 1):
+            reply = await talk.ask()
+            if not reply.tool_calls:
+                return _end(job, reply)
+            await talk.answer(reply, last_turn=turn == job.max_steps - 1)
+        message = f"the child still called tools after {job.max_steps} turns"
+        return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=message))
+
+
+def _end(job: Job, reply: ChatReply) -> ChildRun:
+    """The last message decides how the run ended: only a clean end is `completed`."""
+    if reply.stop in ("end", "tool_calls"):
+        return job.recorder.finish("completed", output=reply.text)
+    detail = f" ({reply.stop_detail})" if reply.stop_detail else ""
+    error = ErrorDetail(
+        code=_STOPS.get(reply.stop, "unexpected_stop"),
+        message=f"the model's last message ended as {reply.stop}{detail}",
+    )
+    return job.recorder.finish("failed", error=error)
+
+
+class _Conversation:
+    """The messages of one child so far, and how they grow by a turn."""
+
+    def __init__(self, job: Job) -> None:
+        assert job.model is not None
+        assert job.client is not None
+        self._job = job
+        self._model = job.model
+        self._client = job.client
+        self._system = prompt.system_text(job)
+        self._messages = [Message("user", prompt.assignment(job))]
+        self._tools = {tool.name: tool for tool in job.tools}
+        self._specs = tuple(tool.spec for tool in job.tools)
+        self._last_tokens = estimate_tokens(len(self._system) + len(self._messages[0].text))
+
+    async def ask(self) -> ChatReply:
+        """One model call, within the ledger and on the record."""
+        today = date.today()
+        estimate = cost_usd(self._model, Usage(input_tokens=self._last_tokens), today) or 0
+        amounts: Amounts = {"model_calls": 1, "tokens": self._last_tokens, "cost_usd": estimate}
+        reservation = self._job.ledger.reserve(amounts)
+        try:
+            reply = await self._client.complete(self._request())
+        except BaseException:
+            reservation.settle()
+            raise
+        cost = cost_usd(self._model, reply.usage, today)
+        reservation.settle({"model_calls": 1, "tokens": reply.usage.total_tokens, "cost_usd": cost or 0})
+        self._last_tokens = reply.usage.total_tokens
+        self._job.recorder.model_called(reply, cost)
+        self._job.notify("model_called", reply.text[:200], tokens=reply.usage.total_tokens)
+        return reply
+
+    async def answer(self, reply: ChatReply, *, last_turn: bool) -> None:
+        """Call the tools that one turn asks for, and add the turn and its replies to the conversation."""
+        calls = reply.tool_calls
+        outputs: list[ToolOutput] = []
+        for group in self._groups(calls[:MAX_CALLS_PER_TURN]):
+            outputs += await self._side_by_side(group)
+        refused = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
+        outputs += [refused] * (len(calls) - len(outputs))
+        replies = [_tool_reply(call, output) for call, output in zip(calls, outputs, strict=True)]
+        if last_turn:
+            final = replies[-1]
+            replies[-1] = ToolReply(final.call_id, final.name, final.text + _LAST_TURN, final.is_error)
+        self._messages.append(Message("assistant", reply.text, calls, native=reply.native))
+        self._messages.append(Message("tool", tool_replies=tuple(replies)))
+
+    def _request(self) -> ChatRequest:
+        return ChatRequest(
+            model=self._model.id,
+            system=self._system,
+            messages=self._messages,
+            max_output_tokens=min(self._job.max_output_tokens, self._model.max_output_tokens),
+            tools=self._specs,
+        )
+
+    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+        """Neighbours that may run side by side, together; every other call alone. The order stays."""
+        groups: list[list[ToolCall]] = []
+        was_parallel = False
+        for call in calls:
+            tool = self._tools.get(call.name)
+            parallel = tool is None or tool.parallel
+            if parallel and was_parallel:
+                groups[-1].append(call)
+            else:
+                groups.append([call])
+            was_parallel = parallel
+        return groups
+
+    async def _side_by_side(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
+        if len(calls) == 1:
+            return [await self._call(calls[0])]
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(self._call(call)) for call in calls]
+        return [task.result() for task in running]
+
+    async def _call(self, call: ToolCall) -> ToolOutput:
+        """Call one tool and write its receipt, also when the call is cut short."""
+        recorder, args = self._job.recorder, call.arguments or {}
+        n, started = recorder.next_receipt(), time.monotonic()
+        output = ToolOutput("stopped before it ended", "timeout")
+        try:
+            output = await self._try(call)
+        finally:
+            recorder.tool_called(n, call.name, args, output, time.monotonic() - started)
+            self._job.notify("tool_called", call.name, status=output.status)
+        return output
+
+    async def _try(self, call: ToolCall) -> ToolOutput:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return ToolOutput(f"there is no tool {call.name!r}; there are: {', '.join(self._tools)}", "error")
+        if call.arguments is None:
+            return ToolOutput(f"the arguments are not a JSON object: {call.raw_arguments[:200]!r}", "error")
+        try:
+            answer = await tool.call(call.arguments)
+        except ToolDenied as error:
+            return ToolOutput(str(error), "denied")
+        except ToolError as error:
+            return ToolOutput(str(error), "error")
+        except Exception as error:  # a host's tool may raise anything; the child reads it and goes on
+            return ToolOutput(f"{call.name} failed: {type(error).__name__}: {error}", "error")
+        return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
+
+
+def _tool_reply(call: ToolCall, output: ToolOutput) -> ToolReply:
+    text = output.text
+    if len(text) > TOOL_REPLY_CHARS:
+        text = f"{text[:TOOL_REPLY_CHARS]}\n[… {len(text) - TOOL_REPLY_CHARS} more characters left out]"
+    return ToolReply(call.id, call.name, text, is_error=output.status != "ok")

@@ -1,0 +1,326 @@
+"""The built-in child's tools: files of its workspace, commands, web pages, and a place to think."""
+
+import asyncio
+import io
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from delegate import resources
+from delegate.child.fetch import FetchPolicy, fetch_url
+from delegate.errors import ToolError
+from delegate.ports import Tool, ToolOutput
+from delegate.sandbox import files, search
+from delegate.sandbox.commands import CommandResult, Commands
+from delegate.sandbox.workspace import Folder
+from delegate.types import JsonObject
+
+MAX_READ_BYTES = 5_000_000
+"""Of one file; larger ones are for `search_files` and `run_shell`."""
+MAX_WRITE_BYTES = 5_000_000
+MAX_TEXT_CHARS = 30_000
+"""Of one answer: about 7,500 tokens."""
+MAX_STREAM_CHARS = 15_000
+"""Of a command's stdout and stderr, each."""
+MAX_LISTED = 1_000
+MAX_MATCHES = 200
+
+
+def toolbox(folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = None) -> tuple[Tool, ...]:
+    """All built-in tools, working in `folder`. The definitions are made once per process and shared."""
+    box = _Box(folder, commands, fetch or _PUBLIC)
+    return tuple(
+        Tool(kind.name, kind.description, kind.parameters, partial(_call, kind, box), kind.parallel)
+        for kind in _kinds()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    folder: Folder
+    commands: Commands
+    fetch: FetchPolicy
+
+
+_PUBLIC = FetchPolicy()
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A tool without a workspace yet. `run` gets the box and the validated arguments."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+    arguments: type[_Arguments]
+    run: Callable[[_Box, Any], Awaitable[str | ToolOutput]]
+    parallel: bool
+
+
+async def _call(kind: _Kind, box: _Box, given: Mapping[str, Any]) -> str | ToolOutput:
+    # Models write null for what they leave out.
+    named = {name: value for name, value in given.items() if value is not None}
+    try:
+        arguments = kind.arguments.model_validate(named)
+    except ValidationError as problem:
+        raise ToolError(_complaint(kind, problem)) from problem
+    return await kind.run(box, arguments)
+
+
+def _complaint(kind: _Kind, problem: ValidationError) -> str:
+    """One line that names the argument, for a model to mend its call."""
+    first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = ".".join(str(part) for part in first["loc"])[:80] or "(all)"
+    if first["type"] == "extra_forbidden":
+        return f"{kind.name} has no argument `{name}`; it has: {', '.join(kind.arguments.model_fields)}"
+    if first["type"] == "missing":
+        return f"{kind.name} needs the argument `{name}`"
+    return f"{kind.name}, argument `{name}`: {first['msg']}"
+
+
+# ------------------------------------------------------------------------------------------------------ files
+
+
+class _ReadFile(_Arguments):
+    path: str = Field(description="Path in the workspace.")
+    offset: int = Field(default=1, ge=1, description="First line to read, counted from 1.")
+    limit: int = Field(default=2000, ge=1, le=10_000, description="How many lines.")
+
+
+async def _read_file(box: _Box, args: _ReadFile) -> str:
+    lines = io.StringIO(_text(box.folder, args.path), newline="\n").readlines()
+    if args.offset > max(len(lines), 1):
+        raise ToolError(f"{args.path} has {len(lines)} lines; offset {args.offset} is past its end")
+    wanted = lines[args.offset - 1 : args.offset - 1 + args.limit]
+    shown = _whole_lines(wanted)
+    last = args.offset - 1 + len(shown)
+    text = "".join(shown)[:MAX_TEXT_CHARS]
+    if len("".join(shown)) > MAX_TEXT_CHARS:
+        text += "\n[… this line goes on; it is cut here …]\n"
+    if last < len(lines):
+        text += f"\n[lines {args.offset} to {last} of {len(lines)}; go on with offset={last + 1}]"
+    return text
+
+
+def _whole_lines(lines: list[str]) -> list[str]:
+    """As many lines as the bound allows, and at least one."""
+    sizes = itertools.accumulate(len(line) for line in lines)
+    fitting = sum(size <= MAX_TEXT_CHARS for size in sizes)
+    return lines[: max(fitting, 1)]
+
+
+def _text(folder: Folder, path: str) -> str:
+    found = folder.read(path, MAX_READ_BYTES)
+    if found.cut:
+        raise ToolError(f"{path} has {found.size:,} bytes; at most {MAX_READ_BYTES:,} can be read. Use search_files")
+    if not found.is_text:
+        raise ToolError(f"{path} is not a text file (UTF-8); it has {found.size:,} bytes")
+    return found.text
+
+
+class _WriteFile(_Arguments):
+    path: str = Field(description="Path in the workspace; missing folders are made.")
+    content: str = Field(description="The whole new content.")
+
+
+async def _write_file(box: _Box, args: _WriteFile) -> str:
+    data = _encoded(args.content)
+    files.write(_file_path(box.folder, args.path), data)
+    return f"wrote {len(data):,} bytes to {args.path}"
+
+
+class _EditFile(_Arguments):
+    path: str = Field(description="Path in the workspace.")
+    old_text: str = Field(min_length=1, description="Text that occurs exactly once in the file, as it stands there.")
+    new_text: str = Field(description="What takes its place.")
+
+
+async def _edit_file(box: _Box, args: _EditFile) -> str:
+    text = _text(box.folder, args.path)
+    count = text.count(args.old_text)
+    if count == 0:
+        raise ToolError(f"old_text doesn't occur in {args.path}; read the file and copy the text exactly")
+    if count > 1:
+        raise ToolError(f"old_text occurs {count} times in {args.path}; take in more of what is around it")
+    if args.old_text == args.new_text:
+        raise ToolError("old_text and new_text are the same")
+    line = text.count("\n", 0, text.index(args.old_text)) + 1
+    files.write(_file_path(box.folder, args.path), _encoded(text.replace(args.old_text, args.new_text)))
+    return f"edited {args.path} at line {line}"
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as problem:
+        raise ToolError(f"the text can't be written as UTF-8: {problem.reason}") from problem
+    if len(data) > MAX_WRITE_BYTES:
+        raise ToolError(f"the file would have {len(data):,} bytes; at most {MAX_WRITE_BYTES:,} can be written")
+    return data
+
+
+def _file_path(folder: Folder, path: str) -> Path:
+    real = folder.resolve(path)
+    if real.is_dir():
+        raise ToolError(f"{path} is a folder")
+    return real
+
+
+class _ListFiles(_Arguments):
+    path: str = Field(default=".", description="Folder in the workspace.")
+    glob: str = Field(default="**", description="For example *.py (at any depth), src/*.md, src/**/test_*.")
+
+
+async def _list_files(box: _Box, args: _ListFiles) -> str:
+    root = _folder_path(box.folder, args.path)
+
+    def listing() -> list[str]:
+        found = itertools.islice(search.find_files(root, args.glob), MAX_LISTED + 1)
+        return sorted(f"{files.shown(path)} ({size:,} bytes)" for path, size in found)
+
+    lines = await asyncio.to_thread(listing)
+    return _bounded(lines, MAX_LISTED, "files", "use a narrower glob") or "no files"
+
+
+class _SearchFiles(_Arguments):
+    pattern: str = Field(min_length=1, description="Regular expression, Python syntax, for single lines.")
+    path: str = Field(default=".", description="Folder in the workspace.")
+    glob: str = Field(default="**", description="Which files: for example *.py, src/**/*.md.")
+
+
+async def _search_files(box: _Box, args: _SearchFiles) -> str:
+    root = _folder_path(box.folder, args.path)
+
+    def matches() -> list[str]:
+        return list(itertools.islice(search.find_lines(root, args.pattern, args.glob), MAX_MATCHES + 1))
+
+    lines = await asyncio.to_thread(matches)
+    return _bounded(lines, MAX_MATCHES, "matches", "use a narrower pattern or glob") or "no matches"
+
+
+def _folder_path(folder: Folder, path: str) -> Path:
+    real = folder.resolve(path)
+    if not real.is_dir():
+        raise ToolError(f"{path} is not a folder; it {'is a file' if real.exists() else 'does not exist'}")
+    return real
+
+
+def _bounded(lines: list[str], limit: int, what: str, mend: str) -> str:
+    """The lines that fit into one answer; what is left out is said."""
+    shown: list[str] = []
+    room = MAX_TEXT_CHARS
+    for line in lines[:limit]:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        shown.append(line)
+    if len(shown) < len(lines):
+        shown.append(f"[… more {what} than the {len(shown)} shown; {mend} …]")
+    return "\n".join(shown)
+
+
+# --------------------------------------------------------------------------------------- commands, web, thoughts
+
+
+class _RunShell(_Arguments):
+    command: str = Field(min_length=1, description="Command line for bash, run in the workspace.")
+    timeout_seconds: float = Field(default=120, gt=0, le=600, description="After this it is killed.")
+
+
+async def _run_shell(box: _Box, args: _RunShell) -> ToolOutput:
+    result = await box.commands.run(
+        args.command, cwd=box.folder.root, timeout_seconds=args.timeout_seconds, author="model"
+    )
+    status = "timeout" if result.timed_out else "ok" if result.exit_code == 0 else "error"
+    return ToolOutput(_command_text(result, args.timeout_seconds), status, result.sandbox)
+
+
+def _command_text(result: CommandResult, timeout_seconds: float) -> str:
+    end = f"killed after {timeout_seconds:g} s" if result.timed_out else f"exit code {result.exit_code}"
+    streams = [("stdout", result.stdout), ("stderr", result.stderr)]
+    parts = [f"[{name}]\n{_tail(text)}" for name, text in streams if text]
+    return "\n".join([end, *(parts or ["(no output)"])])
+
+
+def _tail(text: str) -> str:
+    cut = len(text) - MAX_STREAM_CHARS
+    return text if cut <= 0 else f"[… {cut:,} earlier characters are cut …]\n{text[cut:]}"
+
+
+class _FetchUrl(_Arguments):
+    url: str = Field(description="Public http or https address of a text or HTML page.")
+
+
+async def _fetch_url(box: _Box, args: _FetchUrl) -> str:
+    text = await fetch_url(args.url, box.fetch)
+    cut = len(text) - MAX_TEXT_CHARS
+    return text if cut <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[… {cut:,} more characters are cut …]"
+
+
+class _Think(_Arguments):
+    thought: str
+
+
+async def _think(box: _Box, args: _Think) -> str:
+    return "Noted."
+
+
+# ------------------------------------------------------------------------------------------------ definitions
+
+
+@cache
+def _kinds() -> tuple[_Kind, ...]:
+    return (
+        _kind("read_file", "Read a text file of the workspace.", _ReadFile, _read_file),
+        _kind("write_file", "Write a file of the workspace as a whole.", _WriteFile, _write_file, parallel=False),
+        _kind("edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False),
+        _kind("list_files", "List files of the workspace, with sizes.", _ListFiles, _list_files),
+        _kind("search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files),
+        _kind(
+            "run_shell",
+            "Run a command and wait for its end. Nothing it starts outlives it; it has no input and no terminal.",
+            _RunShell,
+            _run_shell,
+            parallel=False,
+        ),
+        _kind("fetch_url", "Get a web page as plain text.", _FetchUrl, _fetch_url),
+        _think_kind(),
+    )
+
+
+def _kind(
+    name: str,
+    description: str,
+    arguments: type[_Arguments],
+    run: Callable[[_Box, Any], Awaitable[str | ToolOutput]],
+    *,
+    parallel: bool = True,
+) -> _Kind:
+    return _Kind(name, description, _parameters(arguments), arguments, run, parallel)
+
+
+def _think_kind() -> _Kind:
+    shipped = resources.schema("think")
+    return _Kind(shipped["name"], shipped["description"], shipped["parameters"], _Think, _think, parallel=True)
+
+
+def _parameters(arguments: type[_Arguments]) -> JsonObject:
+    """The arguments' JSON Schema, without the titles, which only repeat the names."""
+    schema = arguments.model_json_schema()
+    properties = {name: {key: value for key, value in spec.items() if key != "title"}
+                  for name, spec in schema["properties"].items()}  # fmt: skip
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": schema.get("required", []),
+        "additionalProperties": False,
+    }

@@ -1,0 +1,131 @@
+"""The built-in child: turns, tools side by side, receipts, limits, and how it ends."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Report, Task, Tool, ToolError
+from delegate.ports import ChatReply, ChatRequest, ToolOutput
+from delegate.providers.scripted import Scripted
+from delegate.types import JsonObject, Usage
+
+ANYTHING: JsonObject = {"type": "object"}
+
+
+def tool(name: str, answer: Any, parallel: bool = True) -> Tool:
+    async def call(args: Mapping[str, Any]) -> str | ToolOutput:
+        return await answer(args)
+
+    return Tool(name, name, ANYTHING, call, parallel)
+
+
+async def run(client: Scripted, *tools: Tool, **fields: Any) -> tuple[Report, JsonObject]:
+    async with Delegator(client=client, tools=tools or None) as delegator:
+        report = await delegator.run(Task(goal="do it", **fields))
+        record = await delegator.read(report.results[0].handle or "")
+    assert record
+    return report, record["run"]
+
+
+async def test_a_tool_call_leaves_a_receipt_with_digests_of_the_whole() -> None:
+    client = Scripted([Scripted.call("write_file", path="a.txt", content="hi"), "I made a.txt."])
+    report, child = await run(client)
+    (receipt,) = child["receipts"]
+    assert (receipt["n"], receipt["tool"], receipt["status"]) == (1, "write_file", "ok")
+    assert receipt["args"] == {"path": "a.txt", "content": "hi"}
+    assert len(receipt["args_sha256"]) == len(receipt["output_sha256"]) == 64
+    assert receipt["output_bytes"] == len(receipt["output"].encode())
+    assert report.results[0].receipts.tools == {"write_file": 1}
+    assert [artifact.path for artifact in report.results[0].artifacts] == ["a.txt"]
+
+
+async def test_calls_of_one_turn_run_side_by_side_and_answer_in_order() -> None:
+    both_started = asyncio.Barrier(2)
+
+    async def meet(args: Mapping[str, Any]) -> str:
+        await both_started.wait()
+        return f"met {args['who']}"
+
+    client = Scripted([Scripted.calls(("meet", {"who": "a"}), ("meet", {"who": "b"})), "both met"])
+    _, child = await run(client, tool("meet", meet))
+    assert [receipt["output"] for receipt in child["receipts"]] == ["met a", "met b"]
+    assert [reply.text for reply in client.requests[1].messages[-1].tool_replies] == ["met a", "met b"]
+
+
+async def test_a_tool_that_may_not_run_beside_others_runs_alone_and_in_order() -> None:
+    running: list[str] = []
+    seen: list[list[str]] = []
+
+    async def step(args: Mapping[str, Any]) -> str:
+        running.append(args["n"])
+        await asyncio.sleep(0)
+        seen.append(list(running))
+        running.remove(args["n"])
+        return "ok"
+
+    client = Scripted([Scripted.calls(("step", {"n": "1"}), ("step", {"n": "2"})), "done with both"])
+    await run(client, tool("step", step, parallel=False))
+    assert seen == [["1"], ["2"]]
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "words"),
+    [
+        (Scripted.call("nothing_like_it"), "error", "there is no tool 'nothing_like_it'"),
+        (Scripted.call("explode"), "error", "ValueError: boom"),
+        (Scripted.call("object"), "error", "not that way"),
+    ],
+)
+async def test_a_failing_tool_call_is_told_to_the_child_which_goes_on(call: ChatReply, status: str, words: str) -> None:
+    async def explode(args: Mapping[str, Any]) -> str:
+        raise ValueError("boom")
+
+    async def object_(args: Mapping[str, Any]) -> str:
+        raise ToolError("not that way")
+
+    client = Scripted([call, "it did not work"])
+    report, child = await run(client, tool("explode", explode), tool("object", object_))
+    assert report.results[0].status == "completed"
+    assert child["receipts"][0]["status"] == status
+    reply = client.requests[1].messages[-1].tool_replies[0]
+    assert words in reply.text
+    assert reply.is_error
+
+
+async def test_a_child_that_never_stops_calling_tools_ends_at_its_turns() -> None:
+    client = Scripted(lambda request: Scripted.calls(("think", {"thought": "more"}), text="still thinking"))
+    report, child = await run(client, max_steps=3)
+    assert (report.results[0].status, child["steps"], len(child["receipts"])) == ("max_steps", 3, 3)
+    assert child["output"] == "still thinking"
+    assert "must be the report" in client.requests[2].messages[-1].tool_replies[-1].text
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"), [("length", "truncated"), ("refusal", "refused"), ("other", "unexpected_stop")]
+)
+async def test_only_a_clean_end_is_completed(stop: Any, code: str) -> None:
+    report, child = await run(Scripted([ChatReply("half a rep", stop, Usage())]))
+    result = report.results[0]
+    assert result.error
+    assert (result.status, result.error.code, child["output"]) == ("failed", code, "half a rep")
+
+
+async def test_a_limit_of_cost_stops_the_child_before_the_call_that_would_pass_it() -> None:
+    thought = Scripted.call("think", thought="x").tool_calls
+    big = ChatReply("", "tool_calls", Usage(model_calls=1, input_tokens=900_000), thought)
+    client = Scripted([big, big, "never said"])
+    report, _ = await run(client, max_cost_usd=0.01, tier="fast")
+    assert report.results[0].status == "budget_exceeded"
+    assert len(client.requests) == 1
+
+
+async def test_a_child_is_told_its_workspace_its_criteria_and_that_it_will_be_checked() -> None:
+    client = Scripted(["nothing to do here"])
+    await run(client, acceptance_criteria=["`a.txt` exists"], context="the moon is full")
+    request: ChatRequest = client.requests[0]
+    assert "- c1: `a.txt` exists" in request.system
+    assert "Your workspace: /" in request.system
+    assert "self-report" in request.system
+    assert request.messages[0].text == "do it\n\nContext:\nthe moon is full"

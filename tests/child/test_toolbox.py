@@ -1,0 +1,345 @@
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from delegate.child.toolbox import toolbox
+from delegate.errors import ToolDenied, ToolError
+from delegate.ports import Tool, ToolOutput
+from delegate.sandbox.commands import Commands
+from delegate.sandbox.workspace import Folder
+
+NAMES = [
+    "read_file", "write_file", "edit_file", "list_files", "search_files", "run_shell", "fetch_url", "think",
+]  # fmt: skip
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> Folder:
+    return await Folder.open(None, home=tmp_path)
+
+
+@pytest.fixture
+def tools(folder: Folder) -> Mapping[str, Tool]:
+    return {tool.name: tool for tool in toolbox(folder, Commands(sandbox="off", commands="allow"))}
+
+
+async def text(tool: Tool, **arguments: Any) -> str:
+    answer = await tool.call(arguments)
+    return answer if isinstance(answer, str) else answer.text
+
+
+async def shell(tools: Mapping[str, Tool], command: str, **arguments: Any) -> ToolOutput:
+    answer = await tools["run_shell"].call({"command": command, **arguments})
+    assert isinstance(answer, ToolOutput)
+    return answer
+
+
+# -------------------------------------------------------------------------------------------------- definitions
+
+
+def test_the_toolbox_holds_the_eight_tools(tools: Mapping[str, Tool]) -> None:
+    assert list(tools) == NAMES
+
+
+def test_only_tools_that_change_something_run_alone(tools: Mapping[str, Tool]) -> None:
+    alone = {name for name, tool in tools.items() if not tool.parallel}
+    assert alone == {"write_file", "edit_file", "run_shell"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_a_closed_json_schema_without_noise(tools: Mapping[str, Tool], name: str) -> None:
+    parameters = tools[name].parameters
+    jsonschema.Draft202012Validator.check_schema(parameters)
+    assert (parameters["type"], parameters["additionalProperties"]) == ("object", False)
+    assert '"title"' not in json.dumps(parameters)
+    assert '"anyOf"' not in json.dumps(parameters)
+
+
+def test_think_is_the_shipped_definition(tools: Mapping[str, Tool]) -> None:
+    path = Path(__file__).parents[2] / "schemas" / "think.json"
+    if not path.exists():
+        pytest.skip("no checkout around the tests")
+    shipped = json.loads(path.read_text())
+    think = tools["think"]
+    assert {"name": think.name, "description": think.description, "parameters": think.parameters} == shipped
+
+
+async def test_thinking_answers_nothing_new(tools: Mapping[str, Tool]) -> None:
+    assert await text(tools["think"], thought="the file may be empty") == "Noted."
+
+
+def test_a_childs_toolbox_is_cheap_because_definitions_are_shared(folder: Folder) -> None:
+    commands = Commands()
+    one, two = toolbox(folder, commands), toolbox(folder, commands)
+    assert all(a.parameters is b.parameters for a, b in zip(one, two, strict=True))
+    rounds = 200
+    best = min(_seconds(lambda: [toolbox(folder, commands) for _ in range(rounds)]) for _ in range(5))
+    assert best / rounds < 100e-6  # 11 µs on a quiet machine
+
+
+def _seconds(action: Any) -> float:
+    started = time.process_time()
+    action()
+    return time.process_time() - started
+
+
+# ---------------------------------------------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("read_file", {}, ["read_file", "needs", "`path`"]),
+        ("read_file", {"path": "a", "lines": 3}, ["`lines`", "path, offset, limit"]),
+        ("read_file", {"path": "a", "offset": 0}, ["`offset`", "greater than or equal to 1"]),
+        ("write_file", {"path": "a", "content": {"x": 1}}, ["`content`", "string"]),
+        ("run_shell", {"command": "true", "timeout_seconds": 10_000}, ["`timeout_seconds`", "600"]),
+    ],
+)
+async def test_a_wrong_argument_is_named_in_one_line(
+    tools: Mapping[str, Tool], name: str, arguments: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(ToolError) as wrong:
+        await tools[name].call(arguments)
+    assert [word for word in words if word not in str(wrong.value)] == []
+    assert "\n" not in str(wrong.value)
+
+
+async def test_null_for_an_optional_argument_and_a_number_as_text_are_taken_as_meant(
+    tools: Mapping[str, Tool], folder: Folder
+) -> None:
+    (folder.root / "a").write_text("1\n2\n3\n")
+    assert await text(tools["read_file"], path="a", offset="3", limit=None) == "3\n"
+
+
+@pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file", "list_files", "search_files"])
+async def test_every_file_tool_stays_inside_the_workspace(tools: Mapping[str, Tool], tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("canary")
+    rest = {"write_file": {"content": "x"}, "edit_file": {"old_text": "canary", "new_text": "x"}}
+    rest |= {"search_files": {"pattern": "canary"}}
+    for path in ("../secret", str(tmp_path / "secret"), "../"):
+        with pytest.raises(ToolDenied):
+            await tools[name].call({"path": path, **rest.get(name, {})})
+    assert (tmp_path / "secret").read_text() == "canary"
+
+
+# -------------------------------------------------------------------------------------------------------- files
+
+
+async def test_a_written_file_reads_back_as_it_was(tools: Mapping[str, Tool], folder: Folder) -> None:
+    content = "one\r\ntwo\u2028still two\nüñ\n\nlast without newline"
+    assert await text(tools["write_file"], path="deep/er/a.txt", content=content) == "wrote 47 bytes to deep/er/a.txt"
+    assert (folder.root / "deep" / "er" / "a.txt").read_bytes() == content.encode()
+    assert await text(tools["read_file"], path="deep/er/a.txt") == content
+
+
+async def test_writing_replaces_the_whole_file(tools: Mapping[str, Tool], folder: Folder) -> None:
+    (folder.root / "a").write_text("a long first content")
+    await text(tools["write_file"], path="a", content="short")
+    assert (folder.root / "a").read_text() == "short"
+
+
+async def test_reading_a_part_says_where_to_go_on(tools: Mapping[str, Tool], folder: Folder) -> None:
+    (folder.root / "a").write_text("".join(f"line {n}\n" for n in range(1, 11)))
+    part = await text(tools["read_file"], path="a", offset=4, limit=2)
+    assert part == "line 4\nline 5\n\n[lines 4 to 5 of 10; go on with offset=6]"
+    with pytest.raises(ToolError, match="has 10 lines"):
+        await text(tools["read_file"], path="a", offset=11)
+
+
+async def test_a_long_file_is_cut_at_a_line_and_can_be_read_to_its_end(
+    tools: Mapping[str, Tool], folder: Folder
+) -> None:
+    whole = "".join(f"{n:099}\n" for n in range(1_000))
+    (folder.root / "a").write_text(whole)
+    read, offset = "", 1
+    while len(read) < len(whole):
+        part = await text(tools["read_file"], path="a", offset=offset)
+        assert len(part) < 31_000
+        read += part.partition("\n\n[lines")[0].rstrip("\n") + "\n"
+        offset = 1 + read.count("\n")
+    assert read == whole
+
+
+async def test_one_endless_line_is_cut_and_says_so(tools: Mapping[str, Tool], folder: Folder) -> None:
+    (folder.root / "a").write_text("x" * 100_000)
+    answer = await text(tools["read_file"], path="a")
+    assert len(answer) < 31_000
+    assert "cut" in answer
+
+
+async def test_an_empty_file_reads_as_nothing(tools: Mapping[str, Tool], folder: Folder) -> None:
+    (folder.root / "a").touch()
+    assert await text(tools["read_file"], path="a") == ""
+
+
+@pytest.mark.parametrize(("data", "word"), [(b"a\0b", "not a text file"), (b"\xff\xfea", "not a text file")])
+async def test_a_file_that_is_not_text_says_so(
+    tools: Mapping[str, Tool], folder: Folder, data: bytes, word: str
+) -> None:
+    (folder.root / "a").write_bytes(data)
+    with pytest.raises(ToolError, match=word):
+        await text(tools["read_file"], path="a")
+
+
+async def test_a_pipe_in_the_way_is_refused_without_waiting(tools: Mapping[str, Tool], folder: Folder) -> None:
+    os.mkfifo(folder.root / "pipe")
+    async with asyncio.timeout(5):
+        for name, rest in (("read_file", {}), ("write_file", {"content": "x"})):
+            with pytest.raises(ToolError):
+                await text(tools[name], path="pipe", **rest)
+
+
+async def test_a_file_that_is_not_there_is_named(tools: Mapping[str, Tool]) -> None:
+    with pytest.raises(ToolError, match=r"gone\.txt"):
+        await text(tools["read_file"], path="gone.txt")
+
+
+async def test_a_folder_is_no_file(tools: Mapping[str, Tool], folder: Folder) -> None:
+    (folder.root / "sub").mkdir()
+    for name, rest in (("read_file", {}), ("write_file", {"content": "x"})):
+        with pytest.raises(ToolError):
+            await text(tools[name], path="sub", **rest)
+
+
+async def test_an_edit_replaces_the_one_passage_and_nothing_else(tools: Mapping[str, Tool], folder: Folder) -> None:
+    (folder.root / "a").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    assert await text(tools["edit_file"], path="a", old_text="two", new_text="2") == "edited a at line 2"
+    assert (folder.root / "a").read_bytes() == b"one\r\n2\r\nthree\r\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"), [("four", "4", "doesn't occur"), ("o", "0", "occurs 2 times"), ("one", "one", "the same")]
+)
+async def test_an_edit_that_is_not_clear_changes_nothing(
+    tools: Mapping[str, Tool], folder: Folder, old: str, new: str, word: str
+) -> None:
+    (folder.root / "a").write_text("one two")
+    with pytest.raises(ToolError, match=word):
+        await text(tools["edit_file"], path="a", old_text=old, new_text=new)
+    assert (folder.root / "a").read_text() == "one two"
+
+
+# ---------------------------------------------------------------------------------------------- list and search
+
+
+@pytest.fixture
+def tree(folder: Folder) -> None:
+    for path in ("a.py", "b.md", "src/c.py", "src/deep/test_d.py", ".git/config", "node_modules/m/index.py"):
+        (folder.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder.root / path).write_text(f"# {path}\nimport os\n")
+
+
+@pytest.mark.parametrize(
+    ("glob", "found"),
+    [
+        (None, ["a.py", "b.md", "src/c.py", "src/deep/test_d.py"]),
+        ("*.py", ["a.py", "src/c.py", "src/deep/test_d.py"]),
+        ("./*.py", ["a.py"]),
+        ("src/*.py", ["src/c.py"]),
+        ("src/**/*.py", ["src/c.py", "src/deep/test_d.py"]),
+        ("**/test_?.py", ["src/deep/test_d.py"]),
+        ("[ab].py", []),
+    ],
+)
+async def test_listing_understands_globs(
+    tree: None, tools: Mapping[str, Tool], glob: str | None, found: list[str]
+) -> None:
+    lines = (await text(tools["list_files"], glob=glob)).splitlines()
+    assert [line.partition(" (")[0] for line in lines] == (found or ["no files"])
+
+
+async def test_listing_a_folder_starts_there(tree: None, tools: Mapping[str, Tool]) -> None:
+    assert await text(tools["list_files"], path="src", glob="*/*") == "deep/test_d.py (31 bytes)"
+    with pytest.raises(ToolError, match="is a file"):
+        await text(tools["list_files"], path="a.py")
+
+
+async def test_a_long_listing_is_cut_and_says_so(tools: Mapping[str, Tool], folder: Folder) -> None:
+    for n in range(1_100):
+        (folder.root / f"{n:04}").touch()
+    answer = await text(tools["list_files"])
+    assert "more files than the" in answer
+    assert len(answer) < 31_000
+
+
+async def test_a_search_names_file_and_line(tree: None, tools: Mapping[str, Tool]) -> None:
+    answer = await text(tools["search_files"], pattern=r"^import\s+\w+$", glob="*.py")
+    assert answer.splitlines() == [f"{path}:2: import os" for path in ("a.py", "src/c.py", "src/deep/test_d.py")]
+    assert await text(tools["search_files"], pattern="nowhere") == "no matches"
+
+
+async def test_a_search_shows_a_bounded_part(tools: Mapping[str, Tool], folder: Folder) -> None:
+    (folder.root / "a").write_text(("hit " + "x" * 1_000 + "\n") * 1_000)
+    (folder.root / "b").write_bytes(b"hit\0")
+    answer = await text(tools["search_files"], pattern="hit")
+    assert len(answer) < 31_000
+    assert "more matches than the" in answer
+    assert "b:1" not in answer
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"pattern": "("}, "not a regular expression"),
+        ({"pattern": "(" * 900 + ")" * 900}, "characters"),
+        ({"pattern": "(a|aa)+$"}, "over 3 s"),
+        ({"pattern": "x", "glob": "*" + "a*" * 60 + "b"}, "over 3 s|no matches"),
+    ],
+    ids=["not one", "too long", "backtracking", "backtracking glob"],
+)
+async def test_a_hostile_pattern_ends_as_an_error(
+    tools: Mapping[str, Tool], folder: Folder, arguments: dict[str, str], word: str
+) -> None:
+    (folder.root / ("a" * 200)).write_text("a" * 60 + "!")
+    started = time.monotonic()
+    with pytest.raises(ToolError, match=word):
+        raise ToolError(await text(tools["search_files"], **arguments))
+    assert time.monotonic() - started < 8
+
+
+async def test_a_file_name_that_is_not_utf8_does_not_break_an_answer(tools: Mapping[str, Tool], folder: Folder) -> None:
+    with open(os.fsencode(folder.root) + b"/\xff.txt", "w") as file:
+        file.write("hit")
+    for answer in (await text(tools["list_files"]), await text(tools["search_files"], pattern="hit")):
+        assert answer.startswith("\\xff.txt")
+        assert answer.encode()
+
+
+# ----------------------------------------------------------------------------------------------------- commands
+
+
+async def test_ok_means_that_the_command_succeeded(tools: Mapping[str, Tool]) -> None:
+    assert await shell(tools, "echo hello") == ToolOutput("exit code 0\n[stdout]\nhello\n", "ok", "process")
+    assert await shell(tools, "true") == ToolOutput("exit code 0\n(no output)", "ok", "process")
+
+
+async def test_a_failed_command_is_an_error_that_shows_everything(tools: Mapping[str, Tool]) -> None:
+    failed = await shell(tools, "echo out; echo err >&2; exit 3")
+    assert failed == ToolOutput("exit code 3\n[stdout]\nout\n\n[stderr]\nerr\n", "error", "process")
+
+
+async def test_a_command_past_its_time_is_a_timeout_with_what_it_had_said(tools: Mapping[str, Tool]) -> None:
+    late = await shell(tools, "echo begun; sleep 60", timeout_seconds=0.3)
+    assert (late.status, late.text) == ("timeout", "killed after 0.3 s\n[stdout]\nbegun\n")
+
+
+async def test_a_long_output_keeps_its_end(tools: Mapping[str, Tool]) -> None:
+    answer = await shell(tools, "seq 1 9000; seq 1 9000 >&2")
+    assert answer.text.count("earlier characters are cut") == 2
+    assert answer.text.endswith("9000\n")
+    assert len(answer.text) < 31_000
+
+
+async def test_the_shell_obeys_the_setting_for_commands_of_a_model(folder: Folder) -> None:
+    tools = {tool.name: tool for tool in toolbox(folder, Commands(commands="deny"))}
+    with pytest.raises(ToolDenied, match="commands"):
+        await shell(tools, "touch ran")
+    assert list(folder.root.iterdir()) == []

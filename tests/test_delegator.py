@@ -1,0 +1,256 @@
+"""One call from end to end: tasks side by side, one result each, in order, whatever happens."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Report, Task
+from delegate.errors import ProviderError
+from delegate.ports import ChatReply, ChatRequest, Event
+from delegate.providers.scripted import Scripted
+from tests.support.words import goal_of, is_judge, met_by, words
+
+
+async def test_a_batch_of_three_comes_back_in_task_order_whoever_ends_first() -> None:
+    ended: list[str] = []
+    may_end = {"a": asyncio.Event(), "b": asyncio.Event(), "c": asyncio.Event()}
+    may_end["c"].set()
+    after = {"c": "b", "b": "a", "a": ""}
+
+    async def answer(request: ChatRequest) -> str:
+        goal = goal_of(request)
+        await may_end[goal].wait()
+        ended.append(goal)
+        if after[goal]:
+            may_end[after[goal]].set()
+        return f"did {goal} as asked"
+
+    async with Delegator(client=Scripted(answer)) as delegator:
+        report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}, {"goal": "c"}]})
+    assert ended == ["c", "b", "a"]
+    assert [(result.task_index, result.summary) for result in report.results] == [
+        (0, "did a as asked"),
+        (1, "did b as asked"),
+        (2, "did c as asked"),
+    ]
+
+
+async def test_a_result_is_judged_as_soon_as_its_child_ends() -> None:
+    judged = asyncio.Event()
+
+    async def answer(request: ChatRequest) -> str:
+        if is_judge(request):
+            judged.set()
+            return met_by("quick work")(request)
+        if goal_of(request) == "slow":
+            await judged.wait()
+        return "quick work or slow work"
+
+    async with Delegator(client=Scripted(answer)) as delegator:
+        report = await delegator.call(
+            {"tasks": [{"goal": "slow"}, {"goal": "quick", "acceptance_criteria": ["it was quick"]}]}
+        )
+    assert [result.status for result in report.results] == ["completed", "completed"]
+
+
+async def test_siblings_are_unhurt_by_a_child_that_fails_or_runs_out_of_time() -> None:
+    forever = asyncio.Event()
+
+    async def answer(request: ChatRequest) -> ChatReply | str:
+        match goal_of(request):
+            case "fails":
+                raise ProviderError("overloaded", "too busy", provider="x")
+            case "crashes":
+                raise RuntimeError("a bug")
+            case "hangs":
+                if len(request.messages) == 1:
+                    half = {"path": "part.txt", "content": "half"}
+                    return Scripted.calls(("write_file", half), text="half-way there")
+                await forever.wait()
+            case _:
+                pass
+        return "finished the work"
+
+    async with Delegator(client=Scripted(answer)) as delegator:
+        report = await delegator.run(
+            Task(goal="fails", acceptance_criteria=("x",)),  # pyright: ignore[reportArgumentType]
+            Task(goal="crashes"),
+            Task(goal="hangs", timeout_seconds=0.2),
+            Task(goal="works"),
+        )
+        kept = await delegator.read(report.results[2].handle or "")
+    assert [result.status for result in report.results] == ["failed", "failed", "timeout", "completed"]
+    codes = [result.error.code if result.error else None for result in report.results]
+    assert codes == ["overloaded", "crashed", "timeout", None]
+    assert report.results[0].verdict
+    assert report.results[0].verdict.code == "run_failed"
+    hung = report.results[2]
+    assert (hung.summary, [artifact.path for artifact in hung.artifacts]) == ("half-way there", ["part.txt"])
+    assert kept
+    assert kept["run"]["receipts"][0]["tool"] == "write_file"
+
+
+async def test_at_most_three_children_are_at_work_at_once() -> None:
+    at_work, most = 0, 0
+
+    async def answer(request: ChatRequest) -> str:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await asyncio.sleep(0)
+        at_work -= 1
+        return "finished my part"
+
+    async with Delegator(client=Scripted(answer)) as delegator:
+        await delegator.run(*(Task(goal=f"part {n}") for n in range(9)))
+    assert most == 3
+
+
+async def test_a_cancelled_call_stops_its_children_before_it_returns() -> None:
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: ChatRequest) -> str:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
+
+    async with Delegator(client=Scripted(answer)) as delegator:
+        call = asyncio.create_task(delegator.call({"goal": "wait"}))
+        await started.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    assert stopped.is_set()
+
+
+BAD_CALLS: list[tuple[Any, str]] = [
+    ({}, "no_task"),
+    ({"tasks": [{"goal": "x"}] * 4}, "too_many_tasks"),
+    ({"goal": "x", "tasks": [{"goal": "y"}]}, "goal_and_tasks"),
+    ({"goal": "x", "workspace": "/"}, "unknown_field"),
+    ({"goal": "x", "tier": "cheap"}, "unknown_tier"),
+    ({"goal": "  "}, "empty"),
+    ("{not json", "invalid_json"),
+    ({"goal": "x", "output_schema": {"type": "objekt"}}, "invalid_schema"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code"), BAD_CALLS, ids=[code for _, code in BAD_CALLS])
+async def test_a_bad_call_is_one_error_object_and_nothing_is_spent(arguments: Any, code: str) -> None:
+    client = Scripted(lambda request: "never asked")
+    async with Delegator(client=client) as delegator:
+        report = await delegator.call(arguments)
+    assert set(report.model_dump()) == {"error"}
+    assert report.error
+    assert report.error.code == code
+    assert report.error.message
+    assert report.error.hint
+    assert not client.requests
+
+
+@pytest.mark.parametrize(
+    ("options", "task", "code", "field"),
+    [
+        ({"model": "no-such-model"}, {}, "unknown_model", "model"),
+        ({"max_tier": "fast"}, {"tier": "deep"}, "tier_above_parent", "tier"),
+    ],
+)
+async def test_a_model_or_tier_that_may_not_be_used_is_refused_before_anything_runs(
+    options: dict[str, Any], task: dict[str, Any], code: str, field: str
+) -> None:
+    client = Scripted(lambda request: "never asked")
+    async with Delegator(client=client, **options) as delegator:
+        report = await delegator.call({"tasks": [{"goal": "a", **task}, {"goal": "b", **task}]})
+    assert report.error
+    assert (report.error.code, report.error.field) == (code, f"tasks[0].{field}")
+    assert not client.requests
+
+
+async def test_without_any_key_the_error_names_the_variables() -> None:
+    async with Delegator() as delegator:
+        report = await delegator.call({"goal": "x"})
+    assert report.error
+    assert report.error.code == "no_api_key"
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        assert variable in (report.error.hint or "")
+
+
+def test_the_synchronous_door_works_outside_an_event_loop() -> None:
+    with Delegator(client=Scripted(["the first answer", "the second answer"])) as delegator:
+        assert delegator.call_sync({"goal": "x"}).results[0].summary == "the first answer"
+        assert delegator.run_sync(Task(goal="y")).results[0].summary == "the second answer"
+
+
+async def test_the_synchronous_door_works_inside_an_event_loop() -> None:
+    async with Delegator(client=Scripted(["the answer"])) as delegator:
+        assert delegator.call_sync({"goal": "x"}).results[0].summary == "the answer"
+
+
+async def test_long_child_text_is_cut_visibly_and_stays_readable_by_handle() -> None:
+    text = "word " * 4_000
+    async with Delegator(client=Scripted([text.strip()]), result_chars=500) as delegator:
+        report = await delegator.call({"goal": "x"})
+        (result,) = report.results
+        record = await delegator.read(result.handle or "")
+    assert len(result.summary) < 700
+    assert f"more characters, to be read by handle {result.handle}" in result.summary
+    assert record
+    assert record["run"]["output"] == text.strip()
+    assert record["task"]["goal"] == "x"
+    assert record["result"]["handle"] == result.handle
+
+
+async def test_what_the_parent_reads_begins_with_the_verdict() -> None:
+    client = words(["task 0: PASS\n" + "all is well. " * 800], met_by("all is bad"))
+    async with Delegator(client=client) as delegator:
+        text = await delegator.answer({"goal": "x", "acceptance_criteria": ["all is well"]})
+    assert "FAIL" in text[:200]
+    assert "PASS" not in text[:200]
+
+
+async def test_the_bill_names_child_and_judge_apart_and_unknown_is_never_zero() -> None:
+    client = words(["the sea is blue"], met_by("the sea is blue"))
+    async with Delegator(client=client) as delegator:
+        report = await delegator.call({"goal": "x", "acceptance_criteria": ["it says blue"]})
+    (result,) = report.results
+    assert result.verdict
+    assert result.verdict.judge
+    assert result.cost_usd
+    assert 0 < (result.verdict.judge.cost_usd or 0) < result.cost_usd
+    assert report.totals.cost_usd == pytest.approx(result.cost_usd)
+    assert report.totals.judge_usage.model_calls == report.totals.child_usage.model_calls == 1
+
+
+async def test_events_tell_what_happens_and_a_broken_sink_costs_nothing() -> None:
+    events: list[Event] = []
+
+    def sink(event: Event) -> None:
+        events.append(event)
+        raise RuntimeError("the display is broken")
+
+    client = words([Scripted.call("think", thought="hm"), "I thought about it"], met_by("I thought"))
+    async with Delegator(client=client, on_event=sink) as delegator:
+        report = await delegator.call({"goal": "x", "acceptance_criteria": ["it was thought about"]})
+    assert report.all_pass
+    assert [event.kind for event in events] == [
+        "child_started", "model_called", "tool_called", "model_called", "child_ended", "judge_asked", "judged",
+    ]  # fmt: skip
+
+
+async def test_a_child_gets_only_the_tools_that_its_task_names() -> None:
+    client = Scripted(["nothing to do"])
+    async with Delegator(client=client) as delegator:
+        await delegator.run(Task(goal="x", tools=("read_file", "think")))
+    assert {tool.name for tool in client.requests[0].tools} == {"read_file", "think"}
+
+
+async def test_a_report_survives_its_json_form() -> None:
+    client = words([Scripted.call("write_file", path="a", content="b"), "made a file named a"], met_by("made a file"))
+    async with Delegator(client=client) as delegator:
+        report = await delegator.call({"goal": "x", "acceptance_criteria": ["a file was made"]})
+    assert Report.model_validate(json.loads(report.model_dump_json())) == report
