@@ -1,0 +1,36 @@
+"""`delegate call`: one tool call, executed as a host would."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+
+def call(
+    arguments: Annotated[
+        str | None,
+        typer.Argument(metavar="[JSON|-]", help="The call's arguments. From stdin when left out or `-`."),
+    ] = None,
+) -> None:
+    """Execute one delegate_task call exactly as a host would, and print its report as JSON.
+
+    A call that can't be executed prints one object with the key `error`, costs nothing, and exits with 2.
+    """
+    from delegate.cli.formats import Format
+    from delegate.cli.output import exit_code, print_report_as
+    from delegate.cli.work import work
+    from delegate.delegator import Delegator
+
+    given = _read(arguments)
+    delegator = Delegator()
+    report = work(delegator, lambda sink: delegator.call(given, on_event=sink))
+    print_report_as(Format.json, report)
+    raise typer.Exit(exit_code(report))
+
+
+def _read(arguments: str | None) -> str | bytes:
+    if arguments is not None and arguments != "-":
+        return arguments
+    if sys.stdin.isatty() and arguments is None:
+        raise typer.BadParameter("give the call's arguments as JSON, or pipe them in", param_hint="JSON")
+    return sys.stdin.buffer.read()

@@ -1,0 +1,57 @@
+"""What a delegator would choose now: the model for its children, and the judge of their work."""
+
+from dataclasses import dataclass
+from datetime import date
+
+from delegate.catalog import Model
+from delegate.cli.models import REPLY_TOKENS, VERDICT_TOKENS
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.routing import JudgeRequest, Routing, choose_child, choose_judge
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`worker` is None where children can't run, and `problem` then says why."""
+
+    worker: Model | None
+    problem: CallError | None
+    judging: Routing
+
+
+def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VERDICT_TOKENS) -> Choice:
+    """The choices for a task that names neither tier nor model, or for the worker that is named.
+
+    Raises CallError for a `worker` that isn't in the catalog.
+    """
+    settings, problem = delegator.settings, None
+    model = _named(delegator, worker) if worker else None
+    if model is None:
+        try:
+            model = choose_child(
+                delegator.catalog,
+                tier=settings.tier,
+                model=settings.model,
+                ceiling=settings.max_tier,
+                available=delegator.connections.available,
+                on=date.today(),
+            )
+        except CallError as error:
+            problem = error
+    request = JudgeRequest(
+        worker=model,
+        evidence_tokens=tokens,
+        reply_tokens=REPLY_TOKENS,
+        on=date.today(),
+        available=delegator.connections.available,
+        pinned=settings.judge_model,
+        ceiling=settings.max_tier,
+    )
+    return Choice(model, problem, choose_judge(delegator.catalog, request))
+
+
+def _named(delegator: Delegator, name: str) -> Model:
+    if (model := delegator.catalog.find(name)) is None:
+        hint = "`delegate models` lists them"
+        raise CallError("unknown_model", f"there is no model {name!r} in the catalog", field="worker", hint=hint)
+    return model

@@ -1,0 +1,89 @@
+"""The user's own model for `delegate demo --live`: which one, what it may cost, and whether that is wanted."""
+
+import asyncio
+import os
+import sys
+from datetime import date
+from pathlib import Path
+
+import typer
+
+from delegate.catalog import Model, cost_usd
+from delegate.cli.choice import Choice, choose
+from delegate.cli.looking import Served, ask
+from delegate.cli.output import usd
+from delegate.connections import find_endpoints
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.settings import DeclaredEndpoint, DeclaredModel, Settings, load_settings
+from delegate.types import Usage
+
+CHILD = Usage(model_calls=5, input_tokens=12_000, output_tokens=1_500)
+"""What a child of the demo uses, roughly."""
+JUDGE = Usage(model_calls=1, input_tokens=2_500, output_tokens=300)
+
+
+def own_model(home: Path) -> Settings:
+    """The user's settings; where OPENAI_BASE_URL is a server of their own, with a model that it really serves.
+
+    Raises CallError where that can't be told.
+    """
+    settings = load_settings(home=home)
+    endpoint = find_endpoints(settings, os.environ).get(("openai", None))
+    delegator = Delegator(settings)
+    if endpoint is None or endpoint.is_openai_itself or (settings.model and delegator.catalog.find(settings.model)):
+        return settings
+    served = asyncio.run(ask(endpoint))
+    worker = None if settings.model else choose(delegator).worker
+    if worker is not None and (worker.id in served.models or (worker.provider, worker.endpoint) != ("openai", None)):
+        return settings
+    name = settings.model or _only(served, endpoint.url)
+    chosen = settings.model_copy(update={"model": name, "judge_model": settings.judge_model or name})
+    return chosen if delegator.catalog.find(name) else _with_declared(chosen, endpoint.url, name)
+
+
+def announce(delegator: Delegator, tasks: int, *, sure: bool) -> None:
+    """Say which model will work and roughly for how much; go on only when that is wanted. Raises CallError."""
+    choice = choose(delegator)
+    if choice.worker is None or choice.problem is not None:
+        raise choice.problem or CallError("no_model", "no model can be called")
+    judge = choice.judging.chosen
+    judged = f"judged by {judge.id}" if judge else "and no model may judge them"
+    print(f"Three children will run on {choice.worker.id}, {judged}; estimated cost: {_estimate(choice, tasks)}.")
+    if sure:
+        return
+    if not sys.stdin.isatty():
+        raise CallError("not_confirmed", "this costs money, and there is no terminal to ask on", hint="add --yes")
+    typer.confirm("Go on?", abort=True, err=True)
+
+
+def _only(served: Served, url: str) -> str:
+    if len(served.models) == 1:
+        return served.models[0]
+    if not served.models:
+        raise CallError("which_model", f"{url} {served.fault or 'serves no model'}", hint="set DELEGATE_MODEL")
+    hint = f"set DELEGATE_MODEL to one of: {', '.join(served.models[:8])}"
+    raise CallError("which_model", f"{url} serves {len(served.models)} models", hint=hint)
+
+
+def _with_declared(settings: Settings, url: str, name: str) -> Settings:
+    print(f"{name} at {url} isn't in the catalog: for this demo it counts as tier standard, at an unknown price.")
+    declared = DeclaredEndpoint(
+        name="OPENAI_BASE_URL",
+        base_url=url,
+        key_env="OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None,
+        models=(DeclaredModel(id=name, tier="standard"),),
+    )
+    return settings.model_copy(update={"endpoints": (*settings.endpoints, declared)})
+
+
+def _estimate(choice: Choice, tasks: int) -> str:
+    costs = [_cost(choice.worker, CHILD), _cost(choice.judging.chosen, JUDGE)]
+    known = [cost for cost in costs if cost is not None]
+    if len(known) < len(costs):
+        return "unknown, since a price is"
+    return f"about {usd(sum(known) * tasks)}"
+
+
+def _cost(model: Model | None, usage: Usage) -> float | None:
+    return cost_usd(model, usage, date.today()) if model else 0.0

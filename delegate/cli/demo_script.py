@@ -1,0 +1,167 @@
+"""The demo's three tasks, and the words that its scripted models say.
+
+Only words are made up here. What the words ask for is really done: files are read and written, commands are run, and a
+quote that isn't in the evidence is really looked for.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from delegate.ports import ChatReply, ChatRequest
+from delegate.providers.scripted import Scripted
+from delegate.types import FileCriterion, ShellCriterion, Task, TextCriterion, Workspace
+
+FILES = Path(__file__).parent / "demo_files"
+PYTHON = Path(sys.executable).name
+SECONDS_PER_REPLY = 0.3
+"""Real models take longer; this is enough for an eye to follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One task, what its child says turn by turn, what the judge says, and how that must end."""
+
+    title: str
+    task: Task
+    child: tuple[ChatReply | str, ...]
+    judge: str
+    expected: tuple[str, str]
+    """Verdict and reason code."""
+
+
+def scripted(scenes: Sequence[Scene]) -> Scripted:
+    """A client that answers for every child and judge of these scenes."""
+
+    async def answer(request: ChatRequest) -> ChatReply | str:
+        await asyncio.sleep(SECONDS_PER_REPLY)
+        asked = request.messages[0].text
+        scene = next(scene for scene in scenes if scene.task.goal in asked)
+        if request.reply_schema is not None:
+            return scene.judge
+        return scene.child[sum(message.role == "assistant" for message in request.messages)]
+
+    return Scripted(answer)
+
+
+def find_python_by_name() -> None:
+    """Put this interpreter first on the PATH: the tests that the demo runs then run on it, sandboxed or not."""
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
+def scenes() -> tuple[Scene, ...]:
+    """The three: honest work; a claim that a check refutes; a judge whose evidence isn't there."""
+    return _sales(), _prices(), _meeting()
+
+
+# ---------------------------------------------------------------------------------------------- 1. honest work
+
+_REPORT = """\
+# Sales in October 2026
+
+| region | total |
+|--------|----------:|
+| North | 6,110.00 |
+| South | 5,165.50 |
+| East | 4,725.25 |
+| West | 4,185.75 |
+| **all** | **20,186.50** |
+
+North sold most, with 6,110.00.
+"""
+
+
+def _sales() -> Scene:
+    return Scene(
+        title="Sum up sales",
+        task=Task(
+            goal="Sum up sales.csv in report.md: a table with the total of each region and of all, "
+            "and one sentence that names the strongest region.",
+            acceptance_criteria=(
+                FileCriterion(kind="file", path="report.md", contains="20,186.50"),
+                TextCriterion(text="report.md names the region that sold most, with its total"),
+            ),
+            workspace=_copy_of("sales"),
+        ),
+        child=(
+            Scripted.call("read_file", path="sales.csv"),
+            Scripted.calls(
+                ("think", {"thought": "North 6110.00, South 5165.50, East 4725.25, West 4185.75; all 20186.50"}),
+                ("write_file", {"path": "report.md", "content": _REPORT}),
+            ),
+            "I read the 12 sales in sales.csv and wrote `report.md` with the total of each of the four regions and of "
+            "all, 20,186.50. North sold most, with 6,110.00.",
+        ),
+        judge=_answer("c2", "North sold most, with 6,110.00.", "The report names North and its total.", "met"),
+        expected=("PASS", "met"),
+    )
+
+
+# ------------------------------------------------------------------------------ 2. a claim that a check refutes
+
+
+def _prices() -> Scene:
+    floor, half_up = "cents * (100 - percent) // 100", "(cents * (100 - percent) + 50) // 100"
+    one_test = f"{PYTHON} -m unittest -q test_prices.DiscountTest.test_half_a_cent_is_rounded_up"
+    return Scene(
+        title="Fix failing tests",
+        task=Task(
+            goal="discounted() in prices.py rounds wrongly. Make the tests in test_prices.py pass; don't change them.",
+            acceptance_criteria=(
+                ShellCriterion(kind="shell", command=f"{PYTHON} -m unittest -q", timeout_seconds=30),
+                TextCriterion(text="The report says what was wrong"),
+            ),
+            workspace=_copy_of("prices"),
+        ),
+        child=(
+            Scripted.calls(("read_file", {"path": "prices.py"}), ("read_file", {"path": "test_prices.py"})),
+            Scripted.call("edit_file", path="prices.py", old_text=floor, new_text=half_up),
+            Scripted.call("run_shell", command=one_test),
+            "Done. The price was rounded down; it is now rounded half up. All tests pass.",
+        ),
+        judge=_answer("c2", "The price was rounded down", "It says so.", "met"),
+        expected=("FAIL", "not_met"),
+    )
+
+
+# ------------------------------------------------------------------------ 3. a judge whose evidence isn't there
+
+_ACTIONS = """\
+- Tom: replace the old logo in the sign-up mail, by 8 May
+- Lena: ask three testers whether we may quote them, by 12 May
+- Book a room for the launch talk (the library?)
+"""
+
+
+def _meeting() -> Scene:
+    return Scene(
+        title="List actions",
+        task=Task(
+            goal="Write the three action items of the meeting in notes.md to actions.md, one per line, "
+            "each with its owner and its due date.",
+            acceptance_criteria=(
+                FileCriterion(kind="file", path="actions.md", min_bytes=60),
+                TextCriterion(text="actions.md names an owner and a due date for each of the three action items"),
+            ),
+            workspace=_copy_of("meeting"),
+        ),
+        child=(
+            Scripted.call("read_file", path="notes.md"),
+            Scripted.call("write_file", path="actions.md", content=_ACTIONS),
+            "I wrote the three action items of the meeting to `actions.md`, with owners and due dates.",
+        ),
+        judge=_answer("c2", "- Priya: book a room, by 15 May", "All three have an owner and a due date.", "met"),
+        expected=("FAIL", "evidence_not_found"),
+    )
+
+
+def _copy_of(name: str) -> Workspace:
+    return Workspace(mode="copy", path=FILES / name)
+
+
+def _answer(id: str, evidence: str, reason: str, verdict: str) -> str:
+    return json.dumps({"answers": [{"id": id, "evidence": evidence, "reason": reason, "verdict": verdict}]})

@@ -1,0 +1,197 @@
+"""What goes to stdout: reports and records as people read them, and as JSON.
+
+Whatever a child, a judge or a provider wrote passes `plain` before it reaches a terminal.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from delegate.cli.formats import Format
+from delegate.fencing import clean, one_line
+from delegate.types import CriterionResult, Report, TaskResult, Verdict
+
+ROOMY = 100
+"""Columns from which on tables needn't save space."""
+WIDTH_OF_PIPES = 120
+"""Columns of a table that isn't written to a terminal, unless COLUMNS says otherwise."""
+
+
+_MARKS = {
+    "met": ("✓", "green"),
+    "not_met": ("✗", "red"),
+    "cannot_tell": ("?", "yellow"),
+    "error": ("!", "red"),
+    "trusted": ("~", "yellow"),
+    "skipped": ("-", "dim"),
+}
+_WORDS = {"PASS": "bold green", "FAIL": "bold red"}
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+
+
+def exit_code(report: Report) -> int:
+    """0 all is well, 1 some task isn't, 2 the call was refused."""
+    if report.error is not None:
+        return 2
+    return 0 if report.all_pass else 1
+
+
+# ------------------------------------------------------------------------------------------------------------- JSON
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, indented."""
+    print(_as_json(value, indent=2))
+
+
+def print_jsonl(values: Iterable[Any]) -> None:
+    """One JSON value per line."""
+    for value in values:
+        print(_as_json(value))
+
+
+def print_report_as(format: Format, report: Report) -> None:
+    """A report as JSON: whole, or one result per line. A refused call is the one object `{"error": …}` in both."""
+    document = report.model_dump(mode="json")
+    if format is Format.json:
+        print_json(document)
+    else:
+        print_jsonl(document.get("results", [document]))
+
+
+def _as_json(value: Any, indent: int | None = None) -> str:
+    """JSON without a character that a terminal could obey or hide, and in ASCII where stdout isn't Unicode."""
+    ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only, default=str)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+# ------------------------------------------------------------------------------------------------------- for people
+
+
+def console() -> Console:
+    """Writes text for people to stdout: colours only on a terminal, and never wraps what a pipe would have to join."""
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else WIDTH_OF_PIPES
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def slim_table(out: Console) -> Table:
+    """A table without lines but one below its head, closer together where there is little room."""
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0) if out.width >= ROOMY else 0)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Untrusted text as a terminal may show it: nothing in it is obeyed, neither as an escape nor as markup."""
+    return Text(clean(text).text, style=style)
+
+
+def word(verdict: Verdict | None) -> Text:
+    """PASS, FAIL or, without criteria, UNJUDGED. The word carries the meaning, not its colour."""
+    return Text(verdict.verdict, _WORDS[verdict.verdict]) if verdict else Text("UNJUDGED", "bold yellow")
+
+
+def usd(amount: float | None) -> str:
+    """`$0.0123`, with the digits that matter; `unknown` where a price is."""
+    if amount is None:
+        return "unknown"
+    digits = 2 if amount == 0 or amount >= 1 else 4 if amount >= 0.0001 else 6
+    return f"${amount:.{digits}f}"
+
+
+def print_report(report: Report, goals: Sequence[str]) -> None:
+    """Every task with its verdict first, then what it rests on, then what the child said of itself."""
+    out = console()
+    for result in report.results:
+        out.print(task_text(result, goals[result.task_index]), soft_wrap=True)
+    if len(report.results) > 1:
+        out.print(_totals(report), soft_wrap=True)
+
+
+def task_text(result: TaskResult, goal: str, *, whole: str | None = None) -> Text:
+    """One result. `whole` is the child's full report, where the caller has it."""
+    lines = [
+        _head(result, goal),
+        *_reasons(result),
+        *map(_criterion, result.verdict.criteria if result.verdict else ()),
+    ]
+    lines += [Text(f"  finding: {finding.code}: ").append(plain(finding.message)) for finding in _findings(result)]
+    report = whole if whole is not None else result.summary
+    lines += [Text("  report of the child:", "dim"), _indented(report)] if report.strip() else []
+    lines += [*_files(result), _bill(result)]
+    return Text("\n").join(lines).append("\n")
+
+
+def _head(result: TaskResult, goal: str) -> Text:
+    head = word(result.verdict).append(f"  {result.task_index + 1}. ", "bold").append(one_line(goal, 100), "bold")
+    return head if result.status == "completed" else head.append(f"  [{result.status}]", "red")
+
+
+def _reasons(result: TaskResult) -> list[Text]:
+    if result.error is not None:
+        return [Text(f"  {result.error.code}: ").append(plain(result.error.message))]
+    if result.verdict is None:
+        return [Text("  no criteria were given, so nothing was checked")]
+    verdict = result.verdict
+    proof = "every decision rests on evidence that code saw" if verdict.verified else "not verified"
+    text = f"  {verdict.code}, decided by {verdict.decided_by}; {proof}"
+    return [Text(text)] if verdict.decided_by != "gate" else [Text(text), Text("  ").append(plain(verdict.reasoning))]
+
+
+def _findings(result: TaskResult) -> Iterable[Any]:
+    return result.verdict.findings if result.verdict else ()
+
+
+def _criterion(one: CriterionResult) -> Text:
+    mark, style = _MARKS[one.outcome]
+    line = Text("  ").append(mark, style).append(f" {one.id} ").append(one_line(one.text, 200))
+    by = one.decided_by if one.decided_by in ("check", "judge") else ""
+    label = by if one.outcome == "met" else f"{one.code} ({by})" if by else one.code
+    line.append(f"\n      {label}: ", "dim").append(one_line(one.reason, 400))
+    if one.decided_by == "judge" and one.source and one.evidence:
+        line.append(f"\n      found in {one_line(one.source, 80)}: “{one_line(one.evidence, 200)}”", "dim")
+    return line
+
+
+def _indented(text: str) -> Text:
+    return Text("\n").join(Text("    ").append(line) for line in clean(text.strip()).text.split("\n"))
+
+
+def _files(result: TaskResult) -> list[Text]:
+    listed = [f"{item.change} {one_line(item.path, 120)} ({item.bytes:,} bytes)" for item in result.artifacts[:10]]
+    listed += [f"and {len(result.artifacts) - 10} more"] if len(result.artifacts) > 10 else []
+    lines = [Text("  files: ", "dim").append("; ".join(listed))] if listed else []
+    return lines + ([Text("  workspace: ", "dim").append(result.workspace)] if result.workspace else [])
+
+
+def _bill(result: TaskResult) -> Text:
+    usage = result.usage
+    parts = [f"{result.model or 'no model'}: {usage.model_calls} calls, {usage.total_tokens:,} tokens"]
+    judge = result.verdict.judge if result.verdict else None
+    if judge is not None and judge.model:
+        parts.append(f"judge {judge.model}: {judge.usage.total_tokens:,} tokens, {usd(judge.cost_usd)}{_share(result)}")
+    parts += [f"cost {usd(result.cost_usd)}", f"{result.seconds:.1f} s"]
+    parts += [f"handle {result.handle}"] if result.handle else []
+    return Text("  ").append(one_line(" · ".join(parts), 400), "dim")
+
+
+def _share(result: TaskResult) -> str:
+    """What part of the task's cost the judge was."""
+    judge = result.verdict.judge if result.verdict else None
+    if judge is None or judge.cost_usd is None or not result.cost_usd:
+        return ""
+    return f" ({judge.cost_usd / result.cost_usd:.0%} of the cost)"
+
+
+def _totals(report: Report) -> Text:
+    totals = report.totals
+    unjudged = f", {totals.unjudged} without criteria" if totals.unjudged else ""
+    cost = usd(totals.cost_usd) if totals.cost_usd is not None else f"unknown (known: {usd(totals.cost_known_usd)})"
+    return Text(f"{totals.passed} PASS, {totals.failed} FAIL{unjudged} · cost {cost} · {totals.seconds:.1f} s", "bold")

@@ -1,0 +1,131 @@
+"""`delegate run`: tasks that a person wrote."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from delegate.cli.formats import Format, FormatOption
+
+if TYPE_CHECKING:
+    from delegate.settings import Settings
+    from delegate.types import Task
+
+
+class TierName(StrEnum):
+    """How strong a model is."""
+
+    deep = "deep"
+    standard = "standard"
+    fast = "fast"
+
+
+CriteriaOption = Annotated[
+    list[str] | None,
+    typer.Option("-c", "--criterion", metavar="CRITERION", help="What must hold in the end; may be repeated."),
+]
+WorkspaceOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The folder to work in, itself. By default a new, empty one.")
+]
+FileOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Tasks from a .json, .yaml or .toml file, in place of GOAL.")
+]
+
+
+def run(
+    goal: Annotated[str | None, typer.Argument(help="What is to be done.")] = None,
+    criteria: CriteriaOption = None,
+    context: Annotated[str | None, typer.Option(help="What the child must know; it sees nothing else.")] = None,
+    tier: Annotated[TierName | None, typer.Option(help="How strong a model the child gets.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model that the child runs on.")] = None,
+    workspace: WorkspaceOption = None,
+    output_schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A JSON Schema that the child's report must fit.")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Wall time of the child.")] = None,
+    max_steps: Annotated[int | None, typer.Option(metavar="N", help="Model calls of the child.")] = None,
+    max_cost: Annotated[float | None, typer.Option(metavar="USD", help="What the task may cost.")] = None,
+    file: FileOption = None,
+    format: FormatOption = Format.pretty,
+) -> None:
+    r"""Run one task, or a file of them, and print what came of each: the verdict first.
+
+    A criterion is a sentence that a judge decides, or one that code checks:
+
+        -c 'shell: pytest -q'      the command exits with 0, in the child's folder
+
+        -c 'file: report.md'       the file is there
+
+        -c 'regex: total \d+'      the pattern is found in the child's report
+
+        -c 'question: is it polite?'   -c 'manual: looks right on my phone'   -c 'text: any sentence'
+
+        -c '{"kind": "shell", "command": "make", "exit_code": 2}'   any typed criterion, as JSON
+
+    A task file is a list of tasks, or a table with `tasks`, with the fields goal, context, acceptance_criteria,
+    output_schema, tier, model, tools, workspace, max_steps, timeout_seconds, max_cost_usd. There, a criterion
+    is a sentence or a typed object, and a relative workspace is meant from the file's own folder.
+    """
+    from delegate.cli.taskfile import read_schema, read_tasks
+
+    fields: dict[str, Any] = {
+        "context": context,
+        "acceptance_criteria": criteria,
+        "output_schema": output_schema,
+        "tier": tier.value if tier else None,
+        "model": model,
+        "workspace": workspace,
+        "timeout_seconds": timeout,
+        "max_steps": max_steps,
+        "max_cost_usd": max_cost,
+    }
+    given = {name: value for name, value in fields.items() if value is not None}
+    if file is not None:
+        _refuse_beside_file(goal, given)
+        _run(read_tasks(file), format)
+    if goal is None:
+        raise typer.BadParameter("say what is to be done, or name a --file of tasks", param_hint="GOAL")
+    if output_schema is not None:
+        given["output_schema"] = read_schema(output_schema)
+    _run((_typed_task(goal, given),), format)
+
+
+def _refuse_beside_file(goal: str | None, given: dict[str, Any]) -> None:
+    beside = "GOAL" if goal is not None else next(iter(given), None)
+    if beside is not None:
+        raise typer.BadParameter(f"{beside} can't stand beside --file; write it into the file", param_hint="--file")
+
+
+def _typed_task(goal: str, given: dict[str, Any]) -> "Task":
+    from delegate.cli.taskfile import read_task, typed_criterion
+
+    criteria = [typed_criterion(text) for text in given.get("acceptance_criteria", ())]
+    return read_task({"goal": goal, **given, "acceptance_criteria": criteria})
+
+
+def _run(tasks: "Sequence[Task]", format: Format) -> NoReturn:
+    from delegate.cli.output import exit_code, print_report, print_report_as
+    from delegate.cli.work import work
+    from delegate.delegator import Delegator
+    from delegate.errors import CallError
+    from delegate.settings import load_settings
+
+    goals = [task.goal for task in tasks]
+    delegator = Delegator(_with_room(load_settings(), tasks))
+    report = work(delegator, lambda sink: delegator.run(*tasks, on_event=sink), titles=goals)
+    if format is not Format.pretty:
+        print_report_as(format, report)
+    elif (error := report.error) is not None:
+        raise CallError(error.code, error.message, field=error.field, hint=error.hint)
+    else:
+        print_report(report, goals)
+    raise typer.Exit(exit_code(report))
+
+
+def _with_room(settings: "Settings", tasks: "Sequence[Task]") -> "Settings":
+    """The settings bound what models ask for; a person at the keyboard may ask for more time and more steps."""
+    seconds = max([settings.timeout_seconds, *(task.timeout_seconds or 0 for task in tasks)])
+    steps = max([settings.max_steps, *(task.max_steps or 0 for task in tasks)])
+    return settings.model_copy(update={"timeout_seconds": seconds, "max_steps": steps})

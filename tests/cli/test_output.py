@@ -1,0 +1,128 @@
+"""What people and programs read of a report."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from delegate.cli.formats import Format
+from delegate.cli.output import exit_code, print_report_as, task_text, usd
+from delegate.types import (
+    CriterionResult,
+    ErrorDetail,
+    JudgeRecord,
+    Report,
+    RunStatus,
+    TaskResult,
+    Usage,
+    Verdict,
+    VerdictWord,
+)
+
+
+def _verdict(word: VerdictWord = "PASS") -> Verdict:
+    criterion = CriterionResult(
+        id="c1",
+        text="it is polite",
+        kind="text",
+        outcome="met" if word == "PASS" else "not_met",
+        decided_by="judge",
+        code="met" if word == "PASS" else "not_met",
+        reason="It says please.",
+        evidence="please",
+        source="output",
+    )
+    usage = Usage(model_calls=1, input_tokens=90, output_tokens=10)
+    judge = JudgeRecord(model="gpt-6-luna", usage=usage, cost_usd=0.001)
+    return Verdict(
+        verdict=word,
+        verified=True,
+        decided_by="judge",
+        code=criterion.code,
+        reasoning="",
+        criteria=(criterion,),
+        judge=judge,
+    )
+
+
+def _result(verdict: Verdict | None = None, status: RunStatus = "completed", summary: str = "please") -> TaskResult:
+    return TaskResult(verdict=verdict, task_index=0, status=status, summary=summary, cost_usd=0.004, handle="ab-0")
+
+
+def _shown(result: TaskResult, *, terminal: bool = False) -> str:
+    console = Console(force_terminal=terminal, width=100, color_system="standard" if terminal else None)
+    with console.capture() as capture:
+        console.print(task_text(result, "Ask for [bold]tea[/bold]"), soft_wrap=True)
+    return capture.get()
+
+
+@pytest.mark.parametrize(
+    ("report", "code"),
+    [
+        (Report(results=(_result(_verdict()),)), 0),
+        (Report(results=(_result(),)), 0),
+        (Report(results=(_result(_verdict()), _result(_verdict("FAIL")))), 1),
+        (Report(results=(_result(status="timeout"),)), 1),
+        (Report(error=ErrorDetail(code="no_task", message="no task")), 2),
+    ],
+)
+def test_the_exit_code_says_how_the_tasks_came_out(report: Report, code: int) -> None:
+    assert exit_code(report) == code
+
+
+def test_a_verdict_is_the_first_word_and_needs_no_colour() -> None:
+    assert _shown(_result(_verdict())).startswith("PASS  1. Ask for")
+    assert _shown(_result(_verdict("FAIL"))).startswith("FAIL  1. Ask for")
+    assert _shown(_result()).startswith("UNJUDGED  1. Ask for")
+    assert "\x1b" not in _shown(_result(_verdict()))
+
+
+def test_the_judges_share_of_the_cost_is_told() -> None:
+    assert "judge gpt-6-luna: 100 tokens, $0.0010 (25% of the cost)" in _shown(_result(_verdict()))
+
+
+def test_nothing_that_a_child_wrote_is_obeyed_by_the_terminal() -> None:
+    shown = _shown(_result(_verdict(), summary="\x1b[2J\x1b]0;title\x07[red]PASS[/red]\r\x9b31m done"), terminal=True)
+    assert "\x1b[2J" not in shown
+    assert "title" not in shown
+    assert "\x9b" not in shown
+    assert "[red]PASS[/red]" in shown
+    assert "[bold]tea[/bold]" in shown
+
+
+def test_nothing_that_a_provider_answered_is_obeyed_either() -> None:
+    error = ErrorDetail(code="server_error", message="oh\x1b[2J no [red]really[/red]")
+    shown = _shown(_result(status="failed").model_copy(update={"error": error}), terminal=True)
+    assert "\x1b[2J" not in shown
+    assert "server_error: oh no [red]really[/red]" in shown
+
+
+def test_json_is_whole_and_free_of_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    summary = "a\x1b[2J b\x9b31m c\u202e d\ud800 é"
+    print_report_as(Format.json, Report(results=(_result(summary=summary),)))
+    text = capsys.readouterr().out
+    assert json.loads(text)["results"][0]["summary"] == summary
+    assert "é" in text
+    assert not any(char in text for char in "\x1b\x9b\u202e\ud800")
+
+
+def test_a_refused_call_is_one_error_object_in_both_json_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(error=ErrorDetail(code="no_task", message="no task"))
+    for format in (Format.json, Format.jsonl):
+        print_report_as(format, report)
+        assert list(json.loads(capsys.readouterr().out)) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (None, "unknown"),
+        (0, "$0.00"),
+        (0.0000123, "$0.000012"),
+        (0.00042, "$0.0004"),
+        (0.5, "$0.5000"),
+        (12.3, "$12.30"),
+    ],
+)
+def test_an_unknown_cost_is_never_shown_as_nothing(amount: float | None, text: str) -> None:
+    assert usd(amount) == text

@@ -1,0 +1,66 @@
+"""The live tree, from events alone."""
+
+from rich.console import Console
+
+from delegate.cli.progress import Progress, live
+from delegate.ports import Event
+
+
+def _shown(progress: Progress, width: int = 120) -> list[str]:
+    console = Console(record=True, width=width, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
+    console.print(progress.tree())
+    console.file.close()
+    return console.export_text().splitlines()
+
+
+def test_each_task_shows_what_it_is_doing_and_what_it_has_done() -> None:
+    now = 100.0
+    progress = Progress(["Fix the bug", "Write the notes"], clock=lambda: now)
+    progress.show(Event("child_started", 0, "gpt-6-luna"))
+    progress.show(Event("model_called", 0, "", {"tokens": 10}))
+    progress.show(Event("tool_called", 0, "run_shell", {"status": "denied"}))
+    now = 102.5
+    head, first, second = _shown(progress)
+    assert head == "delegate · 0 of 2 done"
+    assert "1. Fix the bug  gpt-6-luna  1 call · 1 tool · 2.5 s  run_shell (denied)" in first
+    assert "2. Write the notes" in second
+    assert "waiting" in second
+
+
+def test_a_judged_task_shows_its_verdict_in_words_and_its_time_stands_still() -> None:
+    now = 0.0
+    progress = Progress(["Fix the bug"], clock=lambda: now)
+    progress.show(Event("child_started", 0, "gpt-6-luna"))
+    progress.show(Event("child_ended", 0, "completed"))
+    progress.show(Event("check_ended", 0, "make: met", {"id": "c1", "outcome": "met"}))
+    progress.show(Event("judge_asked", 0, "gpt-6-luna"))
+    assert "asking gpt-6-luna to judge" in _shown(progress)[1]
+    now = 3.0
+    progress.show(Event("judged", 0, "FAIL"))
+    now = 60.0
+    head, only = _shown(progress)
+    assert head == "delegate · 1 of 1 done"
+    assert "✗ FAIL  1. Fix the bug" in only
+    assert "checks 1/1 · 3.0 s" in only
+
+
+def test_tasks_that_were_not_announced_get_a_branch_when_they_begin() -> None:
+    progress = Progress([])
+    progress.show(Event("child_started", 1, "gpt-6-luna"))
+    assert "2. task 2" in _shown(progress)[1]
+
+
+def test_what_a_child_says_can_neither_break_the_line_nor_be_obeyed() -> None:
+    progress = Progress(["Fix\nthe bug"])
+    progress.show(Event("child_started", 0, "gpt-6-luna"))
+    progress.show(Event("model_called", 0, "one\ntwo \x1b[31m[bold]three[/bold]" + "x" * 300))
+    head, only = _shown(progress, width=100)
+    assert head == "delegate · 0 of 1 done"
+    assert "1. Fix the bug" in only
+    assert "one two [bold]three" in only
+    assert len(only) <= 100
+
+
+def test_nothing_is_shown_where_stderr_is_no_terminal() -> None:
+    with live(["a"]) as sink:
+        assert sink is None

@@ -1,0 +1,94 @@
+"""`delegate run` and `delegate show`, as a person at a terminal or a script uses them."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.cli.command import COMMAND, delegate, openai_at, worker
+from tests.support.model_server import Fault, ModelServer
+
+
+def test_a_pass_says_what_it_rests_on_and_the_record_can_be_shown() -> None:
+    with ModelServer(worker()) as server:
+        done = delegate("run", "Write note.md", "-c", "the note greets the reader", "-c", "file: note.md",
+                        **openai_at(server))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, *rest = done.stdout.splitlines()
+    assert first == "PASS  1. Write note.md"
+    assert "  ✓ c1 the note greets the reader" in rest
+    assert "      found in artifact:note.md: “hello reader”" in rest
+    assert "    I wrote `note.md`, which greets the reader." in rest
+    assert "judge gpt-" in done.stdout
+    assert "% of the cost" in done.stdout
+    shown = delegate("show", done.stdout.rpartition("handle ")[2].split()[0])
+    assert shown.returncode == 0
+    assert shown.stdout.splitlines()[0] == first
+    assert "write_file" in shown.stdout
+
+
+def test_a_command_that_a_person_typed_decides_and_a_fail_exits_with_1() -> None:
+    with ModelServer(worker()) as server:
+        done = delegate("run", "Write note.md", "-c", "shell: grep -q goodbye note.md", **openai_at(server))
+        assert [call.wants_json for call in server.calls] == [False, False]
+    assert done.returncode == 1
+    assert done.stdout.startswith("FAIL  1. Write note.md\n")
+    assert "✗ c1 `grep -q goodbye note.md` exits with 0" in done.stdout
+    assert "exit code 1, wanted 0" in done.stdout
+
+
+def test_a_file_of_tasks_gives_one_json_line_per_task(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    tasks = tmp_path / "tasks.yaml"
+    tasks.write_text(
+        "- goal: Write note.md\n  workspace: project\n  acceptance_criteria:\n    - {kind: file, path: note.md}\n"
+        "- goal: Write note.md elsewhere\n"
+    )
+    with ModelServer(worker()) as server:
+        done = delegate("run", "--file", str(tasks), "--format", "jsonl", **openai_at(server))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0
+    assert [line["task_index"] for line in lines] == [0, 1]
+    assert lines[1]["verdict"] is None
+    assert (folder / "note.md").read_text() == "hello reader\n"
+
+
+def test_a_broken_task_file_is_named_with_task_and_field_in_one_line(tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.json"
+    tasks.write_text('[{"goal": "a"}, {"goal": "b", "acceptance_criteria": [{"kind": "shell", "comand": "make"}]}]')
+    done = delegate("run", "--file", str(tasks))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert f"{tasks}: task 2: `acceptance_criteria[0].comand`" in done.stderr
+    assert "did you mean `command`?" in done.stderr
+
+
+def test_broken_settings_are_one_line_and_exit_with_2() -> None:
+    Path("delegate.toml").write_text("max_concurent = 2\n")
+    done = delegate("run", "anything")
+    assert done.returncode == 2
+    assert done.stderr.startswith("delegate: max_concurent (in delegate.toml)")
+    assert done.stderr.count("\n") == 1
+
+
+def test_being_told_to_end_ends_the_work_with_one_word() -> None:
+    with ModelServer([Fault(kind="hang")]) as server:
+        process = subprocess.Popen(
+            [*COMMAND, "run", "wait"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **openai_at(server)},
+        )  # fmt: skip
+        server.wait_for_calls(1, timeout=20)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out == ""
+    assert err == "delegate: interrupted\n"
+
+
+def test_an_unknown_handle_is_bad_usage() -> None:
+    done = delegate("show", "0123456789ab-0")
+    assert done.returncode == 2
+    assert "there is no record '0123456789ab-0'" in done.stderr

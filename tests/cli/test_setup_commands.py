@@ -1,0 +1,147 @@
+"""`delegate doctor`, `models`, `tool` and the command itself: what is set up, and how to find one's way."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tomllib
+from typing import Literal
+
+import pytest
+
+from delegate.cli.checkup import toml_lines
+from delegate.cli.looking import ask, ask_local
+from delegate.cli.tool import tool
+from delegate.contract import DIALECTS
+from delegate.providers import Endpoint
+from delegate.settings import Settings
+from tests.cli.command import delegate, openai_at
+from tests.support.model_server import ModelServer
+
+Provider = Literal["openai", "anthropic", "google"]
+
+
+def test_without_any_key_the_doctor_says_what_to_set_and_exits_with_1() -> None:
+    done = delegate("doctor")
+    assert done.returncode == 1
+    assert "keys: none set" in done.stdout
+    assert "set ANTHROPIC_API_KEY" in done.stdout
+    assert "sandbox: " in done.stdout
+
+
+def test_the_doctor_sees_a_server_that_answers_and_never_prints_a_key() -> None:
+    with ModelServer([], models=["gpt-6-luna", "gpt-6.1-terra"]) as server:
+        done = delegate("doctor", "--format", "json", **openai_at(server))
+    document = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert document["can_call"] is True
+    notes = {(check["subject"], check["status"]) for check in document["checks"]}
+    assert {("keys", "ok"), ("endpoint", "ok"), ("model", "ok"), ("judge", "ok")} <= notes
+    assert "OPENAI_API_KEY" in done.stdout
+    assert "1234" not in done.stdout
+
+
+def test_a_server_that_cannot_be_reached_is_a_problem() -> None:
+    done = delegate("doctor", OPENAI_BASE_URL="http://127.0.0.1:9", OPENAI_API_KEY="sk-dummy")
+    assert done.returncode == 1
+    assert "✗ endpoint: openai (http://127.0.0.1:9) can't be reached" in done.stdout
+
+
+def test_a_server_that_does_not_serve_the_chosen_model_is_a_problem_and_its_own_are_offered() -> None:
+    with ModelServer([], models=["qwen-local"]) as server:
+        done = delegate("doctor", OPENAI_BASE_URL=server.openai_url)
+    assert done.returncode == 1
+    assert f"{server.openai_url} doesn't serve it" in done.stdout
+    assert '{ id = "qwen-local", tier = "standard", input_price = 0, output_price = 0 }' in done.stdout
+
+
+def test_models_says_first_who_works_and_who_judges() -> None:
+    done = delegate("models", OPENAI_API_KEY="sk-dummy", COLUMNS="140")
+    first, *rest = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert first.startswith("Children run on gpt-")
+    judge = first.partition("; ")[2].split()[0]
+    row = next(line for line in rest if line.startswith(f"{judge} "))
+    assert "yes: cheapest" in row
+    assert "no key (set ANTHROPIC_API_KEY)" in done.stdout
+
+
+def test_models_as_json_holds_every_model_with_its_price_and_reason() -> None:
+    done = delegate("models", "--format", "json", "--worker", "claude-haiku-5-5", ANTHROPIC_API_KEY="sk-dummy")
+    document = json.loads(done.stdout)
+    assert document["worker"] == "claude-haiku-5-5"
+    chosen = [model for model in document["models"] if model["judges"]]
+    assert [model["model"] for model in chosen] == [document["judge"]]
+    assert {model["tier"] for model in chosen} == {"fast"}
+    assert all(model["judges"] or model["reason"] for model in document["models"])
+
+
+def test_the_tool_is_printed_in_the_dialect_asked_for() -> None:
+    done = delegate("tool", "--dialect", "anthropic", "--variant", "full")
+    assert done.returncode == 0
+    assert set(json.loads(done.stdout)) == {"name", "description", "input_schema"}
+
+
+def test_a_dialect_that_there_is_not_exits_with_2_and_names_those_there_are() -> None:
+    done = delegate("tool", "--dialect", "klingon")
+    assert done.returncode == 2
+    assert all(dialect in done.stderr for dialect in DIALECTS)
+
+
+def test_help_names_every_dialect() -> None:
+    described = tool.__annotations__["dialect"].__metadata__[0].help
+    assert all(dialect in described for dialect in DIALECTS)
+
+
+def test_bad_usage_exits_with_2() -> None:
+    done = delegate("run", "--no-such-option")
+    assert done.returncode == 2
+    assert "--no-such-option" in done.stderr
+
+
+def test_the_command_starts_without_what_only_its_work_needs() -> None:
+    heavy = ("pydantic", "aiohttp", "openai", "anthropic", "google.genai", "rich.live", "yaml")
+    code = f"import sys, delegate.cli.app; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+async def test_a_key_is_not_carried_along_to_another_address() -> None:
+    with ModelServer([]) as other:
+
+        async def send_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            location = f"location: {other.openai_url}/models"
+            writer.write(f"HTTP/1.1 307 -\r\n{location}\r\ncontent-length: 0\r\n\r\n".encode())
+            writer.close()
+
+        async with await asyncio.start_server(send_on, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            served = await ask(Endpoint("openai", f"http://127.0.0.1:{port}/v1", "sk-secret"))
+        assert served.fault == "answers with HTTP 307"
+        assert other.calls == []
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic", "google"])
+async def test_each_provider_is_asked_for_its_models_with_its_own_header(
+    protocol: Literal["openai", "anthropic", "google"],
+) -> None:
+    with ModelServer([], models=["a", "b"]) as server:
+        base = server.openai_url if protocol == "openai" else server.url
+        served = await ask(Endpoint(protocol, base, "sk-secret"))
+        (call,) = server.calls
+    assert served.models == ("a", "b")
+    header = {"openai": "authorization", "anthropic": "x-api-key", "google": "x-goog-api-key"}[protocol]
+    assert call.headers[header].removeprefix("Bearer ") == "sk-secret"
+
+
+async def test_local_servers_are_found_and_the_lines_to_add_are_valid_settings() -> None:
+    with ModelServer([], models=["llama", 'odd "name"']) as server:
+        port = int(server.url.rpartition(":")[2])
+        found = await ask_local({"ollama": port, "nobody": 9})
+    assert list(found) == ["ollama"]
+    settings = Settings.model_validate(tomllib.loads(toml_lines(found)))
+    (endpoint,) = settings.endpoints
+    assert endpoint.base_url == server.openai_url
+    assert [model.id for model in endpoint.models] == ["llama", 'odd "name"']
+    assert endpoint.models[0].input_price == 0

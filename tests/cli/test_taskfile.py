@@ -1,0 +1,104 @@
+"""What a person types or writes into a file, and what is said when it can't be used."""
+
+from pathlib import Path
+
+import pytest
+
+from delegate.cli.taskfile import read_task, read_tasks, typed_criterion
+from delegate.errors import CallError
+from delegate.types import AnyCriterion, Task
+
+
+def _read(*criteria: str) -> tuple[AnyCriterion, ...]:
+    given = [typed_criterion(text) for text in criteria]
+    return read_task({"goal": "g", "acceptance_criteria": given}).acceptance_criteria
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind", "description"),
+    [
+        ("It is polite", "text", "It is polite"),
+        ("shell: pytest -q", "shell", "`pytest -q` exits with 0"),
+        ("shell:true", "shell", "`true` exits with 0"),
+        ("file: out/report.md", "file", "file out/report.md exists"),
+        (r"regex: total: \d+", "regex", r"output matches /total: \d+/"),
+        ("question: is it polite?", "question", "is it polite?"),
+        ("manual: looks right", "manual", "looks right"),
+        ("text: file: is not meant as a path here", "text", "file: is not meant as a path here"),
+        ("The shell: it exits", "text", "The shell: it exits"),
+        ('{"kind": "shell", "command": "make", "exit_code": 2}', "shell", "`make` exits with 2"),
+    ],
+)
+def test_criteria_can_be_typed_in_short_forms(typed: str, kind: str, description: str) -> None:
+    (criterion,) = _read(typed)
+    assert (criterion.kind, criterion.describe()) == (kind, description)
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        ('{"kind": "shell"', "begins like JSON but isn't"),
+        ('{"kind": "shell"}', "`acceptance_criteria[0].command` is missing"),
+        ('{"kind": "shel", "command": "x"}', "did you mean `shell`?"),
+        ("shell:", "`acceptance_criteria[0].command` is empty"),
+        ("regex: (", "`acceptance_criteria[0]` is no regular expression"),
+        ('{"kind": "json_schema", "schema": {"type": 3}}', "`acceptance_criteria[0]` is not a JSON Schema"),
+    ],
+)
+def test_a_criterion_that_cannot_be_used_is_refused_before_any_work(typed: str, complaint: str) -> None:
+    with pytest.raises(CallError) as caught:
+        _read(typed)
+    assert complaint in f"{caught.value.message} {caught.value.hint}"
+
+
+FORMS = {
+    "tasks.json": '{"tasks": [{"goal": "a", "max_steps": 4},'
+    ' {"goal": "b", "workspace": {"mode": "copy", "path": "x"}}]}',
+    "tasks.yaml": "- {goal: a, max_steps: 4}\n- goal: b\n  workspace: {mode: copy, path: x}\n",
+    "tasks.toml": '[[tasks]]\ngoal = "a"\nmax_steps = 4\n[[tasks]]\ngoal = "b"\n'
+    '[tasks.workspace]\nmode = "copy"\npath = "x"\n',
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_file_of_tasks_reads_alike_in_every_format(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(FORMS[name])
+    first, second = read_tasks(file)
+    assert first == Task(goal="a", max_steps=4)
+    assert second.workspace is not None
+    assert second.workspace.path == tmp_path / "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("t.json", "[{]", "t.json is not valid JSON"),
+        ("t.yaml", "- a: [", "t.yaml is not valid YAML"),
+        ("t.toml", "tasks = ", "t.toml is not valid TOML"),
+        ("t.txt", "", "can't tell its format"),
+        ("t.json", "[]", "t.json: no tasks"),
+        ("t.json", "3", "t.json: no tasks"),
+        ("t.json", '{"task": []}', "unknown key 'task'"),
+        ("t.json", '["do it"]', "t.json: task 1: not a task"),
+        ("t.json", '[{"goal": "a"}, {"gaol": "b"}]', "t.json: task 2: `gaol`"),
+        ("t.json", '[{"goal": ""}]', "t.json: task 1: `goal` is empty"),
+        ("t.json", '[{"goal": "a", "tier": "huge"}]', "t.json: task 1: `tier`"),
+        ("t.json", '[{"goal": "a", "max_steps": 0}]', "t.json: task 1: `max_steps`"),
+        ("t.json", '[{"goal": "a", "workspace": {"mode": "copy"}}]', "workspace mode 'copy' needs a path"),
+    ],
+)
+def test_a_broken_file_is_refused_with_its_name_the_task_and_the_field(
+    name: str, text: str, complaint: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(CallError) as caught:
+        read_tasks(file)
+    assert complaint in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CallError, match=r"nothing\.json can't be read: No such file"):
+        read_tasks(tmp_path / "nothing.json")
