@@ -1,0 +1,45 @@
+"""The ratios that delegate keeps to, measured in one run on this machine: `python -m tests.bench [--quick]`.
+
+Each module in `measures/` is one measured thing and each in `contenders/` one way to make a judged delegation.
+Absolute times are this machine's; the ratios hold elsewhere. Leaves with 1 when a limit is exceeded.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+
+from tests.bench.arena import Arena, Row
+from tests.bench.contenders import ours
+from tests.bench.measures import conversation, cpu, memory, wall
+
+MEASURES = {"wall": wall, "cpu": cpu, "conversation": conversation, "memory": memory}
+
+
+def show(row: Row) -> None:
+    """One line of the table."""
+    word = "ok" if row.ok else "OVER"
+    print(f"{row.what:<60} {row.value:>7.2f} {row.limit:>6.2f}  {word:<4}  {row.beside}", flush=True)
+
+
+def main() -> int:
+    """Measure what was asked for and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="delegate's ratios")
+    parser.add_argument("--quick", action="store_true", help="one round of everything: rough figures in seconds")
+    parser.add_argument("measures", nargs="*", choices=[[], *MEASURES], help="default: all")
+    asked = parser.parse_args()
+    began = time.monotonic()
+    print(f"{'':<60} {'here':>7} {'limit':>6}")
+    rows: list[Row] = []
+    with Arena(asyncio.run(ours.capture()).to_json(), quick=asked.quick) as arena:
+        for name in asked.measures or MEASURES:
+            for row in MEASURES[name].measure(arena):
+                show(row)
+                rows.append(row)
+    over = sum(not row.ok for row in rows)
+    print(f"{len(rows) - over} of {len(rows)} within their limits, in {time.monotonic() - began:.0f} s")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""The judged delegation that every contender makes: what is asked, and what the model says to it.
+
+A child makes three model calls (write a file, read it back, report), then a judge makes one. So that all contenders
+send equal requests, `capture` lets delegate make one delegation and keeps what it sent; the others send the same.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.model_server import Call, Reply
+
+Json = dict[str, Any]
+
+CRITERIA = ("The report names the file that was written.", "The report says how many findings there are.")
+NOTE = "# Findings\n\n" + "\n".join(
+    f"{n}. Retries are capped, and the cap is logged where it bites." for n in range(1, 5)
+)
+REPORT = "I read the logs and wrote notes.md. There are four findings, all about retries. " + (
+    "Each one names the module, the line and the smallest change that mends it. " * 3
+)
+_ANSWERS = [
+    {"id": "c1", "evidence": "wrote notes.md", "reason": "The report names notes.md.", "verdict": "met"},
+    {"id": "c2", "evidence": "There are four findings", "reason": "The report says four.", "verdict": "met"},
+]
+JUDGEMENT = json.dumps({"answers": _ANSWERS})
+
+
+def goal(number: int) -> str:
+    """The goal of the delegation with this number. All are equally long, and none is another's."""
+    return f"Read the logs of service {number:06d} and write what you find to notes.md."
+
+
+def answer(call: Call, delay: float = 0) -> Reply:
+    """What the model says: two tool calls, a report, and, asked for JSON, the judgement."""
+    if call.wants_json:
+        return Reply(JUDGEMENT, input_tokens=900, output_tokens=70, delay=delay)
+    if call.tool_names and len(done := call.tool_results) < 2:
+        step = ("read_file", {"path": "notes.md"}) if done else ("write_file", {"path": "notes.md", "content": NOTE})
+        return Reply(tool_calls=(step,), input_tokens=700, output_tokens=60, delay=delay)
+    return Reply(REPORT, input_tokens=800, output_tokens=70, delay=delay)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What delegate sends for one delegation, for contenders that can't write it themselves."""
+
+    model: str
+    child_system: str
+    child_user: str
+    tools: list[Json]
+    judge_system: str
+    judge_user: str
+    response_format: Json
+    conversation: list[Json]
+    """An agent's conversation of 100 messages in Chat Completions form."""
+
+    @classmethod
+    def from_calls(cls, calls: list[Call]) -> Self:
+        """Read it off the four calls of one recorded delegation."""
+        first, judge = calls[0], calls[-1]
+        return cls(
+            model=first.model,
+            child_system=first.system,
+            child_user=first.last_text,
+            tools=first.body["tools"],
+            judge_system=judge.system,
+            judge_user=judge.last_text,
+            response_format=judge.body["response_format"],
+            conversation=conversation(first.system),
+        )
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    def child_messages(self) -> list[Json]:
+        return [{"role": "system", "content": self.child_system}, {"role": "user", "content": self.child_user}]
+
+    def judge_messages(self) -> list[Json]:
+        return [{"role": "system", "content": self.judge_system}, {"role": "user", "content": self.judge_user}]
+
+    def check(self, report: str, judgement: Json) -> None:
+        """What the least careful user would do with a judgement."""
+        answers = judgement["answers"]
+        assert len(answers) == len(CRITERIA)
+        assert all(answer["verdict"] == "met" and answer["evidence"] in report for answer in answers)
+
+
+def use_tool(folder: Path, name: str, args: Json) -> str:
+    """The two tools of the delegation, as short as they can be."""
+    path = folder / args["path"]
+    if name == "read_file":
+        return path.read_text()
+    path.write_text(args["content"])
+    return f"wrote {path.name}"
+
+
+def conversation(system: str) -> list[Json]:
+    """System, user, then 49 turns of one tool call and its reply."""
+    messages: list[Json] = [{"role": "system", "content": system}, {"role": "user", "content": goal(0)}]
+    for n in range(49):
+        function = {"name": "read_file", "arguments": json.dumps({"path": f"logs/{n}.txt"})}
+        messages += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"line {n}: the cap was reached after 3 retries"},
+        ]
+    return messages
