@@ -45,14 +45,13 @@ class Records:
         self._connection: sqlite3.Connection | None = None
 
     async def save(self, run_id: str, task: Task, run: ChildRun, result: TaskResult) -> TaskResult:
-        """Store one result; returns it with its handle, or as it is where the store can't be written."""
-        handled = result.model_copy(update={"handle": f"{run_id}-{result.task_index}"})
+        """Store one result under its handle; where that can't be, the result comes back without one."""
         try:
-            await self._do(self._insert, run_id, task, run, handled)
+            await self._do(self._insert, run_id, task, run, result)
         except (sqlite3.Error, OSError) as error:
-            _log.warning("result %s was not stored: %s", handled.handle, error)
-            return result
-        return handled
+            _log.warning("result %s was not stored: %s", result.handle, error)
+            return result.model_copy(update={"handle": None})
+        return result
 
     async def read(self, handle: str) -> dict[str, Any] | None:
         """The whole record as plain data: `task`, `run` (with the full output and receipts) and `result`."""
@@ -74,7 +73,11 @@ class Records:
         if self._connection is None:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._connection = sqlite3.connect(self._path, timeout=10, isolation_level=None)
+            # In this mode a commit survives any crash of a process, and needs no wait for the disk.
             self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            # Rows are written once and seldom read: SQLite's own 2 MB of cache would only hold memory.
+            self._connection.execute("PRAGMA cache_size=-256")
             self._connection.execute(_TABLE)
         return self._connection
 

@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import lru_cache
 
 from delegate.catalog import Catalog, Model, cost_usd
 from delegate.errors import CallError
@@ -162,14 +163,15 @@ def _usd(amount: float) -> str:
 
 
 def _candidate(model: Model, cost: float | None, reason: str | None) -> Candidate:
-    return Candidate(
-        model=model.id,
-        provider=model.provider,
-        tier=model.tier,
-        family=model.family,
-        estimated_cost_usd=cost,
-        reason=reason,
-    )
+    return _shared_candidate(model.id, model.provider, model.tier, model.family, cost, reason)
+
+
+@lru_cache(1024)
+def _shared_candidate(
+    model: str, provider: str, tier: Tier, family: str, cost: float | None, reason: str | None
+) -> Candidate:
+    """Shared: there is one for every model on every verdict, and most are alike."""
+    return Candidate(model=model, provider=provider, tier=tier, family=family, estimated_cost_usd=cost, reason=reason)
 
 
 # ----------------------------------------------------------------------------------------------------------- children
