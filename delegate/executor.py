@@ -81,7 +81,7 @@ class Executor:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._one(run, index, one)) for index, one in enumerate(assignments)]
         results = tuple(task.result() for task in tasks)
-        return Report.model_construct(
+        return Report(
             results=results, totals=_totals(results, time.monotonic() - started), run_id=run.id, error=None
         )
 
@@ -89,16 +89,17 @@ class Executor:
         """One task from its workspace to its stored result."""
         notify = run.notify(index)
         started = time.monotonic()
-        folder: Folder | None = None
+        folder, left_files = None, False
         try:
             async with run.slots:
                 folder, child = await self._child(run, index, assignment, notify)
+            left_files = any(artifact.change != "deleted" for artifact in child.artifacts)
             notify("child_ended", child.status)
             verdict = await self._verdict(run, assignment, folder, child, notify)
             notify("judged", verdict.verdict if verdict else "no criteria")
         finally:
             if folder is not None:
-                await folder.close()
+                await folder.close(keep=left_files)
         seconds = time.monotonic() - started
         result = self._result(f"{run.id}-{index}", index, assignment, folder, child, verdict, seconds)
         return await self.records.save(run.id, assignment.task, child, result)
@@ -175,7 +176,7 @@ class Executor:
         verdict: Verdict | None,
         seconds: float,
     ) -> TaskResult:
-        return TaskResult.model_construct(
+        return TaskResult(
             verdict=verdict,
             task_index=index,
             status=child.status,
@@ -236,7 +237,7 @@ def _structured(task: Task, child: ChildRun) -> Any:
 def _counts(receipts: Sequence[Receipt]) -> ReceiptCounts:
     statuses = [receipt.status for receipt in receipts]
     succeeded = [receipt.tool for receipt in receipts if receipt.status == "ok"]
-    return ReceiptCounts.model_construct(
+    return ReceiptCounts(
         total=len(receipts),
         ok=statuses.count("ok"),
         error=statuses.count("error"),
@@ -258,7 +259,7 @@ def _totals(results: Sequence[TaskResult], seconds: float) -> Totals:
     judges = [result.verdict.judge for result in results if result.verdict and result.verdict.judge]
     costs = [result.cost_usd for result in results]
     known = [cost for cost in costs if cost is not None]
-    return Totals.model_construct(
+    return Totals(
         tasks=len(results),
         passed=words.count("PASS"),
         failed=words.count("FAIL"),

@@ -49,7 +49,7 @@ class Recorder:
         """Write the receipt of the tool call that `next_receipt` numbered `n`."""
         text = _encodable(answer.text)
         whole = text.encode()
-        self._receipts[n] = Receipt.model_construct(
+        self._receipts[n] = Receipt(
             n=n,
             tool=tool,
             args=_encodable(dict(args)),
@@ -71,7 +71,7 @@ class Recorder:
         artifacts: tuple[Artifact, ...] = (),
     ) -> ChildRun:
         """The run as it stands now, under `status`."""
-        return ChildRun.model_construct(
+        return ChildRun(
             status=status,
             output=self.output if output is None else _encodable(output),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),

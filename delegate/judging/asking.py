@@ -138,7 +138,7 @@ async def _call(client: ChatClient, model: Model, question: Question, ledger: Le
 
 
 def _record(model: Model, reply: ChatReply, worker: Model | None, seconds: float) -> JudgeRecord:
-    return JudgeRecord.model_construct(
+    return JudgeRecord(
         model=model.id,
         model_served=reply.model_served,
         provider=model.provider,

@@ -35,7 +35,7 @@ def result(
     source: str | None = None,
 ) -> CriterionResult:
     """The result of one criterion; `id`, text and kind come from the criterion itself."""
-    return CriterionResult.model_construct(
+    return CriterionResult(
         id=criterion.id or "",
         text=criterion.describe(),
         kind=criterion.kind,

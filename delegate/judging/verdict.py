@@ -68,7 +68,7 @@ class Judging:
         results.sort(key=lambda one: order[one.id])
         word, verified, decided_by, code, reasoning = combine(results)
         ran_commands = any(criterion.kind == "shell" for criterion in case.task.criteria)
-        return Verdict.model_construct(
+        return Verdict(
             verdict=word,
             verified=verified,
             decided_by=decided_by,

@@ -66,7 +66,9 @@ class Poster:
         content = to_bytes(body)
         del body  # as long as the conversation, and the call takes as long as the model thinks
         try:
-            response = await self.client.post(path, content=content, cast_to=self._response_class)
+            # The whole address, since the SDK takes 40 µs to join a path to its base URL.
+            address = f"{self._endpoint.url}{path}"
+            response = await self.client.post(address, content=content, cast_to=self._response_class)
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
             translated = translate(self._sdk, error, self._endpoint.protocol)
             raise without_key(translated, self._endpoint.api_key) from None
@@ -99,7 +101,16 @@ async def _refuse_long_waits(response: Any) -> None:
         response.headers["x-should-retry"] = "false"
 
 
+_ABOUT_THIS_MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
+
+
 def _own_headers(sdk: ModuleType, endpoint: Endpoint, key: str) -> dict[str, Any]:
+    """Leave out what the SDK says of this machine, to whomever the endpoint belongs: it also costs 5 % of a call."""
+    silent = {f"X-Stainless-{name}": sdk.Omit() for name in _ABOUT_THIS_MACHINE}
+    return silent | _not_from_the_environment(sdk, endpoint, key)
+
+
+def _not_from_the_environment(sdk: ModuleType, endpoint: Endpoint, key: str) -> dict[str, Any]:
     """Take back headers that the SDK reads from the environment, unless they are meant for this endpoint."""
     name = sdk.__name__.upper()
     meant_for = os.environ.get(f"{name}_BASE_URL") or OFFICIAL[endpoint.protocol]

@@ -107,9 +107,12 @@ class Folder:
             return self.changes()
         return await asyncio.to_thread(self.changes)
 
-    async def close(self) -> None:
-        """Remove a folder of the child's own, unless the child left something in it that the parent could want."""
-        if not self.owned:
+    async def close(self, *, keep: bool = False) -> None:
+        """Remove a folder of the child's own, unless the child left something in it that the parent could want.
+
+        `keep` says that it did, which is then not looked for.
+        """
+        if keep or not self.owned:
             return
         try:
             self.root.rmdir()
@@ -130,7 +133,7 @@ class Folder:
             size = now[path].size
             hashed = count < MAX_HASHED_FILES and size <= budget
             budget -= size if hashed else 0
-            yield Artifact.model_construct(
+            yield Artifact(
                 path=files.shown(path),
                 change="changed" if path in self._before else "created",
                 bytes=size,
@@ -140,7 +143,7 @@ class Folder:
 
 def _deleted(paths: list[str]) -> Iterator[Artifact]:
     for path in paths:
-        yield Artifact.model_construct(path=files.shown(path), change="deleted", bytes=0, sha256=None)
+        yield Artifact(path=files.shown(path), change="deleted", bytes=0, sha256=None)
 
 
 def _existing(path: Path) -> Path:
