@@ -5,24 +5,29 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import pydantic
+
 from delegate import connections, contract
-from delegate.catalog import Catalog, declared_models
+from delegate.catalog import Catalog, Model, declared_models
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
 from delegate.contract import Dialect, Limits, Variant
 from delegate.errors import CallError
 from delegate.executor import Assignment, Executor
-from delegate.judging import Bench, Judging
+from delegate.judging import Bench, Case, Judging, refuse_undecidable
 from delegate.judging.case import Author
 from delegate.judging.json_schema import check_schema
-from delegate.ports import ChatClient, EventSink, Tool
+from delegate.ledger import Ledger
+from delegate.ports import ChatClient, EventKind, EventSink, Tool
 from delegate.records import Records
 from delegate.routing import choose_child
 from delegate.sandbox.commands import Commands
+from delegate.sandbox.workspace import Folder
 from delegate.settings import Settings, load_settings
-from delegate.types import ErrorDetail, JsonObject, Report, Task
+from delegate.types import ChildRun, ErrorDetail, JsonObject, Receipt, Report, Task, Verdict
 
 T = TypeVar("T")
 
@@ -60,12 +65,13 @@ class Delegator:
         self._on_event = on_event
         self._records = Records(self.settings.home)
         self._runner = runner or AgentLoop()
-        self._commands = Commands(sandbox=self.settings.sandbox, commands=self.settings.commands)
+        commands = Commands(sandbox=self.settings.sandbox, commands=self.settings.commands)
+        self._judging = Judging(self._bench(), commands, self.settings.gate)
         self._executor = Executor(
             settings=self.settings,
             runner=self._runner,
-            judging=Judging(self._bench(), self._commands, self.settings.gate),
-            commands=self._commands,
+            judging=self._judging,
+            commands=commands,
             records=self._records,
             host_tools=None if tools is None else tuple(tools),
         )
@@ -98,6 +104,44 @@ class Delegator:
             return await self._execute(tasks, "person", on_event)
         except CallError as error:
             return _refusal(error)
+
+    async def judge(
+        self,
+        *,
+        goal: str,
+        acceptance_criteria: Sequence[Any],
+        output: str,
+        workspace: str | Path | None = None,
+        receipts: Sequence[Receipt | Mapping[str, Any]] | None = None,
+        worker_model: str | None = None,
+    ) -> Verdict:
+        """Judge work that exists already, whoever did it: `output` is its report, `workspace` the folder it left.
+
+        All files of the workspace count as its artifacts. Receipts need only `tool`, `args`, `status` and `output`;
+        an empty list says that no tool was called, None that nobody recorded it.
+        `worker_model` keeps judges above its tier out; unknown, the setting `max_tier` does.
+
+        Raises:
+            CallError: a criterion, a receipt or the workspace can't be used; says which, and the mend.
+        """
+        try:
+            task = Task(goal=goal, acceptance_criteria=tuple(acceptance_criteria))
+            record = tuple(Receipt.model_validate(one) for one in receipts or ())
+        except pydantic.ValidationError as error:
+            raise _unusable(error) from None
+        if not task.criteria:
+            hint = "give at least one criterion"
+            raise CallError("empty", "there is nothing to judge by", field="acceptance_criteria", hint=hint)
+        refuse_undecidable(task, strict_checks=self.settings.strict_checks)
+        numbered = tuple(one.model_copy(update={"n": one.n or n}) for n, one in enumerate(record, start=1))
+        folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
+        artifacts = await folder.artifacts() if folder else ()
+        run = ChildRun(status="completed", output=output, receipts=numbered, artifacts=artifacts)
+        worker = self.catalog.find(worker_model) if worker_model else None
+        case = Case(task, run, folder, "person", worker, has_receipts=receipts is not None)
+        verdict = await self._judging.verdict(case, Ledger({"cost_usd": self.settings.max_cost_usd}), _say_nothing)
+        assert verdict is not None
+        return verdict
 
     async def read(self, handle: str) -> JsonObject | None:
         """The whole record of a result: `task`, `run` (full output, receipts) and `result`; None if there is none."""
@@ -144,32 +188,52 @@ class Delegator:
     # ----------------------------------------------------------------------------------------------- inside
 
     async def _execute(self, tasks: Sequence[Task], author: Author, on_event: EventSink | None) -> Report:
-        """Find a model for every task before anything is spent on one, then run them all."""
+        """Look at every task and find its model before anything is spent on one, then run them all."""
         assignments = [self._assign(task, n, len(tasks)) for n, task in enumerate(tasks)]
         return await self._executor.execute(assignments, author=author, on_event=on_event or self._on_event)
 
     def _assign(self, task: Task, n: int, of: int) -> Assignment:
-        if not self._runner.needs_model:
-            return Assignment(task, None, None)
         try:
-            model = choose_child(
-                self.catalog,
-                tier=task.tier or self.settings.tier,
-                model=task.model or self.settings.model,
-                ceiling=self.settings.max_tier,
-                available=self.connections.available,
-                on=date.today(),
-            )
+            refuse_undecidable(task, strict_checks=self.settings.strict_checks)
+            if not self._runner.needs_model:
+                return Assignment(task, None, None)
+            model = self._model_for(task)
         except CallError as error:
             error.field = f"tasks[{n}].{error.field}" if error.field and of > 1 else error.field
             raise
         return Assignment(task, model, self.connections.client(model))
+
+    def _model_for(self, task: Task) -> Model:
+        today = date.today()
+        model = choose_child(
+            self.catalog,
+            tier=task.tier or self.settings.tier,
+            model=task.model or self.settings.model,
+            ceiling=self.settings.max_tier,
+            available=self.connections.available,
+            on=today,
+        )
+        if task.max_cost_usd is not None and model.price(today, 0) is None:
+            message = f"max_cost_usd can't be kept: the price of {model.id} is unknown"
+            hint = "declare its prices in delegate.toml, or leave max_cost_usd out"
+            raise CallError("unknown_price", message, field="max_cost_usd", hint=hint)
+        return model
 
     def _bench(self) -> Bench:
         settings = self.settings
         return Bench(
             self.catalog, self.connections.available, self.connections.client, settings.judge_model, settings.max_tier
         )
+
+
+def _say_nothing(kind: EventKind, text: str = "", **data: Any) -> None:
+    """Nobody watches a verdict that isn't part of a run."""
+
+
+def _unusable(error: pydantic.ValidationError) -> CallError:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return CallError("invalid_criterion", f"{place}: {first['msg']}", field=place, hint="see the README for the kinds")
 
 
 def _refusal(error: CallError) -> Report:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,9 +82,7 @@ class Executor:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._one(run, index, one)) for index, one in enumerate(assignments)]
         results = tuple(task.result() for task in tasks)
-        return Report(
-            results=results, totals=_totals(results, time.monotonic() - started), run_id=run.id, error=None
-        )
+        return Report(results=results, totals=_totals(results, time.monotonic() - started), run_id=run.id, error=None)
 
     async def _one(self, run: "_Run", index: int, assignment: Assignment) -> TaskResult:
         """One task from its workspace to its stored result."""
@@ -265,6 +264,7 @@ def _totals(results: Sequence[TaskResult], seconds: float) -> Totals:
         failed=words.count("FAIL"),
         unjudged=words.count(None),
         completed=sum(result.status == "completed" for result in results),
+        gate=dict(Counter(result.verdict.gate for result in results if result.verdict and result.verdict.gate)),
         child_usage=sum((result.usage for result in results), Usage()),
         judge_usage=sum((judge.usage for judge in judges), Usage()),
         cost_usd=sum(known) if len(known) == len(costs) else None,

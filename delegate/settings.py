@@ -72,7 +72,9 @@ class Settings(Value):
     call_timeout_seconds: float = Field(default=180, gt=0)
     """Wall time of one model call, the SDK's own retries included."""
     gate: bool = True
-    """Whether the gate looks before checks and judge."""
+    """Whether the gate's "no" ends the judging. Switched off, it still looks, and the report counts its reasons."""
+    strict_checks: bool = False
+    """Whether shell criteria that cannot fail are refused; otherwise they are a finding on the verdict."""
     sandbox: Sandbox = "auto"
     """`auto`: bubblewrap where it works. `require`: refuse commands where it doesn't. `off`: never."""
     commands: CommandPolicy = "sandboxed"

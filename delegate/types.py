@@ -52,6 +52,12 @@ class CriterionBase(Value):
     """What all criteria have in common. `id` is `c1`, `c2`, … in the order given, unless one is named."""
 
     id: CriterionId | None = None
+    depends_on: tuple[CriterionId, ...] = ()
+    """Criteria that must be met before this one is looked at; otherwise it is `skipped`, which is never met."""
+    weight: float = Field(default=1, ge=0)
+    """Its share in the verdict's score. The verdict itself doesn't weigh: every criterion must be met."""
+    findings_only: bool = False
+    """Not met is then a finding on the verdict, and no reason for a FAIL."""
 
     def describe(self) -> str:
         """The criterion in one line, as the child, the judge and the parent read it."""
@@ -175,6 +181,12 @@ class RubricDimension(Value):
     min: float = 0
     max: float = 1
 
+    @model_validator(mode="after")
+    def _has_a_range(self) -> Self:
+        if not self.min < self.max:
+            raise ValueError(f"dimension {self.id}: min {self.min:g} must be below max {self.max:g}")
+        return self
+
 
 class NamedMode(Value):
     """A failure or a win that a judge may name."""
@@ -295,6 +307,18 @@ class Task(Value):
             raise ValueError(f"criterion id used twice: {', '.join(sorted(twice))}")
         return self
 
+    @model_validator(mode="after")
+    def _dependencies_can_be_met(self) -> Self:
+        waits = {str(criterion.id): set(criterion.depends_on) for criterion in self.criteria}
+        for id, needs in waits.items():
+            if unknown := needs - waits.keys():
+                raise ValueError(f"criterion {id} depends on {min(unknown)}, which is no criterion of this task")
+        while free := {id for id, needs in waits.items() if not needs}:
+            waits = {id: needs - free for id, needs in waits.items() if id not in free}
+        if waits:
+            raise ValueError(f"criteria depend on each other in a circle: {', '.join(sorted(waits))}")
+        return self
+
     @property
     def criteria(self) -> tuple[AnyCriterion, ...]:
         """All that must hold: the acceptance criteria, and the output schema as one more."""
@@ -388,8 +412,18 @@ class ErrorDetail(Value):
     hint: str | None = None
 
 
+class PlanStep(Value):
+    """One step of a plan that a runner reports."""
+
+    text: str
+    done: bool
+
+
 class ChildRun(Value):
-    """How one child ended, and all that it left: also after a failure, a timeout or a cancel."""
+    """How one child ended, and all that it left: also after a failure, a timeout or a cancel.
+
+    `plan`, `pending` and `observations` are for runners that know such things; the gate reads them.
+    """
 
     status: RunStatus
     output: str = ""
@@ -403,6 +437,12 @@ class ChildRun(Value):
     """None when a price is unknown; never 0 for that reason."""
     steps: int = 0
     seconds: float = 0
+    plan: tuple[PlanStep, ...] = ()
+    """The child's plan, with what was done of it."""
+    pending: tuple[str, ...] = ()
+    """Values that the child still had to fill in, such as the fields of a form."""
+    observations: tuple[str, ...] = ()
+    """What the child's surroundings looked like, step by step, as texts or digests that can be compared."""
 
 
 # ------------------------------------------------------------------------------------ what was found out about it
@@ -426,6 +466,10 @@ class CriterionResult(Value):
     evidence: str | None = None
     source: str | None = None
     """Where code found the evidence: `output`, `artifact:<path>`, `receipt:<n>` or `check:<id>`."""
+    weight: float = 1
+    findings_only: bool = False
+    score: float | None = None
+    """0 to 1, from a rubric; None for criteria that are met or not."""
 
 
 class Finding(Value):
@@ -475,6 +519,12 @@ class Verdict(Value):
     criteria: tuple[CriterionResult, ...]
     findings: tuple[Finding, ...] = ()
     judge: JudgeRecord | None = None
+    score: float | None = None
+    """The weighted share of what was decided and met, 0 to 1. It says how near; it never makes a PASS."""
+    coverage: float = 0
+    """The weighted share of the criteria that were decided: a score without coverage says nothing."""
+    gate: str | None = None
+    """The gate's reason code; also when the gate is switched off and only looked."""
     rubric_version: str = ""
     """Changes with what is asked: goal and criteria."""
     judge_version: str = ""
@@ -530,6 +580,8 @@ class Totals(Value):
     failed: int = 0
     unjudged: int = 0
     completed: int = 0
+    gate: dict[str, int] = Field(default_factory=dict)
+    """How often the gate gave each reason, whether or not it was switched on to act on it."""
     child_usage: Usage = Usage()
     judge_usage: Usage = Usage()
     cost_usd: float | None = None

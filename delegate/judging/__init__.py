@@ -5,6 +5,7 @@ In this order; the first decisive "no" ends it, and a model is asked only if som
 
 from delegate.judging.asking import Bench
 from delegate.judging.case import Case
+from delegate.judging.preflight import refuse_undecidable
 from delegate.judging.verdict import Judging
 
-__all__ = ["Bench", "Case", "Judging"]
+__all__ = ["Bench", "Case", "Judging", "refuse_undecidable"]

@@ -22,6 +22,8 @@ class Case:
     author: Author
     worker: Model | None
     """The catalog's entry of the model that did the work; None when a host's own agent did."""
+    has_receipts: bool = True
+    """Whether tool calls were recorded: where they were, the absence of one says that it wasn't made."""
 
 
 def result(
@@ -33,6 +35,7 @@ def result(
     *,
     evidence: str | None = None,
     source: str | None = None,
+    score: float | None = None,
 ) -> CriterionResult:
     """The result of one criterion; `id`, text and kind come from the criterion itself."""
     return CriterionResult(
@@ -45,4 +48,7 @@ def result(
         reason=reason,
         evidence=evidence,
         source=source,
+        score=score,
+        weight=criterion.weight,
+        findings_only=criterion.findings_only,
     )

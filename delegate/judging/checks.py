@@ -13,6 +13,7 @@ import regex
 
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
+from delegate.judging import receipts
 from delegate.judging.case import Case, result
 from delegate.judging.json_schema import SchemaProblem, validate
 from delegate.judging.output import parse_json
@@ -21,8 +22,10 @@ from delegate.types import (
     AnyCriterion,
     CriterionResult,
     FileCriterion,
+    JsonPredicateCriterion,
     JsonSchemaCriterion,
     ManualCriterion,
+    ReceiptCriterion,
     RegexCriterion,
     ShellCriterion,
 )
@@ -32,13 +35,17 @@ FILE_BYTES = 5_000_000
 TAIL_LINES = 5
 
 
+def is_check(criterion: AnyCriterion) -> bool:
+    """Whether code decides this criterion."""
+    return criterion.kind in _CHECKS
+
+
 async def run_checks(case: Case, criteria: Sequence[AnyCriterion], commands: Commands) -> list[CriterionResult]:
-    """Decide every criterion that code can decide, side by side; the others are not in the answer."""
-    mine = [criterion for criterion in criteria if criterion.kind in _CHECKS]
-    if len(mine) == 1:
-        return [await _CHECKS[mine[0].kind](mine[0], case, commands)]
+    """Decide criteria that code can decide, side by side."""
+    if len(criteria) == 1:
+        return [await _CHECKS[criteria[0].kind](criteria[0], case, commands)]
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_CHECKS[criterion.kind](criterion, case, commands)) for criterion in mine]
+        tasks = [group.create_task(_CHECKS[criterion.kind](criterion, case, commands)) for criterion in criteria]
     return [task.result() for task in tasks]
 
 
@@ -124,6 +131,33 @@ async def _regex(criterion: RegexCriterion, case: Case, commands: Commands) -> C
     return _met(criterion, "found in the output", evidence=found.group()[:200])
 
 
+async def _json_predicate(criterion: JsonPredicateCriterion, case: Case, commands: Commands) -> CriterionResult:
+    from delegate.judging.predicate import PredicateError, evaluate
+
+    try:
+        value = parse_json(case.run.output)
+        outcome = await asyncio.to_thread(evaluate, criterion.expr, value)  # the worst take a third of a second
+    except ValueError as error:
+        return _not_met(criterion, str(error))
+    except PredicateError as error:
+        return result(criterion, "error", "check", "invalid_criterion", str(error))
+    return _met(criterion, outcome.reason) if outcome.holds else _not_met(criterion, outcome.reason)
+
+
+async def _receipt(criterion: ReceiptCriterion, case: Case, commands: Commands) -> CriterionResult:
+    if not case.has_receipts:
+        return result(criterion, "error", "nobody", "no_receipts", "no tool calls were recorded for this run")
+    try:
+        why = receipts.mismatch(criterion, case.run.receipts)
+    except ValueError as error:
+        return result(criterion, "error", "check", "invalid_criterion", str(error))
+    if why is not None:
+        return _not_met(criterion, why)
+    shown = receipts.matching(criterion, case.run.receipts)
+    met = _met(criterion, "the record of tool calls shows it")
+    return met.model_copy(update={"source": f"receipt:{shown[0].n}"}) if shown else met
+
+
 async def _manual(criterion: ManualCriterion, case: Case, commands: Commands) -> CriterionResult:
     return result(criterion, "trusted", "trust", "trusted", "only a person can confirm this; nobody looked")
 
@@ -134,6 +168,8 @@ _CHECKS: dict[str, _Check] = {
     "json_schema": _json_schema,
     "file": _file,
     "regex": _regex,
+    "json_predicate": _json_predicate,
+    "receipt": _receipt,
     "manual": _manual,
 }
 

@@ -19,6 +19,8 @@ ARTIFACT_CHARS = 6_000
 ARTIFACTS_CHARS = 24_000
 RECEIPT_CHARS = 1_200
 RECEIPTS = 40
+MIN_QUOTE = 3
+"""Letters and digits."""
 LISTED_ARTIFACTS = 100
 
 
@@ -29,15 +31,41 @@ class Evidence:
     sources: dict[str, str]
     findings: tuple[Finding, ...]
 
-    def find(self, quote: str) -> str | None:
-        """The name of the first source that holds `quote`, white space aside; None when no source does."""
+    def find(self, quote: str, said: str = "") -> str | None:
+        """The name of a source that holds `quote`, white space aside: the one that was `said`, else the first.
+
+        None when no source does.
+        """
         wanted = " ".join(quote.split())
         if not wanted:
             return None
-        for name, text in self.sources.items():
-            if quote in text or wanted in " ".join(text.split()):
-                return name
-        return None
+        names = sorted(self.sources, key=lambda name: name != said)
+        return next((name for name in names if _holds(self.sources[name], quote, wanted)), None)
+
+    def contains_reply(self, reply: str) -> bool:
+        """Whether a judge's whole reply stands in the evidence: then the worker wrote it, and the judge echoed it."""
+        wanted = _bare(reply)
+        return any(wanted in _bare(text) for text in self.sources.values() if len(text) >= len(wanted))
+
+    def traces(self, receipts: Sequence[Receipt]) -> dict[str, str]:
+        """What was done rather than reported: artifacts, checks, tool calls that succeeded. A thought is no deed."""
+        undone = {f"receipt:{one.n}" for one in receipts if one.status != "ok" or one.tool == "think"}
+        return {name: text for name, text in self.sources.items() if name != "output" and name not in undone}
+
+
+def _bare(text: str) -> str:
+    """Without what differs between a JSON text, the same indented, and the same inside a JSON string."""
+    return "".join(text.split()).replace("\\n", "").replace("\\", "").replace('"', "")
+
+
+def _holds(text: str, quote: str, wanted: str) -> bool:
+    return _says_something(wanted, text) and (quote in text or wanted in " ".join(text.split()))
+
+
+def _says_something(quote: str, text: str) -> bool:
+    """A full stop or a letter is found in any text: a quote needs a few signs, unless the text has no more."""
+    signs = sum(sign.isalnum() for sign in quote)
+    return signs >= MIN_QUOTE or (signs > 0 and 2 * len(quote) >= len(text.strip()))
 
 
 def gather(case: Case, checks: Sequence[CriterionResult]) -> Evidence:

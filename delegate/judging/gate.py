@@ -7,8 +7,13 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
+from delegate.judging.output import parse_json
 from delegate.types import ChildRun, Task
+
+PROGRESS_WINDOW = 5
+"""So many equal observations at the end of a run mean that it was stuck."""
 
 _FILLER = frozenset({
     "thought process", "solution", "answer", "final answer", "response", "output", "result", "results", "explanation",
@@ -40,7 +45,7 @@ FileExists = Callable[[str], bool]
 
 def inspect(task: Task, run: ChildRun, file_exists: FileExists) -> Rejection | None:
     """The first rejection, or None when there is something left to check."""
-    for rule in (_run_failed, _empty_output, _degenerate_output):
+    for rule in _RULES:
         if rejection := rule(task, run):
             return rejection
     return _claimed_artifact_missing(run, file_exists)
@@ -63,9 +68,51 @@ def _degenerate_output(task: Task, run: ChildRun) -> Rejection | None:
     start = run.output[:400]
     words = " ".join(re.findall(r"\w+", start.lower()))
     repeated = len("".join(start.split())) > 3 and len(set(start) - {" ", "\n"}) == 1
-    if words and words not in _FILLER and not repeated:
+    empty_json = start.strip() in ("[]", "{}")  # an answer, where a list was asked for
+    if empty_json or (words and words not in _FILLER and not repeated):
         return None
     return Rejection("degenerate_output", f"the child's report says nothing: {run.output.strip()[:60]!r}")
+
+
+def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | None:
+    """What the output schema requires at its top must be there; whether it fits is for the check to say."""
+    required = task.output_schema.get("required") if task.output_schema else None
+    if not isinstance(required, list):
+        return None
+    try:
+        value = parse_json(run.output)
+    except ValueError:
+        return None
+    missing = [str(name) for name in cast("list[object]", required) if not isinstance(value, dict) or name not in value]
+    if not missing:
+        return None
+    return Rejection("summary_missing_required_fields", f"the report lacks what was promised: {', '.join(missing[:5])}")
+
+
+def _plan_steps_incomplete(task: Task, run: ChildRun) -> Rejection | None:
+    open_steps = [step.text for step in run.plan if not step.done]
+    if not open_steps:
+        return None
+    return Rejection("plan_steps_incomplete", f"{len(open_steps)} of {len(run.plan)} steps are open: {open_steps[0]}")
+
+
+def _pending_form_values(task: Task, run: ChildRun) -> Rejection | None:
+    if not run.pending:
+        return None
+    return Rejection("pending_form_values", f"still to be filled in: {', '.join(run.pending[:5])}")
+
+
+def _no_observed_delta(task: Task, run: ChildRun) -> Rejection | None:
+    if len(run.observations) < 2 or len(set(run.observations)) > 1:
+        return None
+    return Rejection("no_observed_delta", f"nothing changed over {len(run.observations)} observations")
+
+
+def _no_progress_in_window(task: Task, run: ChildRun) -> Rejection | None:
+    window = run.observations[-PROGRESS_WINDOW:]
+    if len(window) < PROGRESS_WINDOW or len(set(window)) > 1:
+        return None
+    return Rejection("no_progress_in_window", f"nothing changed over the last {PROGRESS_WINDOW} observations")
 
 
 def _claimed_artifact_missing(run: ChildRun, file_exists: FileExists) -> Rejection | None:
@@ -73,3 +120,15 @@ def _claimed_artifact_missing(run: ChildRun, file_exists: FileExists) -> Rejecti
         if "://" not in path and not file_exists(path):
             return Rejection("claimed_artifact_missing", f"the report claims the file {path!r}, which does not exist")
     return None
+
+
+_RULES = (
+    _run_failed,
+    _empty_output,
+    _degenerate_output,
+    _summary_missing_required_fields,
+    _plan_steps_incomplete,
+    _pending_form_values,
+    _no_observed_delta,
+    _no_progress_in_window,
+)

@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
-import regex
-
+from delegate.contract.patterns import pattern_fault
 from delegate.errors import DelegateError
 from delegate.judging import schema_worker
 from delegate.judging.schema_worker import BadSchema, find_error, find_schema_error, one_line
@@ -102,7 +101,7 @@ def _unbounded(schema: Any) -> str | None:
         if depth > MAX_SCHEMA_DEPTH:
             return f"the schema is nested over {MAX_SCHEMA_DEPTH} levels deep"
         for pattern in _patterns(key, value):
-            if problem := _pattern_error(pattern):
+            if problem := pattern_fault(pattern):
                 return f"{one_line(repr(pattern))} is not a regular expression: {problem}"
     return None
 
@@ -111,17 +110,6 @@ def _patterns(key: str, value: Any) -> list[str]:
     if key == "pattern" and isinstance(value, str):
         return [value]
     return list(cast("dict[str, Any]", value)) if key == "patternProperties" and isinstance(value, dict) else []
-
-
-def _pattern_error(pattern: str) -> str | None:
-    """Asked of `regex`: compiling a hostile pattern with `re` can take seconds."""
-    if len(pattern) > MAX_PATTERN_CHARS:
-        return f"it has over {MAX_PATTERN_CHARS:,} characters"
-    try:
-        regex.compile(pattern)
-    except (regex.error, RecursionError, OverflowError) as problem:
-        return str(problem)
-    return None
 
 
 @lru_cache(maxsize=128)

@@ -4,42 +4,100 @@ The model answers per criterion; code looks for every quote. A `met` without a q
 reply that can't be read decides nothing.
 """
 
+import re
 from collections.abc import Sequence
 
 from delegate.judging import prompt
 from delegate.judging.asking import Asked, Bench, ask
 from delegate.judging.case import Case, result
 from delegate.judging.evidence import Evidence
-from delegate.judging.reply import Answer, UnparseableReply, parse_reply
+from delegate.judging.reply import Answer, UnparseableReply, parse_reply, unfenced
 from delegate.ledger import Ledger
 from delegate.ports import Notify
-from delegate.types import AnyCriterion, CriterionResult, JudgeRecord
+from delegate.types import AnyCriterion, CriterionResult, JudgeRecord, QuestionCriterion
+
+SURE = ".sure"
+"""Ends the id of the second statement that a question with high confidence is asked as. Ids of criteria have no dot."""
+
+_ABOUT_THE_TEXT = re.compile(
+    r"\b(?:reports?|output|answers?|repl(?:y|ies)|responses?|summary|text|essay|says?|states?|mentions?|names?|lists?"
+    r"|explains?|describes?)\b",
+    re.IGNORECASE,
+)
+_FILE_NAME = re.compile(r"(?<![\w/@.])[\w./-]*\w\.(?:[a-z][a-z0-9]{0,4})\b(?!\.?\w*@)")
+_DONE = re.compile(
+    r"\b(?:is|are|was|were|been|gets?)\s+(?:\w+\s+)?(?:created|written|saved|stored|deleted|removed|updated|changed|sent"
+    r"|committed|pushed|deployed|installed|executed|run|fixed|renamed|moved|uploaded|booked|cancelled|refunded|merged)\b(?!\s+(?:in|as|with)\b)"
+    r"|\b(?:tests?|suite|build|linter)\b.*\b(?:pass(?:es|ed)?|succeeds?|green|clean)\b",
+    re.IGNORECASE,
+)
 
 
 async def decide(
     bench: Bench, case: Case, criteria: Sequence[AnyCriterion], evidence: Evidence, ledger: Ledger, notify: Notify
 ) -> tuple[list[CriterionResult], JudgeRecord]:
     """The results of `criteria` as a judge sees them and code confirms them, and the record of who was asked."""
-    question = prompt.question(case.task.goal, criteria, evidence)
-    asked = await ask(bench, case.worker, question, ledger, notify)
-    return _results(criteria, asked, evidence), asked.record
+    statements = [statement for criterion in criteria for statement in _statements(criterion)]
+    asked = await ask(bench, case.worker, prompt.question(case.task.goal, statements, evidence), ledger, notify)
+    return _results(case, criteria, asked, [id for id, _ in statements], evidence), asked.record
 
 
-def _results(criteria: Sequence[AnyCriterion], asked: Asked, evidence: Evidence) -> list[CriterionResult]:
+def _statements(criterion: AnyCriterion) -> list[tuple[str, str]]:
+    """What the judge is asked to decide for one criterion, with ids."""
+    id = criterion.id or ""
+    if not isinstance(criterion, QuestionCriterion):
+        return [(id, criterion.describe())]
+    asked = [(id, f"The answer to this question is yes: {criterion.question}")]
+    if criterion.threshold == "high_confidence":
+        asked.append((id + SURE, f"The evidence leaves no reasonable doubt about the answer to {id}."))
+    return asked
+
+
+def _results(
+    case: Case, criteria: Sequence[AnyCriterion], asked: Asked, ids: list[str], evidence: Evidence
+) -> list[CriterionResult]:
     if asked.reply is None:
         return [result(criterion, "error", "nobody", asked.code, asked.reason) for criterion in criteria]
     try:
-        answers = parse_reply(asked.reply.text, [criterion.id or "" for criterion in criteria])
+        answers = parse_reply(asked.reply.text, ids)
     except UnparseableReply as error:
         return [result(criterion, "error", "nobody", "judge_unparseable", str(error)) for criterion in criteria]
-    return [_verified(criterion, answers[criterion.id or ""], evidence) for criterion in criteria]
+    if evidence.contains_reply(unfenced(asked.reply.text)):
+        reason = "the judge's reply is a copy of something that the worker wrote"
+        return [result(criterion, "error", "nobody", "judge_unparseable", reason) for criterion in criteria]
+    return [_verified(case, criterion, answers, evidence) for criterion in criteria]
 
 
-def _verified(criterion: AnyCriterion, answer: Answer, evidence: Evidence) -> CriterionResult:
-    """The answer, with its quote looked for."""
-    source = evidence.find(answer.evidence)
-    if answer.verdict == "met" and source is None:
-        reason = f"the judge says met, but its quote is not in the evidence: {answer.evidence[:200]!r}"
-        return result(criterion, "not_met", "judge", "evidence_not_found", reason, evidence=answer.evidence)
+def _verified(case: Case, criterion: AnyCriterion, answers: dict[str, Answer], evidence: Evidence) -> CriterionResult:
+    """The answer, with its quote looked for, and with what else a `met` needs."""
+    answer = answers[criterion.id or ""]
+    source = evidence.find(answer.evidence, answer.source)
     quote = answer.evidence or None
-    return result(criterion, answer.verdict, "judge", answer.verdict, answer.reason, evidence=quote, source=source)
+    if answer.verdict != "met":
+        return result(criterion, answer.verdict, "judge", answer.verdict, answer.reason, evidence=quote, source=source)
+    if source is None:
+        reason = f"the judge says met, but its quote is not in the evidence: {answer.evidence[:200]!r}"
+        return result(criterion, "not_met", "judge", "evidence_not_found", reason, evidence=quote)
+    sure = answers.get((criterion.id or "") + SURE)
+    if sure and (sure.verdict != "met" or evidence.find(sure.evidence, sure.source) is None):
+        return result(criterion, "not_met", "judge", "not_confident", sure.reason, evidence=quote, source=source)
+    if source == "output" and (why := _only_claimed(case, criterion.describe(), evidence)):
+        return result(criterion, "not_met", "judge", "self_report_only", why, evidence=quote, source=source)
+    return result(criterion, "met", "judge", "met", answer.reason, evidence=quote, source=source)
+
+
+def _only_claimed(case: Case, statement: str, evidence: Evidence) -> str | None:
+    """Why the report's own words are not enough: the criterion is about a deed or a file that left no trace.
+
+    Only where deeds were recorded, and only for statements that are plainly not about the text itself.
+    """
+    was_watched = case.has_receipts or case.folder is not None
+    if not was_watched or _ABOUT_THE_TEXT.search(statement):
+        return None
+    traces = evidence.traces(case.run.receipts)
+    for name in _FILE_NAME.findall(statement):
+        if not any(name in source or name in text for source, text in traces.items()):
+            return f"only the report speaks of {name}: no artifact, tool call or check shows it"
+    if _DONE.search(statement) and not traces:
+        return "only the report says that it was done: no artifact, tool call or check shows it"
+    return None

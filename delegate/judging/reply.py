@@ -12,11 +12,11 @@ from typing import Any, Literal, cast
 
 from delegate.errors import DelegateError
 
-PARSER_VERSION = "1"
+PARSER_VERSION = "2"
 """Part of every verdict's `judge_version`: raise it when a change here could change a verdict."""
 
 _FENCED = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n```\Z", re.DOTALL)
-_KEYS = {"id", "evidence", "reason", "verdict"}
+_KEYS = {"id", "source", "evidence", "reason", "verdict"}
 _WORDS = ("met", "not_met", "cannot_tell")
 
 
@@ -32,11 +32,13 @@ class Answer:
     evidence: str
     reason: str
     verdict: Literal["met", "not_met", "cannot_tell"]
+    source: str = ""
+    """Which piece of evidence the judge says it quotes. Models without strict schemas may leave it out."""
 
 
 def parse_reply(text: str, asked: Collection[str]) -> dict[str, Answer]:
     """The answers by criterion id: exactly those that were asked. Raises UnparseableReply otherwise."""
-    reply = _object(text)
+    reply = one_object(text)
     if set(reply) != {"answers"} or not isinstance(reply["answers"], list):
         raise UnparseableReply("the reply is not an object with the one key `answers`, a list")
     answers: dict[str, Answer] = {}
@@ -52,12 +54,10 @@ def parse_reply(text: str, asked: Collection[str]) -> dict[str, Answer]:
     return answers
 
 
-def _object(text: str) -> dict[str, Any]:
-    text = text.strip().encode("utf-8", "replace").decode()
-    if fenced := _FENCED.match(text):
-        text = fenced.group(1)
+def one_object(text: str) -> dict[str, Any]:
+    """The one JSON object that a reply is, bare or in one fence. Raises UnparseableReply for anything else."""
     try:
-        value = json.loads(text, object_pairs_hook=_no_twice, parse_constant=_no_constant)
+        value = json.loads(unfenced(text), object_pairs_hook=_no_twice, parse_constant=_no_constant)
         json.dumps(value, ensure_ascii=False).encode()  # refuses half surrogate pairs, which no report can carry
     except (ValueError, RecursionError) as error:
         raise UnparseableReply(f"the reply is not one JSON object: {error}") from None
@@ -66,8 +66,15 @@ def _object(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
+def unfenced(text: str) -> str:
+    """The reply without the one fence that it may stand in."""
+    text = text.strip().encode("utf-8", "replace").decode()
+    fenced = _FENCED.match(text)
+    return fenced.group(1) if fenced else text
+
+
 def _answer(item: object) -> Answer:
-    if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != _KEYS:
+    if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) | {"source"} != _KEYS:
         raise UnparseableReply(f"an answer does not have exactly the keys {', '.join(sorted(_KEYS))}")
     fields = cast("dict[str, Any]", item)
     if not all(isinstance(value, str) for value in fields.values()):

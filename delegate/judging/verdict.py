@@ -1,25 +1,32 @@
-"""One case in, one verdict out: the order of judging, as it can be read in `Judging.verdict`."""
+"""One case in, one verdict out: the order of judging, as it can be read in `Judging.verdict` and `_Judgement`."""
 
-import hashlib
-import json
 import logging
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from delegate.errors import ToolError
-from delegate.judging import gate, prompt
+from delegate.judging import gate, judge, preflight, rubric
 from delegate.judging.asking import Bench
 from delegate.judging.case import Case, result
-from delegate.judging.checks import run_checks
-from delegate.judging.combine import combine
-from delegate.judging.evidence import gather
-from delegate.judging.judge import decide
-from delegate.judging.reply import PARSER_VERSION
+from delegate.judging.checks import is_check, run_checks
+from delegate.judging.combine import blended, combine, findings_of
+from delegate.judging.evidence import Evidence, gather
+from delegate.judging.layers import decide_in_order
+from delegate.judging.versions import judge_version, rubric_version
 from delegate.ledger import Ledger
 from delegate.ports import Notify
-from delegate.resources import text
 from delegate.sandbox.commands import Commands
-from delegate.types import AnyCriterion, CriterionResult, DecidedBy, Finding, JudgeRecord, Task, Verdict
+from delegate.types import (
+    AnyCriterion,
+    CriterionResult,
+    DecidedBy,
+    Finding,
+    JudgeRecord,
+    RubricCriterion,
+    ShellCriterion,
+    Task,
+    Verdict,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -40,50 +47,107 @@ class Judging:
             return await self._verdict(case, ledger, notify)
         except Exception as error:  # the child's work must not be lost to a fault in judging it
             _log.exception("judging failed")
-            return _refused(case.task, "nobody", "internal_error", f"{type(error).__name__}: {error}")
+            return _refused(case.task, "nobody", "internal_error", f"{type(error).__name__}: {error}", None)
 
     async def _verdict(self, case: Case, ledger: Ledger, notify: Notify) -> Verdict:
-        criteria = case.task.criteria
-        if self.use_gate and (rejection := gate.inspect(case.task, case.run, lambda path: _exists(case, path))):
-            return _refused(case.task, "gate", rejection.code, rejection.reason)
-        results = await run_checks(case, criteria, self.commands)
-        for check in results:
-            notify("check_ended", f"{check.text}: {check.outcome}", id=check.id, outcome=check.outcome)
-        decided = {check.id for check in results}
-        undecided = [criterion for criterion in criteria if criterion.id not in decided]
-        if any(check.outcome not in ("met", "trusted") for check in results):
-            results += [_skipped(criterion, "a check had already decided") for criterion in undecided]
-            undecided = []
-        findings, record = (), None
-        if undecided:
-            evidence = gather(case, results)
-            judged, record = await decide(self.bench, case, undecided, evidence, ledger, notify)
-            results, findings = results + judged, evidence.findings
-        return await self._assemble(case, results, findings, record)
+        rejection = gate.inspect(case.task, case.run, lambda path: _exists(case, path))
+        reason = rejection.code if rejection else None
+        # A run that ended badly has nothing to be judged, whatever the setting.
+        if rejection and (self.use_gate or case.run.status != "completed"):
+            return _refused(case.task, "gate", rejection.code, rejection.reason, reason)
+        judgement = _Judgement(self, case, ledger, notify)
+        results = await decide_in_order(case.task.criteria, is_check, judgement.check, judgement.judge)
+        return await judgement.verdict(results, reason)
 
-    async def _assemble(
-        self, case: Case, results: list[CriterionResult], findings: tuple[Finding, ...], record: JudgeRecord | None
-    ) -> Verdict:
-        order = {criterion.id: n for n, criterion in enumerate(case.task.criteria)}
-        results.sort(key=lambda one: order[one.id])
-        word, verified, decided_by, code, reasoning = combine(results)
-        ran_commands = any(criterion.kind == "shell" for criterion in case.task.criteria)
+
+@dataclass(slots=True)
+class _Judgement:
+    """What one case gathers on its way to a verdict."""
+
+    judging: Judging
+    case: Case
+    ledger: Ledger
+    notify: Notify
+    record: JudgeRecord | None = None
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    async def check(self, criteria: list[AnyCriterion], so_far: list[CriterionResult]) -> list[CriterionResult]:
+        """Let code decide."""
+        results = await run_checks(self.case, criteria, self.judging.commands)
+        for one in results:
+            self.notify("check_ended", f"{one.text}: {one.outcome}", id=one.id, outcome=one.outcome)
+        return results
+
+    async def judge(self, criteria: list[AnyCriterion], so_far: list[CriterionResult]) -> list[CriterionResult]:
+        """Let a model decide: one call for everything in words, and one for each rubric."""
+        evidence = gather(self.case, so_far)
+        self.findings += [finding for finding in evidence.findings if finding not in self.findings]
+        rubrics = [criterion for criterion in criteria if isinstance(criterion, RubricCriterion)]
+        in_words = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
+        results: list[CriterionResult] = []
+        bench, case = self.judging.bench, self.case
+        if in_words:
+            results, record = await judge.decide(bench, case, in_words, evidence, self.ledger, self.notify)
+            self._book(record)
+        for criterion in rubrics:
+            results.append(await self._score(criterion, evidence))
+        return results
+
+    async def _score(self, criterion: RubricCriterion, evidence: Evidence) -> CriterionResult:
+        bench = self.judging.bench
+        scored, record, named = await rubric.decide(bench, self.case, criterion, evidence, self.ledger, self.notify)
+        self._book(record)
+        self.findings += named
+        return scored
+
+    def _book(self, record: JudgeRecord) -> None:
+        """Several questions make one record: the first that was answered names the judge, the bill is of all."""
+        before = self.record
+        if before is None or before.model is None:
+            self.record = record
+        elif record.model is not None:
+            costs = (before.cost_usd, record.cost_usd)
+            self.record = before.model_copy(
+                update={
+                    "usage": before.usage + record.usage,
+                    "cost_usd": None if None in costs else sum(cost or 0 for cost in costs),
+                    "seconds": before.seconds + record.seconds,
+                }
+            )
+
+    async def verdict(self, results: Sequence[CriterionResult], gate_code: str | None) -> Verdict:
+        """Put everything together."""
+        task, combined = self.case.task, combine(results)
+        score, coverage = blended(results)
+        shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         return Verdict(
-            verdict=word,
-            verified=verified,
-            decided_by=decided_by,
-            code=code,
-            reasoning=reasoning,
+            verdict=combined.verdict,
+            verified=combined.verified,
+            decided_by=combined.decided_by,
+            code=combined.code,
+            reasoning=combined.reasoning,
             criteria=tuple(results),
-            findings=findings,
-            judge=record,
-            rubric_version=rubric_version(case.task),
-            judge_version=judge_version(record.model if record else None),
-            sandbox=await self.commands.mechanism() if ran_commands else None,
+            findings=(*self.findings, *findings_of(results), *_muffled(shell)),
+            judge=self.record,
+            score=score,
+            coverage=coverage,
+            gate=gate_code,
+            rubric_version=rubric_version(task),
+            judge_version=judge_version(self.record.model if self.record else None),
+            sandbox=await self.judging.commands.mechanism() if shell else None,
         )
 
 
-def _refused(task: Task, decided_by: DecidedBy, code: str, reason: str) -> Verdict:
+def _muffled(criteria: Sequence[ShellCriterion]) -> list[Finding]:
+    """Shell criteria that cannot fail: their verdict stands, and whoever reads it is warned."""
+    return [
+        Finding(severity="major", code="muffled_check", message=f"{criterion.id}: {why}")
+        for criterion in criteria
+        for why in preflight.muffles(criterion)
+    ]
+
+
+def _refused(task: Task, decided_by: DecidedBy, code: str, reason: str, gate_code: str | None) -> Verdict:
     """A FAIL for the whole task, before any criterion was looked at."""
     return Verdict(
         verdict="FAIL",
@@ -91,14 +155,11 @@ def _refused(task: Task, decided_by: DecidedBy, code: str, reason: str) -> Verdi
         decided_by=decided_by,
         code=code,
         reasoning=reason,
-        criteria=tuple(_skipped(criterion, code) for criterion in task.criteria),
+        criteria=tuple(result(criterion, "skipped", "nobody", "skipped", code) for criterion in task.criteria),
+        gate=gate_code,
         rubric_version=rubric_version(task),
         judge_version=judge_version(None),
     )
-
-
-def _skipped(criterion: AnyCriterion, reason: str) -> CriterionResult:
-    return result(criterion, "skipped", "nobody", "skipped", reason)
 
 
 def _exists(case: Case, path: str) -> bool:
@@ -109,19 +170,3 @@ def _exists(case: Case, path: str) -> bool:
         return case.folder.resolve(path).exists()
     except (ToolError, OSError):
         return True
-
-
-def rubric_version(task: Task) -> str:
-    """A digest of what is asked: it changes when the goal or a criterion does."""
-    asked = [criterion.model_dump(mode="json", exclude_none=True) for criterion in task.criteria]
-    return _digest(json.dumps([task.goal, asked], sort_keys=True, separators=(",", ":"), ensure_ascii=False))
-
-
-@cache
-def judge_version(model: str | None) -> str:
-    """A digest of how it is judged: card, reply schema, parser, model."""
-    return _digest("\n".join((prompt.card(), text("schemas", "judge_reply.json"), PARSER_VERSION, model or "")))
-
-
-def _digest(canonical: str) -> str:
-    return "sha256:" + hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()

@@ -65,6 +65,11 @@ class Folder:
         await _copy(given, root)
         return cls(root, owned=True, _before=await asyncio.to_thread(_marks, root))
 
+    @classmethod
+    def of_existing(cls, path: Path) -> "Folder":
+        """A folder that work was left in: everything in it counts as created. Raises `CallError` where it isn't one."""
+        return cls(_existing(path), owned=False)
+
     def resolve(self, path: str) -> Path:
         """The real place of `path`, links and `..` followed. Raises `ToolDenied` where that is outside the folder."""
         if not path.strip():
@@ -149,7 +154,8 @@ def _deleted(paths: list[str]) -> Iterator[Artifact]:
 def _existing(path: Path) -> Path:
     real = Path(os.path.realpath(path.expanduser()))
     if not real.is_dir():
-        raise CallError("workspace_not_found", f"workspace {path} is not a folder", field="workspace")
+        hint = "name a folder that exists"
+        raise CallError("workspace_not_found", f"workspace {path} is not a folder", field="workspace", hint=hint)
     return real
 
 

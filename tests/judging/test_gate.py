@@ -3,7 +3,7 @@
 import pytest
 
 from delegate.judging import gate
-from delegate.types import ChildRun, RunStatus, Task
+from delegate.types import ChildRun, PlanStep, RunStatus, Task
 
 TASK = Task(goal="write it", acceptance_criteria=("it is written",))  # pyright: ignore[reportArgumentType]
 
@@ -30,7 +30,7 @@ def test_an_output_that_says_nothing_is_degenerate(output: str) -> None:
     assert code(output) == "degenerate_output"
 
 
-@pytest.mark.parametrize("output", ["42", "Yes", "Done: wrote 3 rows", "否", "x = 1"])
+@pytest.mark.parametrize("output", ["42", "Yes", "Done: wrote 3 rows", "否", "x = 1", "[]"])
 def test_a_short_honest_answer_passes(output: str) -> None:
     assert code(output) is None
 
@@ -45,3 +45,41 @@ def test_a_claimed_file_that_is_not_there_is_refused() -> None:
 )
 def test_naming_a_file_is_not_claiming_to_have_written_it(output: str) -> None:
     assert code(output, exists=False) is None
+
+
+def reported(task: Task = TASK, output: str = "I filled in the form.", **known: object) -> str | None:
+    run = ChildRun(status="completed", output=output, **known)  # pyright: ignore[reportArgumentType]
+    rejection = gate.inspect(task, run, lambda path: True)
+    return rejection.code if rejection else None
+
+
+def test_an_open_step_of_the_plan_is_refused() -> None:
+    steps = (PlanStep(text="read", done=True), PlanStep(text="write", done=False))
+    assert reported(plan=steps) == "plan_steps_incomplete"
+    assert reported(plan=steps[:1]) is None
+
+
+def test_values_still_to_be_filled_in_are_refused() -> None:
+    assert reported(pending=("date of birth",)) == "pending_form_values"
+
+
+def test_a_run_in_which_nothing_ever_changed_is_refused() -> None:
+    assert reported(observations=("a", "a", "a")) == "no_observed_delta"
+    assert reported(observations=("a", "b")) is None
+    assert reported(observations=("a",)) is None
+
+
+def test_a_run_that_got_stuck_at_its_end_is_refused() -> None:
+    assert reported(observations=("a", "b", "b", "b", "b", "b")) == "no_progress_in_window"
+    assert reported(observations=("a", "b", "b", "b", "b")) is None
+
+
+def test_fields_that_were_promised_must_be_in_the_report() -> None:
+    task = Task(goal="sum", output_schema={"type": "object", "required": ["total", "unit"]})
+    assert reported(task, '{"total": 1}') == "summary_missing_required_fields"
+    assert reported(task, '{"total": 1, "unit": "kg"}') is None
+    assert reported(task, "[]") == "summary_missing_required_fields"
+
+
+def test_the_first_rule_that_refuses_names_the_reason() -> None:
+    assert reported(output="", pending=("x",)) == "empty_output"

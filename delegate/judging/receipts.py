@@ -1,0 +1,122 @@
+"""Criteria about what the child did, decided from the runtime's own record of its tool calls.
+
+Only calls that succeeded count. Each expected call needs a call of its own; `exactly` also wants no call beside them,
+since a write that nobody asked for is as wrong as a missing one.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import regex
+
+from delegate.types import ExpectedCall, Receipt, ReceiptCriterion
+
+REGEX_SECONDS = 0.2
+SHOWN = 5
+
+
+def mismatch(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> str | None:
+    """Why the receipts don't satisfy the criterion; None when they do. Raises ValueError for a bad pattern."""
+    counted = set(criterion.of or (call.tool for call in criterion.calls))
+    done = [receipt for receipt in receipts if receipt.status == "ok" and (not counted or receipt.tool in counted)]
+    if criterion.mode == "none":
+        return _unwanted(criterion, done)
+    owner = _assign(criterion.calls, done)
+    missing = [call for n, call in enumerate(criterion.calls) if n not in owner.values()]
+    if missing:
+        return f"no successful call of {_expected(missing)}; {_seen(done)}"
+    if criterion.mode == "exactly" and (extra := [receipt for n, receipt in enumerate(done) if n not in owner]):
+        return f"not asked for: {_shown(extra)}"
+    return None
+
+
+def matching(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> list[Receipt]:
+    """The receipts that show it: those that the expected calls matched."""
+    done = [receipt for receipt in receipts if receipt.status == "ok"]
+    return [done[n] for n in sorted(_assign(criterion.calls, done))]
+
+
+def patterns_in(wanted: Any) -> Iterator[str]:
+    """Every pattern among expected arguments."""
+    if isinstance(wanted, dict):
+        fields = cast("dict[str, Any]", wanted)
+        if set(fields) == {"matches"} and isinstance(fields["matches"], str):
+            yield fields["matches"]
+        else:
+            yield from (pattern for part in fields.values() for pattern in patterns_in(part))
+    elif isinstance(wanted, list):
+        yield from (pattern for part in cast("list[Any]", wanted) for pattern in patterns_in(part))
+
+
+def _unwanted(criterion: ReceiptCriterion, done: Sequence[Receipt]) -> str | None:
+    """With expected calls, none of those may have been made; without, no counted tool at all."""
+    if not criterion.calls:
+        return f"called: {_shown(done)}" if done else None
+    hits = [receipt for receipt in done if any(_fits(call, receipt) for call in criterion.calls)]
+    return f"called: {_shown(hits)}" if hits else None
+
+
+def _assign(calls: Sequence[ExpectedCall], done: Sequence[Receipt]) -> dict[int, int]:
+    """Which done call (key) stands for which expected one: as many as possible (augmenting paths)."""
+    owner: dict[int, int] = {}
+    fits = [[n for n, receipt in enumerate(done) if _fits(call, receipt)] for call in calls]
+
+    def place(call: int, tried: set[int]) -> bool:
+        for n in fits[call]:
+            if n in tried:
+                continue
+            tried.add(n)
+            if n not in owner or place(owner[n], tried):
+                owner[n] = call
+                return True
+        return False
+
+    for call in range(len(calls)):
+        place(call, set())
+    return owner
+
+
+def _fits(call: ExpectedCall, receipt: Receipt) -> bool:
+    return call.tool == receipt.tool and _contains(receipt.args, call.args)
+
+
+def _contains(value: Any, wanted: Any) -> bool:
+    """Whether `value` has what is wanted: objects as a subset, lists item by item, the rest by equality."""
+    if isinstance(wanted, dict):
+        fields = cast("dict[str, Any]", wanted)
+        if set(fields) == {"matches"} and isinstance(fields["matches"], str):
+            return _matches(fields["matches"], value)
+        return isinstance(value, dict) and all(
+            key in value and _contains(cast("dict[str, Any]", value)[key], part) for key, part in fields.items()
+        )
+    if isinstance(wanted, list):
+        items, parts = cast("list[Any]", value), cast("list[Any]", wanted)
+        return isinstance(value, list) and len(items) == len(parts) and all(map(_contains, items, parts))
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def _matches(pattern: str, value: Any) -> bool:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        return regex.search(pattern, text, timeout=REGEX_SECONDS) is not None
+    except (regex.error, TimeoutError) as error:
+        raise ValueError(f"the pattern {pattern[:80]!r} can't be used: {error}") from None
+
+
+def _expected(calls: Sequence[ExpectedCall]) -> str:
+    return ", ".join(f"{call.tool}({_short(call.args)})" for call in calls[:SHOWN])
+
+
+def _shown(receipts: Sequence[Receipt]) -> str:
+    more = f" and {len(receipts) - SHOWN} more" if len(receipts) > SHOWN else ""
+    return ", ".join(f"{receipt.tool}({_short(receipt.args)})" for receipt in receipts[:SHOWN]) + more
+
+
+def _seen(done: Sequence[Receipt]) -> str:
+    return f"seen: {_shown(done)}" if done else "no such call was seen"
+
+
+def _short(args: dict[str, Any]) -> str:
+    text = json.dumps(args, ensure_ascii=False, default=str)
+    return text if len(text) <= 160 else text[:159] + "…"

@@ -1,0 +1,72 @@
+"""Two digests on every verdict: of what was asked, and of how it was judged.
+
+Whatever could change a verdict changes one of them, and nothing else does. They are sha256 over RFC 8785 canonical
+JSON, so that other languages can compute them too.
+"""
+
+import hashlib
+import json
+from functools import cache
+from typing import Any, cast
+
+from delegate.judging import prompt, rubric
+from delegate.judging.reply import PARSER_VERSION
+from delegate.resources import text
+from delegate.types import AnyCriterion, RubricCriterion, Task
+
+
+def rubric_version(task: Task) -> str:
+    """What is asked: the goal and the criteria; rubrics by their content, not by their name."""
+    return _digest([task.goal, [_asked(criterion) for criterion in task.criteria]])
+
+
+@cache
+def judge_version(model: str | None) -> str:
+    """How it is judged: cards, reply schemas, parser, model."""
+    how = [
+        prompt.card(),
+        text("judges", "rubric.md"),
+        json.loads(text("schemas", "judge_reply.json")),
+        json.loads(text("schemas", "rubric_reply.json")),
+        PARSER_VERSION,
+        model,
+    ]
+    return _digest(how)
+
+
+def canonical(value: Any) -> str:
+    """RFC 8785: no white space, keys in order of their UTF-16 code units, numbers as ECMAScript writes them."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        names = sorted(fields, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+        return "{" + ",".join(f"{canonical(name)}:{canonical(fields[name])}" for name in names) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(canonical(item) for item in cast("list[Any]", value)) + "]"
+    if isinstance(value, float) or (isinstance(value, int) and abs(value) > 2**53):
+        return _number(float(value))
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """ECMAScript's Number::toString; Python's repr has the same shortest digits and other exponents."""
+    if value == int(value) and abs(value) < 1e21:
+        return str(int(value))
+    mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        return mantissa
+    power = int(exponent)
+    if -6 <= power < 0:  # ECMAScript writes these without an exponent
+        digits = mantissa.replace(".", "").lstrip("-")
+        return ("-" if value < 0 else "") + "0." + "0" * (-power - 1) + digits
+    return f"{mantissa.removesuffix('.0')}e{power:+d}"
+
+
+def _asked(criterion: AnyCriterion) -> dict[str, Any]:
+    fields = criterion.model_dump(mode="json", exclude_none=True, exclude_defaults=True) | {"kind": criterion.kind}
+    if isinstance(criterion, RubricCriterion):
+        fields["rubric"] = rubric.rubric_of(criterion).model_dump(mode="json")
+    return fields
+
+
+def _digest(value: Any) -> str:
+    return "sha256:" + hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
