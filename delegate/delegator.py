@@ -118,7 +118,7 @@ class Delegator:
         """Judge work that exists already, whoever did it: `output` is its report, `workspace` the folder it left.
 
         All files of the workspace count as its artifacts. Receipts need only `tool`, `args`, `status` and `output`;
-        an empty list says that no tool was called, None that nobody recorded it.
+        they are numbered in their order. An empty list says that no tool was called, None that nobody recorded it.
         `worker_model` keeps judges above its tier out; unknown, the setting `max_tier` does.
 
         Raises:
@@ -133,7 +133,7 @@ class Delegator:
             hint = "give at least one criterion"
             raise CallError("empty", "there is nothing to judge by", field="acceptance_criteria", hint=hint)
         refuse_undecidable(task, strict_checks=self.settings.strict_checks)
-        numbered = tuple(one.model_copy(update={"n": one.n or n}) for n, one in enumerate(record, start=1))
+        numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
         folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
         artifacts = await folder.artifacts() if folder else ()
         run = ChildRun(status="completed", output=output, receipts=numbered, artifacts=artifacts)
@@ -232,8 +232,9 @@ def _say_nothing(kind: EventKind, text: str = "", **data: Any) -> None:
 
 def _unusable(error: pydantic.ValidationError) -> CallError:
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return CallError("invalid_criterion", f"{place}: {first['msg']}", field=place, hint="see the README for the kinds")
+    place = ".".join(str(part) for part in first["loc"]) or "acceptance_criteria"
+    message = f"{place}: {first['msg'].removeprefix('Value error, ')}"
+    return CallError("invalid_criterion", message, field=place, hint="see the README for the kinds and their fields")
 
 
 def _refusal(error: CallError) -> Report:

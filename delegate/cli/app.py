@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from delegate.cli import call, demo, doctor, models, run, show, tool
+from delegate.cli import call, demo, doctor, judge, lint, models, run, show, tool
 
 app = typer.Typer(
     help="Hand work to other agents, and know whether it was really done.",
@@ -15,7 +15,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (run.run, call.call, demo.demo, models.models, doctor.doctor, tool.tool, show.show):
+for command in (
+    run.run,
+    judge.judge,
+    lint.lint,
+    call.call,
+    demo.demo,
+    models.models,
+    doctor.doctor,
+    tool.tool,
+    show.show,
+):
     app.command()(command)
 
 

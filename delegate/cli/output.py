@@ -7,17 +7,21 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from delegate.cli.formats import Format
+from delegate.errors import CallError, ConfigError
 from delegate.fencing import clean, one_line
-from delegate.types import CriterionResult, Report, TaskResult, Verdict
+from delegate.types import CriterionResult, ErrorDetail, Finding, Report, TaskResult, Verdict
 
 ROOMY = 100
 """Columns from which on tables needn't save space."""
@@ -65,6 +69,24 @@ def print_report_as(format: Format, report: Report) -> None:
         print_json(document)
     else:
         print_jsonl(document.get("results", [document]))
+
+
+@contextmanager
+def refusals_as(format: Format) -> Generator[None]:
+    """In the JSON formats, what can't be done is the one object `{"error": …}` on stdout, and exit code 2."""
+    try:
+        yield
+    except (CallError, ConfigError) as error:
+        if format is Format.pretty:
+            raise
+        print_report_as(format, Report(error=_detail(error)))
+        raise typer.Exit(2) from None
+
+
+def _detail(error: CallError | ConfigError) -> ErrorDetail:
+    if isinstance(error, CallError):
+        return ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
+    return ErrorDetail(code="config_error", message=str(error))
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
@@ -120,9 +142,8 @@ def task_text(result: TaskResult, goal: str, *, whole: str | None = None) -> Tex
     lines = [
         _head(result, goal),
         *_reasons(result),
-        *map(_criterion, result.verdict.criteria if result.verdict else ()),
+        *(_details(result.verdict) if result.verdict else ()),
     ]
-    lines += [Text(f"  finding: {finding.code}: ").append(plain(finding.message)) for finding in _findings(result)]
     report = whole if whole is not None else result.summary
     lines += [Text("  report of the child:", "dim"), _indented(report)] if report.strip() else []
     lines += [*_files(result), _bill(result)]
@@ -139,14 +160,49 @@ def _reasons(result: TaskResult) -> list[Text]:
         return [Text(f"  {result.error.code}: ").append(plain(result.error.message))]
     if result.verdict is None:
         return [Text("  no criteria were given, so nothing was checked")]
-    verdict = result.verdict
+    return _grounds(result.verdict)
+
+
+def verdict_text(verdict: Verdict, goal: str) -> Text:
+    """A verdict by itself, on work that was done elsewhere."""
+    head = word(verdict).append("  ").append(one_line(goal, 100), "bold")
+    bill = [Text("  ").append(one_line(_judges_bill(verdict), 400), "dim")] if _judges_bill(verdict) else []
+    return Text("\n").join([head, *_grounds(verdict), *_details(verdict), *bill])
+
+
+def _grounds(verdict: Verdict) -> list[Text]:
+    """What the verdict rests on as a whole, and how near it was."""
     proof = "every decision rests on evidence that code saw" if verdict.verified else "not verified"
-    text = f"  {verdict.code}, decided by {verdict.decided_by}; {proof}"
-    return [Text(text)] if verdict.decided_by != "gate" else [Text(text), Text("  ").append(plain(verdict.reasoning))]
+    lines = [Text(f"  {verdict.code}, decided by {verdict.decided_by}; {proof}{_nearness(verdict)}")]
+    if verdict.decided_by == "gate":
+        lines.append(Text("  ").append(one_line(verdict.reasoning, 400)))
+    elif verdict.gate:
+        lines.append(Text(f"  the gate is off; it would have refused: {verdict.gate}", "yellow"))
+    return lines
 
 
-def _findings(result: TaskResult) -> Iterable[Any]:
-    return result.verdict.findings if result.verdict else ()
+def _nearness(verdict: Verdict) -> str:
+    """The score, where it says more than the verdict and the marks do. Never without its coverage."""
+    if verdict.score is None or {verdict.score, verdict.coverage} <= {0, 1}:
+        return ""
+    return f"; score {verdict.score:.2f}, with {verdict.coverage:.0%} of the weight decided"
+
+
+def _details(verdict: Verdict) -> list[Text]:
+    return [*map(_criterion, verdict.criteria), *_without_judge(verdict), *map(_finding, verdict.findings)]
+
+
+def _without_judge(verdict: Verdict) -> list[Text]:
+    """Where no model may judge: why, for the models of each reason together."""
+    if verdict.code != "no_eligible_judge" or verdict.judge is None:
+        return []
+    reasons = Counter(one.reason for one in verdict.judge.candidates)
+    said = "; ".join(f"{reason}, for {count} of {reasons.total()}" for reason, count in reasons.most_common(4))
+    return [Text("  no judge: ", "dim").append(one_line(said, 400))] if said else []
+
+
+def _finding(one: Finding) -> Text:
+    return Text("  ").append(f"{one.severity} finding", "yellow").append(f": {one.code}: {one_line(one.message, 400)}")
 
 
 def _criterion(one: CriterionResult) -> Text:
@@ -154,6 +210,7 @@ def _criterion(one: CriterionResult) -> Text:
     line = Text("  ").append(mark, style).append(f" {one.id} ").append(one_line(one.text, 200))
     by = one.decided_by if one.decided_by in ("check", "judge") else ""
     label = by if one.outcome == "met" else f"{one.code} ({by})" if by else one.code
+    label += ", for findings only" if one.findings_only else ""
     line.append(f"\n      {label}: ", "dim").append(one_line(one.reason, 400))
     if one.decided_by == "judge" and one.source and one.evidence:
         line.append(f"\n      found in {one_line(one.source, 80)}: “{one_line(one.evidence, 200)}”", "dim")
@@ -174,12 +231,18 @@ def _files(result: TaskResult) -> list[Text]:
 def _bill(result: TaskResult) -> Text:
     usage = result.usage
     parts = [f"{result.model or 'no model'}: {usage.model_calls} calls, {usage.total_tokens:,} tokens"]
-    judge = result.verdict.judge if result.verdict else None
-    if judge is not None and judge.model:
-        parts.append(f"judge {judge.model}: {judge.usage.total_tokens:,} tokens, {usd(judge.cost_usd)}{_share(result)}")
+    if result.verdict and (judges := _judges_bill(result.verdict)):
+        parts.append(f"{judges}{_share(result)}")
     parts += [f"cost {usd(result.cost_usd)}", f"{result.seconds:.1f} s"]
     parts += [f"handle {result.handle}"] if result.handle else []
     return Text("  ").append(one_line(" · ".join(parts), 400), "dim")
+
+
+def _judges_bill(verdict: Verdict) -> str:
+    judge = verdict.judge
+    if judge is None or judge.model is None:
+        return ""
+    return f"judge {judge.model}: {judge.usage.total_tokens:,} tokens, {usd(judge.cost_usd)}"
 
 
 def _share(result: TaskResult) -> str:

@@ -60,6 +60,12 @@ def run(
 
         -c 'regex: total \d+'      the pattern is found in the child's report
 
+        -c 'json: total === 3'     the expression holds for the report's JSON
+
+        -c 'called: send_email'    the child did so, with success; or: -c 'never called: send_email'
+
+        -c 'rubric: code_change'   the judge's scores on a rubric reach its threshold
+
         -c 'question: is it polite?'   -c 'manual: looks right on my phone'   -c 'text: any sentence'
 
         -c '{"kind": "shell", "command": "make", "exit_code": 2}'   any typed criterion, as JSON

@@ -1,34 +1,37 @@
 """From what a person typed, or wrote into a file, to tasks; what is wrong is named with its place.
 
-A criterion is a sentence for the judge, or `kind: …` for the kinds that have one main field, or a JSON object.
+A criterion is a sentence for the judge, one of the short forms such as `shell: …`, or a JSON object.
 """
 
 import json
 import re
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from delegate.cli.documents import read_document
 from delegate.contract.problems import KINDS, Problems, join, kind_fields
 from delegate.errors import CallError
-from delegate.judging.json_schema import check_schema
-from delegate.types import JsonObject, JsonSchemaCriterion, RegexCriterion, Task
+from delegate.judging.preflight import refuse_undecidable
+from delegate.types import AnyCriterion, Criterion, JsonObject, Task
 
-SHORT_FORMS = {
-    "shell": "command",
-    "file": "path",
-    "regex": "pattern",
-    "question": "question",
-    "manual": "text",
-    "text": "text",
+SHORT_FORMS: dict[str, Callable[[str], JsonObject]] = {
+    "shell": lambda rest: {"kind": "shell", "command": rest},
+    "file": lambda rest: {"kind": "file", "path": rest},
+    "regex": lambda rest: {"kind": "regex", "pattern": rest},
+    "json": lambda rest: {"kind": "json_predicate", "expr": rest},
+    "called": lambda rest: {"kind": "receipt", "mode": "at_least", "calls": [{"tool": rest}]},
+    "never called": lambda rest: {"kind": "receipt", "mode": "none", "calls": [{"tool": rest}]},
+    "rubric": lambda rest: {"kind": "rubric", "rubric": rest},
+    "question": lambda rest: {"kind": "question", "question": rest},
+    "manual": lambda rest: {"kind": "manual", "text": rest},
+    "text": lambda rest: {"kind": "text", "text": rest},
 }
-"""The kinds that can be typed as `kind: …`, and the field that the rest of the line is for."""
+"""What can be typed as `word: …`, and the criterion that it is short for."""
 _SHORT = re.compile(rf"\s*({'|'.join(SHORT_FORMS)})\s*:\s*(.*)", re.DOTALL)
-_SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 
 
 def typed_criterion(text: str) -> object:
@@ -36,12 +39,24 @@ def typed_criterion(text: str) -> object:
     if text.lstrip().startswith("{"):
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _bad(f"criterion {text!r:.60} begins like JSON but isn't: {error}", "acceptance_criteria") from None
     if short := _SHORT.fullmatch(text):
-        kind, rest = short.groups()
-        return {"kind": kind, SHORT_FORMS[kind]: rest}
+        word, rest = short.groups()
+        return SHORT_FORMS[word](rest)
     return text
+
+
+def read_criterion(given: object) -> AnyCriterion:
+    """One criterion by itself, in the form that `Task` takes. Raises CallError."""
+    if isinstance(given, Mapping):
+        problems = Problems()
+        _refuse_unknown_in(cast("Mapping[str, object]", given), "", problems)
+        problems.raise_first()
+    try:
+        return TypeAdapter[AnyCriterion](Criterion).validate_python(given)
+    except ValidationError as error:
+        raise _bad(in_words(error), "acceptance_criteria") from None
 
 
 def read_task(given: object, *, where: str = "", base: Path | None = None) -> Task:
@@ -53,18 +68,17 @@ def read_task(given: object, *, where: str = "", base: Path | None = None) -> Ta
     try:
         _refuse_unknown(fields)
         task = Task.model_validate(fields)
+        _refuse_undecidable(task)
     except ValidationError as error:
-        raise _bad(prefix + "; ".join(_in_words(detail) for detail in error.errors(include_url=False)[:5])) from None
+        raise _bad(prefix + in_words(error)) from None
     except CallError as error:
         raise CallError(error.code, prefix + error.message, field=error.field, hint=error.hint) from None
-    if fault := _unusable(task):
-        raise _bad(prefix + fault)
     return _anchored(task, base) if base else task
 
 
 def read_tasks(path: Path) -> tuple[Task, ...]:
     """All tasks of a file: a list, or a table whose `tasks` is one. Raises CallError naming file, task and field."""
-    document = _parse(path)
+    document = read_document(path)
     if isinstance(document, Mapping):
         table = cast("Mapping[str, object]", document)
         if others := sorted(str(key) for key in table if key != "tasks"):
@@ -78,37 +92,10 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
 
 def read_schema(path: Path) -> JsonObject:
     """A JSON Schema from a file. Raises CallError."""
-    schema = _parse(path)
+    schema = read_document(path)
     if not isinstance(schema, dict):
         raise _bad(f"{path}: not a JSON Schema: it must be an object", "output_schema")
     return cast("JsonObject", schema)
-
-
-def _parse(path: Path) -> Any:
-    if path.suffix.lower() not in _SUFFIXES:
-        raise _bad(f"{path}: can't tell its format; the name must end in {', '.join(_SUFFIXES)}")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise _bad(f"{path} can't be read: {reason}") from None
-    try:
-        return _loads(path.suffix.lower(), text)
-    except (ValueError, RecursionError) as error:
-        raise _bad(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from None
-
-
-def _loads(suffix: str, text: str) -> Any:
-    if suffix == ".json":
-        return json.loads(text)
-    if suffix == ".toml":
-        return tomllib.loads(text)
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None
 
 
 def _refuse_unknown(fields: Mapping[str, object]) -> None:
@@ -132,20 +119,13 @@ def _refuse_unknown_in(criterion: Mapping[str, object], place: str, problems: Pr
         problems.unknown_fields(criterion, kind_fields(KINDS[kind]), place)
 
 
-def _unusable(task: Task) -> str | None:
-    """Patterns and schemas that no check could use: better said now than when the work is done."""
-    import regex
-
-    for n, criterion in enumerate(task.criteria):
-        place = f"`acceptance_criteria[{n}]`" if n < len(task.acceptance_criteria) else "`output_schema`"
-        if isinstance(criterion, JsonSchemaCriterion) and (fault := check_schema(criterion.schema_)):
-            return f"{place} is not a JSON Schema: {fault}"
-        if isinstance(criterion, RegexCriterion):
-            try:
-                regex.compile(criterion.pattern)
-            except regex.error as error:
-                return f"{place} is no regular expression: {error}"
-    return None
+def _refuse_undecidable(task: Task) -> None:
+    """What no check could use is better said now, for all tasks, than when one of them is done."""
+    try:
+        refuse_undecidable(task, strict_checks=False)
+    except CallError as error:
+        error.message = f"`{error.field}` can't be used: {error.message}"
+        raise
 
 
 def _anchored(task: Task, base: Path) -> Task:
@@ -155,15 +135,34 @@ def _anchored(task: Task, base: Path) -> Task:
     return task.model_copy(update={"workspace": task.workspace.model_copy(update={"path": path})})
 
 
-def _in_words(detail: ErrorDetails) -> str:
-    place = ""
-    for n, part in enumerate(detail["loc"]):
-        is_tag = n > 0 and isinstance(detail["loc"][n - 1], int) and part in KINDS
+def in_words(error: ValidationError) -> str:
+    """What pydantic found, in one line with the place of each problem."""
+    return "; ".join(_detail_in_words(detail) for detail in error.errors(include_url=False)[:5])
+
+
+def _detail_in_words(detail: ErrorDetails) -> str:
+    place, before = "", 0
+    for part in detail["loc"]:
+        is_tag = isinstance(before, int) and part in KINDS  # which pydantic puts in to say which kind it took it for
         if not is_tag:
             place = f"{place}[{part}]" if isinstance(part, int) else join(place, part)
-    said = {"missing": "is missing", "string_too_short": "is empty"}.get(detail["type"])
-    said = said or f"{detail['msg'].removeprefix('Value error, ')}, got {detail['input']!r:.60}"
+        before = part
+    said = _said(detail)
     return f"`{place}` {said}" if place else said
+
+
+def _said(detail: ErrorDetails) -> str:
+    match detail["type"]:
+        case "missing":
+            return "is missing"
+        case "string_too_short":
+            return "is empty"
+        case "extra_forbidden":
+            return "is not a field here"
+        case "value_error":
+            return detail["msg"].removeprefix("Value error, ")
+        case _:
+            return f"{detail['msg']}, got {detail['input']!r:.60}"
 
 
 def _bad(message: str, field: str | None = None) -> CallError:

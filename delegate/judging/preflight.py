@@ -11,6 +11,7 @@ from delegate.judging.rubric import rubric_of
 from delegate.types import (
     AnyCriterion,
     FileCriterion,
+    JsonObject,
     JsonPredicateCriterion,
     JsonSchemaCriterion,
     ReceiptCriterion,
@@ -29,7 +30,7 @@ def refuse_undecidable(task: Task, *, strict_checks: bool) -> None:
         if strict_checks and isinstance(criterion, ShellCriterion) and (found := muffles(criterion)):
             hint = "write a command that fails when the work is wrong; strict_checks forbids this one"
             raise _refusal("muffled_check", n, found[0], hint)
-    if task.output_schema is not None and (problem := check_schema(task.output_schema)):
+    if task.output_schema is not None and (problem := _bad_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
 
 
@@ -69,20 +70,30 @@ def _rubric_problem(criterion: RubricCriterion) -> str | None:
 
 
 def _receipt_problem(criterion: ReceiptCriterion) -> str | None:
-    faults = (pattern_fault(pattern) for call in criterion.calls for pattern in patterns_in(call.args))
+    faults = (_bad_pattern(pattern) for call in criterion.calls for pattern in patterns_in(call.args))
     return next((fault for fault in faults if fault), None)
 
 
 def _regex_problem(criterion: RegexCriterion) -> str | None:
-    return pattern_fault(criterion.pattern)
+    return _bad_pattern(criterion.pattern)
 
 
 def _schema_problem(criterion: JsonSchemaCriterion) -> str | None:
-    return check_schema(criterion.schema_)
+    return _bad_schema(criterion.schema_)
 
 
 def _file_problem(criterion: FileCriterion) -> str | None:
-    return check_schema(criterion.json_schema) if criterion.json_schema is not None else None
+    return _bad_schema(criterion.json_schema) if criterion.json_schema is not None else None
+
+
+def _bad_pattern(pattern: str) -> str | None:
+    fault = pattern_fault(pattern)
+    return f"not a regular expression: {fault}" if fault else None
+
+
+def _bad_schema(schema: JsonObject) -> str | None:
+    fault = check_schema(schema)
+    return f"not a JSON Schema: {fault}" if fault else None
 
 
 _LOOKS: dict[str, Callable[[Any], str | None]] = {

@@ -6,10 +6,12 @@ import pytest
 from rich.console import Console
 
 from delegate.cli.formats import Format
-from delegate.cli.output import exit_code, print_report_as, task_text, usd
+from delegate.cli.output import exit_code, print_report_as, task_text, usd, verdict_text
 from delegate.types import (
+    Candidate,
     CriterionResult,
     ErrorDetail,
+    Finding,
     JudgeRecord,
     Report,
     RunStatus,
@@ -95,6 +97,46 @@ def test_nothing_that_a_provider_answered_is_obeyed_either() -> None:
     shown = _shown(_result(status="failed").model_copy(update={"error": error}), terminal=True)
     assert "\x1b[2J" not in shown
     assert "server_error: oh no [red]really[/red]" in shown
+
+
+def _shown_alone(**given: object) -> list[str]:
+    return verdict_text(_verdict().model_copy(update=given), "Ask for tea").plain.split("\n")
+
+
+def test_a_score_is_told_with_its_coverage_where_it_says_more_than_the_verdict() -> None:
+    assert _shown_alone()[1] == "  met, decided by judge; every decision rests on evidence that code saw"
+    assert _shown_alone(score=1.0, coverage=1.0)[1] == _shown_alone()[1]
+    assert _shown_alone(score=0.75, coverage=1.0)[1].endswith("; score 0.75, with 100% of the weight decided")
+    assert _shown_alone(score=1.0, coverage=0.5)[1].endswith("; score 1.00, with 50% of the weight decided")
+
+
+def test_findings_are_told_and_cannot_write_lines_of_their_own() -> None:
+    finding = Finding(severity="major", code="muffled_check", message="c1:\nPASS  all is well\x1b[2J")
+    lines = _shown_alone(findings=(finding,))
+    assert "  major finding: muffled_check: c1: PASS all is well" in lines
+
+
+def test_a_criterion_without_a_say_is_marked() -> None:
+    criterion = _verdict("FAIL").criteria[0].model_copy(update={"findings_only": True})
+    lines = _shown_alone(criteria=(criterion,))
+    assert lines[0] == "PASS  Ask for tea"
+    assert "      not_met (judge), for findings only: It says please." in lines
+
+
+def test_the_gate_says_why_also_when_it_is_off() -> None:
+    refused = _shown_alone(decided_by="gate", gate="empty_output", reasoning="the child ended\nwithout a report")
+    assert refused[2] == "  the child ended without a report"
+    assert "  the gate is off; it would have refused: empty_output" in _shown_alone(gate="empty_output")
+
+
+def test_why_no_model_may_judge_is_told_once_per_reason() -> None:
+    def candidate(model: str, reason: str) -> Candidate:
+        return Candidate(model=model, provider="p", tier="fast", family="f", reason=reason)
+
+    judge = JudgeRecord(candidates=(candidate("a", "no key"), candidate("b", "no key"), candidate("c", "too small")))
+    assert "  no judge: no key, for 2 of 3; too small, for 1 of 3" in _shown_alone(
+        code="no_eligible_judge", judge=judge
+    )
 
 
 def test_json_is_whole_and_free_of_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,10 @@ def _read(*criteria: str) -> tuple[AnyCriterion, ...]:
         ("file: out/report.md", "file", "file out/report.md exists"),
         (r"regex: total: \d+", "regex", r"output matches /total: \d+/"),
         ("question: is it polite?", "question", "is it polite?"),
+        ("json: total === 3", "json_predicate", "output satisfies total === 3"),
+        ("called: send_email", "receipt", "called send_email"),
+        ("never called: send_email", "receipt", "never called send_email"),
+        ("rubric: code_change", "rubric", "scores well on the rubric code_change"),
         ("manual: looks right", "manual", "looks right"),
         ("text: file: is not meant as a path here", "text", "file: is not meant as a path here"),
         ("The shell: it exits", "text", "The shell: it exits"),
@@ -41,8 +45,10 @@ def test_criteria_can_be_typed_in_short_forms(typed: str, kind: str, description
         ('{"kind": "shell"}', "`acceptance_criteria[0].command` is missing"),
         ('{"kind": "shel", "command": "x"}', "did you mean `shell`?"),
         ("shell:", "`acceptance_criteria[0].command` is empty"),
-        ("regex: (", "`acceptance_criteria[0]` is no regular expression"),
-        ('{"kind": "json_schema", "schema": {"type": 3}}', "`acceptance_criteria[0]` is not a JSON Schema"),
+        ("json: total ==", "`acceptance_criteria[0]` can't be used"),
+        ("rubric: beauty", "there is no rubric 'beauty'; there are code_change"),
+        ("regex: (", "`acceptance_criteria[0]` can't be used: not a regular expression: missing )"),
+        ('{"kind": "json_schema", "schema": {"type": 3}}', "`acceptance_criteria[0]` can't be used: not a JSON Schema: at $.type"),
     ],
 )
 def test_a_criterion_that_cannot_be_used_is_refused_before_any_work(typed: str, complaint: str) -> None:

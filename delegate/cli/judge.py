@@ -1,0 +1,100 @@
+"""`delegate judge`: a verdict on work that exists already, whoever did it."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from delegate.cli.formats import Format, FormatOption
+from delegate.cli.run import CriteriaOption
+
+if TYPE_CHECKING:
+    from delegate.cli.workfile import Placed
+    from delegate.types import Verdict
+
+
+def judge(
+    goal: Annotated[str, typer.Option(help="What was to be done.")],
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The report on it, as the worker wrote it.")],
+    criteria: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What must hold: a JSON, YAML or TOML list, or lines of text.")
+    ] = None,
+    criterion: CriteriaOption = None,
+    workspace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder with the work. Its files are evidence.")
+    ] = None,
+    receipts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The worker's tool calls, as JSON lines or a JSON list.")
+    ] = None,
+    worker_model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="What did the work: no model of a higher tier judges it.")
+    ] = None,
+    format: FormatOption = Format.pretty,
+) -> None:
+    """Judge work that exists already, without running anyone: print PASS or FAIL, and what it rests on.
+
+    Criteria are typed with -c as for `delegate run`, or stand in a file: one per
+    line in the same forms, or a list of sentences and typed objects. Commands in
+    them run in --workspace itself, as in any shell.
+
+    A receipt is `{"tool": …, "args": {…}, "status": …, "output": …}`; its status
+    is ok, error, denied or timeout.
+
+    One of the files may be `-`, which is stdin. Exits with 0 on PASS, 1 on FAIL,
+    2 when something can't be used.
+    """
+    from delegate.cli.output import console, print_json, print_jsonl, refusals_as, verdict_text
+
+    files = (criteria, output, receipts)
+    with refusals_as(format):
+        _refuse_one_stdin_for_two(files)
+        verdict = _verdict(goal, files, criterion or [], workspace=workspace, worker_model=worker_model)
+    if format is Format.pretty:
+        console().print(verdict_text(verdict, goal), soft_wrap=True)
+    elif format is Format.json:
+        print_json(verdict.model_dump(mode="json"))
+    else:
+        print_jsonl([verdict.model_dump(mode="json")])
+    raise typer.Exit(0 if verdict.verdict == "PASS" else 1)
+
+
+Files = tuple[Path | None, Path, Path | None]
+"""Criteria, output, receipts."""
+
+
+def _refuse_one_stdin_for_two(files: Files) -> None:
+    from delegate.cli.documents import STDIN
+    from delegate.errors import CallError
+
+    if files.count(STDIN) > 1:
+        hint = "write the others to files"
+        raise CallError("one_stdin", "only one of --criteria, --output and --receipts can be `-`", hint=hint)
+
+
+def _verdict(goal: str, files: Files, typed: list[str], **given: Any) -> "Verdict":
+    from delegate.cli.documents import read_text
+    from delegate.cli.workfile import read_criteria, read_receipts, to_task
+    from delegate.errors import CallError
+
+    criteria = read_criteria(files[0], typed)
+    if not criteria:
+        hint = "name a --criteria FILE with at least one, or type -c CRITERION"
+        raise CallError("empty", "there is nothing to judge by", field="acceptance_criteria", hint=hint)
+    task = to_task(goal, criteria)
+    receipts = read_receipts(files[2]) if files[2] else ()
+    output = read_text(files[1])
+    work = {"goal": task.goal, "acceptance_criteria": task.acceptance_criteria, "output": output, "receipts": receipts}
+    return asyncio.run(_judged(criteria, {**work, **given}))
+
+
+async def _judged(criteria: "list[Placed]", work: dict[str, Any]) -> "Verdict":
+    from delegate.cli.workfile import at_its_place
+    from delegate.delegator import Delegator
+    from delegate.errors import CallError
+
+    async with Delegator() as delegator:
+        try:
+            return await delegator.judge(**work)
+        except CallError as error:
+            raise at_its_place(error, criteria) from None

@@ -1,0 +1,134 @@
+"""`delegate judge`: work that was done elsewhere, judged from its files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import delegate, openai_at
+from tests.support.model_server import Call, ModelServer, Reply
+
+WORK = ("judge", "--goal", "Write note.md", "--output", "report.md", "--workspace", "work")
+
+
+@pytest.fixture(autouse=True)
+def work(home: Path) -> None:
+    """A report, the folder that it is about, and the record of two tool calls; all in the working directory."""
+    Path("work").mkdir()
+    Path("work/note.md").write_text("hello reader\n")
+    Path("report.md").write_text("I wrote `note.md` and told Ann.\n")
+    receipts = [
+        {"tool": "write_file", "args": {"path": "note.md"}, "status": "ok", "output": "13 bytes"},
+        {"tool": "send_email", "args": {"to": "ann"}, "status": "error", "output": "no route to host"},
+    ]
+    Path("receipts.jsonl").write_text("\n".join(map(json.dumps, receipts)))
+
+
+def _judge(quote: str) -> ModelServer:
+    """A server whose model says that c1 is met, and quotes `quote` from the note."""
+
+    def script(call: Call) -> Reply:
+        answer = {"id": "c1", "source": "artifact:note.md", "evidence": quote, "reason": "It greets.", "verdict": "met"}
+        return Reply(json.dumps({"answers": [answer]}))
+
+    return ModelServer(script)
+
+
+def test_checks_alone_give_a_pass_without_any_key_or_setting_for_commands() -> None:
+    Path("criteria.txt").write_text("file: note.md\n\n- shell: grep -q hello note.md\ncalled: write_file\n")
+    done = delegate(*WORK, "--criteria", "criteria.txt", "--receipts", "receipts.jsonl",
+                    "-c", "never called: send_email", DELEGATE_COMMANDS="deny")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second, *rest = done.stdout.splitlines()
+    assert first == "PASS  Write note.md"
+    assert second == "  met, decided by check; every decision rests on evidence that code saw"
+    assert "  ✓ c4 never called send_email" in rest
+    assert done.stderr == ""
+
+
+def test_a_judge_is_believed_where_its_quote_is_found_and_the_whole_verdict_is_printed_as_json() -> None:
+    with _judge("hello reader") as server:
+        done = delegate(*WORK, "-c", "the note greets the reader", "--worker-model", "gpt-6-luna", "--format", "json",
+                        **openai_at(server))  # fmt: skip
+        assert [call.wants_json for call in server.calls] == [True]
+    verdict = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (verdict["verdict"], verdict["verified"], verdict["decided_by"]) == ("PASS", True, "judge")
+    assert verdict["criteria"][0]["source"] == "artifact:note.md"
+    assert verdict["judge"]["same_model_as_worker"] is True
+    above = {one["reason"] for one in verdict["judge"]["candidates"] if one["tier"] == "deep"}
+    assert above == {"tier deep is above the worker's fast"}
+
+
+def test_a_quote_that_is_not_there_is_a_fail_and_exits_with_1() -> None:
+    with _judge("welcome, dear reader") as server:
+        done = delegate(*WORK, "-c", "the note greets the reader", **openai_at(server))
+    assert done.returncode == 1
+    assert done.stdout.startswith("FAIL  Write note.md\n  evidence_not_found, decided by ")
+    assert "judge gpt-" in done.stdout
+
+
+def test_a_check_that_fails_spends_nothing_on_a_judge() -> None:
+    with _judge("hello reader") as server:
+        done = delegate(*WORK, "-c", "the note greets the reader", "-c", "called: send_email",
+                        "--receipts", "receipts.jsonl", **openai_at(server))  # fmt: skip
+        assert server.calls == []
+    assert done.returncode == 1
+    assert "✗ c2 called send_email" in done.stdout
+
+
+def test_the_report_may_come_from_stdin() -> None:
+    done = delegate("judge", "--goal", "Count", "--output", "-", "-c", "json: total === 3", stdin='{"total": 3}')
+    assert done.returncode == 0
+    assert done.stdout.startswith("PASS  Count\n")
+
+
+def test_without_a_key_it_says_why_no_model_may_judge() -> None:
+    done = delegate(*WORK, "-c", "the note greets the reader")
+    assert done.returncode == 1
+    assert "no_eligible_judge" in done.stdout
+    assert "  no judge: no key (set OPENAI_API_KEY), for " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--criteria", "nothing.txt"), "nothing.txt can't be read: No such file or directory"),
+        (("--criteria", "criteria.txt"), "criteria.txt, line 3: "),
+        (("-c", "ok", "-c", "rubric: beauty"), "-c (number 2): there is no rubric 'beauty'; there are "),
+        (("-c", "ok", "--workspace", "nowhere"), "workspace nowhere is not a folder (name a folder that exists)"),
+        (("-c", "ok", "--receipts", "criteria.txt"), "criteria.txt, line 1: not valid JSON"),
+        (
+            ("-c", "ok", "--output", "-", "--receipts", "-"),
+            "only one of --criteria, --output and --receipts can",
+        ),
+        ((), "there is nothing to judge by (name a --criteria FILE"),
+        (("-c", "ok", "--goal", " "), "`goal` is empty"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_that_names_the_place(arguments: tuple[str, ...], complaint: str) -> None:
+    Path("criteria.txt").write_text("the note greets the reader\n\nregex: (\n")
+    done = delegate(*WORK, *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"delegate: {complaint}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_with_strict_checks_a_muffled_criterion_is_refused_at_its_place() -> None:
+    done = delegate(*WORK, "-c", "file: note.md", "-c", "shell: pytest || true", DELEGATE_STRICT_CHECKS="1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("delegate: -c (number 2): or_always at 10-14 (true): ")
+
+
+@pytest.mark.parametrize(
+    ("environment", "code"), [({}, "invalid_criterion"), ({"DELEGATE_GATE": "maybe"}, "config_error")]
+)
+def test_in_json_a_refusal_is_exactly_one_error_object(environment: dict[str, str], code: str) -> None:
+    done = delegate(*WORK, "-c", "regex: (", "--format", "json", **environment)
+    document = json.loads(done.stdout)
+    assert done.returncode == 2
+    assert done.stderr == ""
+    assert list(document) == ["error"]
+    assert set(document["error"]) == {"code", "message", "field", "hint"}
+    assert document["error"]["code"] == code
