@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from delegate.catalog import Model
 from delegate.ports import ChatClient
 from delegate.providers import ClientPool, Endpoint, Protocol
-from delegate.routing import Available
+from delegate.routing import Available, Place
 from delegate.settings import DeclaredEndpoint, Settings
-
-Place = tuple[str, str | None]
-"""(provider, endpoint): the provider's own endpoint is named None."""
 
 _OWN: Mapping[Protocol, tuple[tuple[str, ...], str]] = {
     "openai": (("OPENAI_API_KEY",), "OPENAI_BASE_URL"),

@@ -47,6 +47,10 @@ _SUSPECT = re.compile(
 _FENCE_LOOK_ALIKE = re.compile(r"[<\uff1c\ufe64]{3,}")
 
 
+_PLAIN = bytes([9, 10, *range(32, 127)])
+"""Tab, newline and the visible part of ASCII."""
+
+
 class Cleaned(NamedTuple):
     """Text without what a person would not see. `hidden`: something had been hidden in it."""
 
@@ -60,7 +64,8 @@ def clean(text: str) -> Cleaned:
     Line breaks of every kind become a newline, and half surrogate pairs U+FFFD, so that the text can be encoded.
     Colours, soft hyphens and byte-order marks go without being called hidden: honest text has them.
     """
-    if not _SUSPECT.search("".join(set(text))):  # most texts; the set makes this one cheap pass
+    plain = text.isascii() and not text.encode().translate(None, _PLAIN)  # most texts, in one cheap pass
+    if plain or not _SUSPECT.search("".join(set(text))):
         return Cleaned(_defuse(text), hidden=False)
     text = _COLOUR.sub("", text)
     without = _ESCAPE_SEQUENCES.sub("", text)

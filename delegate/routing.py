@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 
-from delegate.catalog import Catalog, Model, cost_usd
+from delegate.catalog import Catalog, Model, cost_at, cost_usd
 from delegate.errors import CallError
 from delegate.types import TIERS, Candidate, Tier, Usage
 
 KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY"}
 
-Available = Collection[tuple[str, str | None]]
+Place = tuple[str, str | None]
+"""(provider, endpoint): the provider's own endpoint is named None."""
+Available = Collection[Place]
 """The (provider, endpoint) pairs that can be called: a key is there, or the endpoint wants none."""
 
 CONTEXT_MARGIN = 1.1
@@ -63,36 +65,51 @@ def choose_judge(catalog: Catalog, request: JudgeRequest) -> Routing:
     With `pinned`, that model or none. Equals rank by id.
     """
     usage = Usage(model_calls=1, input_tokens=request.evidence_tokens, output_tokens=request.reply_tokens)
-    pinned = catalog.find(request.pinned) if request.pinned else None
-    costs: dict[str, float | None] = {}
-    reasons: dict[str, str | None] = {}
-    for model in catalog.models:
-        costs[model.id] = cost_usd(model, usage, request.on)
-        is_excluded = request.pinned is not None and model is not pinned
-        reasons[model.id] = _not_pinned(request, pinned) if is_excluded else _obstacle(model, request)
-    ranked = _rank([model for model in catalog.models if reasons[model.id] is None], costs, request.worker)
+    prices = catalog.prices_on(request.on)
+    reasons = _obstacles(catalog, request)
+    open_ = [model for model in catalog.models if reasons[model.id] is None]
+    costs = {model.id: cost_at(prices[model.id], usage) for model in open_}
+    ranked = _rank(open_, costs, request.worker)
     for model in ranked[1:]:
         reasons[model.id] = _why_behind(model, ranked[0], costs, request.worker)
     eligible = {model.id for model in ranked}
     shown = (*ranked, *(model for model in catalog.models if model.id not in eligible))
-    candidates = tuple(_candidate(model, costs[model.id], reasons[model.id]) for model in shown)
+    candidates = tuple(_candidate(model, costs.get(model.id), reasons[model.id]) for model in shown)
     return Routing(ranked[0] if ranked else None, ranked, candidates)
 
 
-def _not_pinned(request: JudgeRequest, pinned: Model | None) -> str:
-    known = "" if pinned else ", which is not in the catalog"
-    return f"judge_model is set to {request.pinned}{known}"
-
-
-def _obstacle(model: Model, request: JudgeRequest) -> str | None:
-    """Why this model may not judge. The key comes last: "no key" then means that a key is all it takes."""
+def _obstacles(catalog: Catalog, request: JudgeRequest) -> dict[str, str | None]:
+    """Why each model may not judge this verdict; None for those that may."""
     limit = request.worker.tier if request.worker else request.ceiling
+    standing = _standing_obstacles(catalog, limit, request.on)
+    if request.pinned is None:
+        return {model.id: standing[model.id] or _obstacle_now(model, request) for model in catalog.models}
+    found = catalog.find(request.pinned)
+    why = f"judge_model is set to {request.pinned}{'' if found else ', which is not in the catalog'}"
+    reasons: dict[str, str | None] = dict.fromkeys(standing, why)
+    if found:
+        reasons[found.id] = standing[found.id] or _obstacle_now(found, request)
+    return reasons
+
+
+@lru_cache(64)
+def _standing_obstacles(catalog: Catalog, limit: Tier | None, on: date) -> dict[str, str | None]:
+    """The obstacles that are the same for every verdict of a day."""
+    return {model.id: _standing_obstacle(model, limit, on) for model in catalog.models}
+
+
+def _standing_obstacle(model: Model, limit: Tier | None, on: date) -> str | None:
     if not model.structured_output:
         return "no structured output"
-    if leaving := _leaving(model, request.on):
+    if leaving := _leaving(model, on):
         return leaving
     if limit and _is_above(model.tier, limit):
         return f"tier {model.tier} is above the worker's {limit}"
+    return None
+
+
+def _obstacle_now(model: Model, request: JudgeRequest) -> str | None:
+    """The key comes last: "no key" then means that a key is all it takes."""
     needed = request.evidence_tokens + request.reply_tokens
     if needed * CONTEXT_MARGIN > model.context_tokens:
         return f"evidence of ~{request.evidence_tokens} tokens does not fit its context of {model.context_tokens}"

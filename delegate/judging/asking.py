@@ -105,7 +105,9 @@ async def ask(bench: Bench, worker: Model | None, question: Question, ledger: Le
         record = _record(model, reply, worker, time.monotonic() - started)
         asked = Asked(reply, record=record).refuse_unclean()
         break
-    fates = tuple(_with_fate(one, asked.record.model, failures) for one in routing.candidates)
+    fates = routing.candidates
+    if failures:
+        fates = tuple(_with_fate(one, asked.record.model, failures) for one in fates)
     asked.record = asked.record.model_copy(update={"candidates": fates})
     return asked
 

@@ -5,8 +5,10 @@ the judge saw, so neither cleaning nor cutting can make an honest quote fail or 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from delegate.errors import ToolError
 from delegate.fencing import clean
@@ -21,6 +23,9 @@ RECEIPT_CHARS = 1_200
 RECEIPTS = 40
 MIN_QUOTE = 3
 """Letters and digits."""
+
+_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf])?")
+_JSON_SIGNS = str.maketrans("", "", '"{}')
 LISTED_ARTIFACTS = 100
 
 
@@ -42,20 +47,29 @@ class Evidence:
         names = sorted(self.sources, key=lambda name: name != said)
         return next((name for name in names if _holds(self.sources[name], quote, wanted)), None)
 
-    def contains_reply(self, reply: str) -> bool:
-        """Whether a judge's whole reply stands in the evidence: then the worker wrote it, and the judge echoed it."""
-        wanted = _bare(reply)
-        return any(wanted in _bare(text) for text in self.sources.values() if len(text) >= len(wanted))
+    def ready_answers(self) -> list[str]:
+        """The sources that may hold answers written for the judge, for `echoes`: most evidence has none."""
+        return [_bare(text) for text in self.sources.values() if '"' in text and ("reason" in text or "\\u" in text)]
 
-    def traces(self, receipts: Sequence[Receipt]) -> dict[str, str]:
-        """What was done rather than reported: artifacts, checks, tool calls that succeeded. A thought is no deed."""
-        undone = {f"receipt:{one.n}" for one in receipts if one.status != "ok" or one.tool == "think"}
+    def traces(self, receipts: Sequence[Receipt], *, not_by: Collection[str] = ()) -> dict[str, str]:
+        """What was done rather than reported: artifacts, checks, and tool calls that succeeded, some tools apart."""
+        undone = {f"receipt:{one.n}" for one in receipts if one.status != "ok" or one.tool in not_by}
         return {name: text for name, text in self.sources.items() if name != "output" and name not in undone}
 
 
+def echoes(evidence: str, reason: str, ready: Sequence[str]) -> bool:
+    """Whether quote and reason both stand in one `ready` source as fields of JSON: then the worker wrote the answer."""
+    if not ready:
+        return False
+    fields = [_bare(json.dumps({"evidence": evidence})), _bare(json.dumps({"reason": reason}))]
+    return any(all(field in text for field in fields) for text in ready)
+
+
 def _bare(text: str) -> str:
-    """Without what differs between a JSON text, the same indented, and the same inside a JSON string."""
-    return "".join(text.split()).replace("\\n", "").replace("\\", "").replace('"', "")
+    """Without what can differ between two spellings of one JSON text: escapes, white space, quotes, braces."""
+    text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", text)
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return "".join(whole.split()).translate(_JSON_SIGNS)
 
 
 def _holds(text: str, quote: str, wanted: str) -> bool:
@@ -64,7 +78,7 @@ def _holds(text: str, quote: str, wanted: str) -> bool:
 
 def _says_something(quote: str, text: str) -> bool:
     """A full stop or a letter is found in any text: a quote needs a few signs, unless the text has no more."""
-    signs = sum(sign.isalnum() for sign in quote)
+    signs = sum(1 for _ in islice(filter(str.isalnum, quote), MIN_QUOTE))
     return signs >= MIN_QUOTE or (signs > 0 and 2 * len(quote) >= len(text.strip()))
 
 

@@ -5,7 +5,7 @@ Rules are tried in order and the first rejection wins. A rule only ever says "no
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -24,11 +24,10 @@ _FILLER = frozenset({
 """Outputs that say nothing, normalised. Several are the strings that judge models are known to wave through
 ("One Token to Fool LLM-as-a-Judge", arXiv 2507.08794)."""
 
-_CLAIM = re.compile(
-    r"\b(?:wrote|written|saved|created|stored|generated)\b[^.\n`]{0,60}?`([^`\s]{1,200}\.[A-Za-z0-9]{1,8})`",
-    re.IGNORECASE,
-)
-"""A sentence that claims a file: a verb of writing, then the file's name in backticks, with an extension."""
+_NAMED_FILE = re.compile(r"`([^`\s]{1,200}\.[A-Za-z0-9]{1,8})`")
+_WRITTEN = re.compile(r"\b(?:wrote|written|saved|created|stored|generated)\b[^.\n`]{0,60}\Z", re.IGNORECASE)
+_CLAIM_CHARS = 72
+"""A sentence claims a file when a verb of writing stands shortly before a name in backticks with an extension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,8 @@ def _empty_output(task: Task, run: ChildRun) -> Rejection | None:
 
 def _degenerate_output(task: Task, run: ChildRun) -> Rejection | None:
     start = run.output[:400]
+    if len(start) == 400 and len(set(start)) > 8:  # longer and more varied than anything below
+        return None
     words = " ".join(re.findall(r"\w+", start.lower()))
     repeated = len("".join(start.split())) > 3 and len(set(start) - {" ", "\n"}) == 1
     empty_json = start.strip() in ("[]", "{}")  # an answer, where a list was asked for
@@ -115,8 +116,14 @@ def _no_progress_in_window(task: Task, run: ChildRun) -> Rejection | None:
     return Rejection("no_progress_in_window", f"nothing changed over the last {PROGRESS_WINDOW} observations")
 
 
+def _claimed_files(output: str) -> Iterator[str]:
+    for named in _NAMED_FILE.finditer(output):
+        if _WRITTEN.search(output, max(0, named.start() - _CLAIM_CHARS), named.start()):
+            yield named[1]
+
+
 def _claimed_artifact_missing(run: ChildRun, file_exists: FileExists) -> Rejection | None:
-    for path in dict.fromkeys(_CLAIM.findall(run.output)):
+    for path in dict.fromkeys(_claimed_files(run.output)):
         if "://" not in path and not file_exists(path):
             return Rejection("claimed_artifact_missing", f"the report claims the file {path!r}, which does not exist")
     return None

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from delegate.judging import prompt
 from delegate.judging.asking import Asked, Bench, ask
 from delegate.judging.case import Case, result
-from delegate.judging.evidence import Evidence
-from delegate.judging.reply import Answer, UnparseableReply, parse_reply, unfenced
+from delegate.judging.evidence import Evidence, echoes
+from delegate.judging.reply import Answer, UnparseableReply, parse_reply
 from delegate.ledger import Ledger
 from delegate.ports import Notify
 from delegate.types import AnyCriterion, CriterionResult, JudgeRecord, QuestionCriterion
@@ -31,6 +31,9 @@ _DONE = re.compile(
     r"|\b(?:tests?|suite|build|linter)\b.*\b(?:pass(?:es|ed)?|succeeds?|green|clean)\b",
     re.IGNORECASE,
 )
+_THINKING = ("think",)
+_LOOKING = ("think", "read_file", "list_files", "search_files", "fetch_url")
+"""Tools of the toolbox that change nothing: their calls are no trace of a deed."""
 
 
 async def decide(
@@ -62,8 +65,9 @@ def _results(
         answers = parse_reply(asked.reply.text, ids)
     except UnparseableReply as error:
         return [result(criterion, "error", "nobody", "judge_unparseable", str(error)) for criterion in criteria]
-    if evidence.contains_reply(unfenced(asked.reply.text)):
-        reason = "the judge's reply is a copy of something that the worker wrote"
+    ready = evidence.ready_answers()
+    if any(one.verdict == "met" and echoes(one.evidence, one.reason, ready) for one in answers.values()):
+        reason = "the judge's answer is a copy of one that the worker wrote"
         return [result(criterion, "error", "nobody", "judge_unparseable", reason) for criterion in criteria]
     return [_verified(case, criterion, answers, evidence) for criterion in criteria]
 
@@ -94,10 +98,10 @@ def _only_claimed(case: Case, statement: str, evidence: Evidence) -> str | None:
     was_watched = case.has_receipts or case.folder is not None
     if not was_watched or _ABOUT_THE_TEXT.search(statement):
         return None
-    traces = evidence.traces(case.run.receipts)
+    traces = evidence.traces(case.run.receipts, not_by=_THINKING)
     for name in _FILE_NAME.findall(statement):
         if not any(name in source or name in text for source, text in traces.items()):
             return f"only the report speaks of {name}: no artifact, tool call or check shows it"
-    if _DONE.search(statement) and not traces:
+    if _DONE.search(statement) and not evidence.traces(case.run.receipts, not_by=_LOOKING):
         return "only the report says that it was done: no artifact, tool call or check shows it"
     return None

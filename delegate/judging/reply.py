@@ -56,21 +56,17 @@ def parse_reply(text: str, asked: Collection[str]) -> dict[str, Answer]:
 
 def one_object(text: str) -> dict[str, Any]:
     """The one JSON object that a reply is, bare or in one fence. Raises UnparseableReply for anything else."""
+    text = text.strip().encode("utf-8", "replace").decode()
+    if fenced := _FENCED.match(text):
+        text = fenced.group(1)
     try:
-        value = json.loads(unfenced(text), object_pairs_hook=_no_twice, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_no_twice, parse_constant=_no_constant)
         json.dumps(value, ensure_ascii=False).encode()  # refuses half surrogate pairs, which no report can carry
     except (ValueError, RecursionError) as error:
         raise UnparseableReply(f"the reply is not one JSON object: {error}") from None
     if not isinstance(value, dict):
         raise UnparseableReply(f"the reply is a JSON {type(value).__name__}, not an object")
     return cast("dict[str, Any]", value)
-
-
-def unfenced(text: str) -> str:
-    """The reply without the one fence that it may stand in."""
-    text = text.strip().encode("utf-8", "replace").decode()
-    fenced = _FENCED.match(text)
-    return fenced.group(1) if fenced else text
 
 
 def _answer(item: object) -> Answer:

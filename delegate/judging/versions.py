@@ -7,6 +7,7 @@ JSON, so that other languages can compute them too.
 import hashlib
 import json
 from functools import cache
+from json.encoder import encode_basestring
 from typing import Any, cast
 
 from delegate.judging import prompt, rubric
@@ -36,15 +37,21 @@ def judge_version(model: str | None) -> str:
 
 def canonical(value: Any) -> str:
     """RFC 8785: no white space, keys in order of their UTF-16 code units, numbers as ECMAScript writes them."""
+    if isinstance(value, str):
+        return encode_basestring(value)
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        names = sorted(fields, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+        names = sorted(fields) if "".join(fields).isascii() else sorted(fields, key=_utf_16)
         return "{" + ",".join(f"{canonical(name)}:{canonical(fields[name])}" for name in names) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(canonical(item) for item in cast("list[Any]", value)) + "]"
     if isinstance(value, float) or (isinstance(value, int) and abs(value) > 2**53):
         return _number(float(value))
     return json.dumps(value, ensure_ascii=False)
+
+
+def _utf_16(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")
 
 
 def _number(value: float) -> str:

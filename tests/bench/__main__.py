@@ -11,9 +11,9 @@ import time
 
 from tests.bench.arena import Arena, Row
 from tests.bench.contenders import ours
-from tests.bench.measures import conversation, cpu, memory, wall
+from tests.bench.measures import conversation, cpu, judging, memory, wall
 
-MEASURES = {"wall": wall, "cpu": cpu, "conversation": conversation, "memory": memory}
+MEASURES = {"wall": wall, "cpu": cpu, "judging": judging, "conversation": conversation, "memory": memory}
 
 
 def show(row: Row) -> None:

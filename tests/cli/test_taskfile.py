@@ -48,7 +48,7 @@ def test_criteria_can_be_typed_in_short_forms(typed: str, kind: str, description
         ("json: total ==", "`acceptance_criteria[0]` can't be used"),
         ("rubric: beauty", "there is no rubric 'beauty'; there are code_change"),
         ("regex: (", "`acceptance_criteria[0]` can't be used: not a regular expression: missing )"),
-        ('{"kind": "json_schema", "schema": {"type": 3}}', "`acceptance_criteria[0]` can't be used: not a JSON Schema: at $.type"),
+        ('{"kind": "json_schema", "schema": {"type": 3}}', "can't be used: not a JSON Schema: at $.type"),
     ],
 )
 def test_a_criterion_that_cannot_be_used_is_refused_before_any_work(typed: str, complaint: str) -> None:

@@ -1,0 +1,119 @@
+"""Fifty recorded runs of a real agent, judged by what it did: no model is asked, and what it says counts for nothing.
+
+The expected writes of each run are the benchmark's own; `reward` says whether the state was really right in the end.
+"""
+
+import json
+import operator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Verdict
+from delegate.ports import ChatReply, ChatRequest
+from delegate.providers.scripted import Scripted
+
+DATA = Path(__file__).parents[1] / "data"
+RUNS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "tau_airline_runs.jsonl").read_text().splitlines()]
+WRITES = (
+    "book_reservation",
+    "cancel_reservation",
+    "send_certificate",
+    "update_reservation_baggages",
+    "update_reservation_flights",
+    "update_reservation_passengers",
+)
+HANDED_OVER = "I transferred the user to a human agent."
+"""The report of a run in which the agent didn't close with words of its own."""
+
+
+def criterion(run: dict[str, Any]) -> dict[str, Any]:
+    """Exactly the expected writes with their arguments, and no other successful write."""
+    expected = [action for action in run["expected_actions"] if action["tool"] in WRITES]
+    return {"kind": "receipt", "mode": "exactly", "of": WRITES, "calls": expected}
+
+
+def receipts(run: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "tool": call["tool"],
+            "args": call["args"],
+            "status": "error" if call["result"].startswith("Error") else "ok",
+            "output": call["result"],
+        }
+        for call in run["calls"]
+    ]
+
+
+def nobody(request: ChatRequest) -> ChatReply:
+    raise AssertionError("a model was asked")
+
+
+async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
+    client = Scripted(nobody)
+    async with Delegator(client=client) as delegator:
+        verdicts = [
+            await delegator.judge(
+                goal="Serve the customer within the airline's policy.",
+                acceptance_criteria=[criterion(run)],
+                output=run["closing"] or HANDED_OVER,
+                receipts=receipts(run),
+            )
+            for run in runs
+        ]
+    assert client.requests == []
+    return verdicts
+
+
+async def test_the_verdict_agrees_with_what_really_became_of_the_work(home: Path) -> None:
+    verdicts = await judged(RUNS)
+    said = [verdict.verdict == "PASS" for verdict in verdicts]
+    right = [run["reward"] == 1 for run in RUNS]
+    assert (len(right), sum(right)) == (50, 21)
+    assert sum(map(operator.eq, said, right)) / 50 >= 0.96
+
+
+async def test_every_false_success_fails(home: Path) -> None:
+    false = [run for run in RUNS if run["reward"] == 0 and run["closing"]]
+    assert len(false) == 24
+    assert {verdict.verdict for verdict in await judged(false)} == {"FAIL"}
+
+
+async def test_every_run_is_decided_by_looking_also_one_without_a_single_call(home: Path) -> None:
+    """A FAIL because nobody could look would make the figures above come out right by luck."""
+    verdicts = await judged(RUNS)
+    undecided = {run["task_id"]: one.code for run, one in zip(RUNS, verdicts, strict=True) if one.decided_by != "check"}
+    assert undecided == {}
+
+
+@pytest.mark.parametrize("change", ["a write more", "a write less", "a write that failed", "another argument"])
+async def test_a_right_run_that_did_one_thing_otherwise_fails(change: str, home: Path) -> None:
+    right = [run for run in RUNS if run["reward"] == 1 and criterion(run)["calls"]]
+    assert len(right) >= 8
+    assert {verdict.verdict for verdict in await judged([_changed(run, change) for run in right])} == {"FAIL"}
+
+
+def _changed(run: dict[str, Any], change: str) -> dict[str, Any]:
+    calls = list(run["calls"])
+    at = max(n for n, call in enumerate(calls) if call["tool"] in WRITES and not call["result"].startswith("Error"))
+    if change == "a write more":
+        calls.append({"tool": "cancel_reservation", "args": {"reservation_id": "ZZZZZZ"}, "result": "{}"})
+    elif change == "a write less":
+        del calls[at]
+    elif change == "a write that failed":
+        calls[at] = {**calls[at], "result": "Error: payment amount does not add up"}
+    else:
+        calls[at] = {**calls[at], "args": dict.fromkeys(calls[at]["args"], "other")}
+    return {**run, "calls": calls}
+
+
+async def test_a_record_that_nobody_gave_does_not_show_that_something_was_not_done(tmp_path: Path) -> None:
+    folder = tmp_path / "left"
+    folder.mkdir()
+    never = {"kind": "receipt", "mode": "none", "of": ["send_certificate"]}
+    async with Delegator(client=Scripted(nobody)) as delegator:
+        verdict = await delegator.judge(
+            goal="Serve.", acceptance_criteria=[never], output="I sent a certificate.", workspace=folder
+        )
+    assert (verdict.verdict, verdict.code) == ("FAIL", "no_receipts")
