@@ -100,6 +100,10 @@ class Model(Value):
                 raise ValueError(f"two prices{step} hold on the same day; end one with `until` before the other begins")
         return prices
 
+    def __hash__(self) -> int:
+        """By name: the rest follows from it within a catalog, and requests with models in them are cached."""
+        return hash((self.provider, self.endpoint, self.id))
+
     def prices_on(self, on: date) -> tuple[Price, ...]:
         """The prices in force on that day, the one for the longest calls first."""
         in_force = (price for price in self.prices if price.is_in_force(on))

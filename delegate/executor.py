@@ -152,7 +152,7 @@ class Executor:
             folder=folder,
             tools=tuple(tool for tool in tools if task.tools is None or tool.name in task.tools),
             recorder=recorder,
-            ledger=Ledger({"cost_usd": task.max_cost_usd}, parent=run.ledger),
+            ledger=Ledger({"cost_usd": task.max_cost_usd, "tokens": settings.max_tokens}, parent=run.ledger),
             max_steps=min(task.max_steps or settings.max_steps, settings.max_steps),
             max_output_tokens=settings.max_output_tokens,
             notify=notify,

@@ -5,7 +5,7 @@ network, so that the same request always gives the same answer, with a reason fo
 """
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
@@ -18,7 +18,7 @@ KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "
 
 Place = tuple[str, str | None]
 """(provider, endpoint): the provider's own endpoint is named None."""
-Available = Collection[Place]
+Available = frozenset[Place]
 """The (provider, endpoint) pairs that can be called: a key is there, or the endpoint wants none."""
 
 CONTEXT_MARGIN = 1.1
@@ -59,6 +59,7 @@ class Routing:
     """Every model of the catalog, the ranked ones first. `reason` is None for the chosen one."""
 
 
+@lru_cache(256)
 def choose_judge(catalog: Catalog, request: JudgeRequest) -> Routing:
     """The cheapest eligible judge at that day's prices; near ties go to another family than the worker's.
 

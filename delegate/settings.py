@@ -63,6 +63,8 @@ class Settings(Value):
     """Children at work at the same time, per run."""
     max_steps: int = Field(default=30, ge=1)
     """Model calls per child."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """Tokens per child, read and written, over all its model calls; None means no limit."""
     timeout_seconds: float = Field(default=600, gt=0)
     """Wall time per child."""
     max_cost_usd: float | None = Field(default=None, gt=0)

@@ -91,7 +91,8 @@ def test_the_judge_changes_on_the_day_a_price_does(on: date, judge: str) -> None
 
 
 def test_with_one_providers_key_its_own_cheapest_model_judges() -> None:
-    routing = choose_judge(Catalog.shipped(), request(shipped("claude-opus-5-5"), available={("anthropic", None)}))
+    only_anthropic = frozenset({("anthropic", None)})
+    routing = choose_judge(Catalog.shipped(), request(shipped("claude-opus-5-5"), available=only_anthropic))
     assert ids(routing)[:2] == ["claude-haiku-5-5", "claude-haiku-4-5"]
     assert reason(routing, "gpt-6-luna") == "no key (set OPENAI_API_KEY)"
     assert reason(routing, "gemini-2.5-flash-lite") == "no key (set GEMINI_API_KEY)"
@@ -143,7 +144,7 @@ def test_evidence_and_reply_must_fit_the_context_with_a_tenth_to_spare(evidence:
 def test_a_model_behind_an_endpoint_needs_that_endpoint_not_the_providers_key() -> None:
     catalog = Catalog([model("qwen", endpoint="ollama")])
     assert why_not(catalog, "qwen") == "no key (set the key of the endpoint ollama)"
-    assert ids(choose_judge(catalog, request(available={("openai", "ollama")}))) == ["qwen"]
+    assert ids(choose_judge(catalog, request(available=frozenset({("openai", "ollama")})))) == ["qwen"]
 
 
 def test_no_key_is_said_only_where_a_key_is_all_it_takes() -> None:

@@ -17,6 +17,7 @@ from delegate.routing import Available, JudgeRequest, Routing, choose_judge
 from delegate.types import Candidate, JsonObject, JudgeRecord, Tier, Usage
 
 MAX_ATTEMPTS = 3
+ROUND_TOKENS = 50
 REASONING_TOKENS = 4_000
 """Judges that reason spend their thoughts from the same allowance as the answer; a tight one cuts the answer off."""
 _WHOLE_PROVIDER = ("auth", "connection")
@@ -46,8 +47,8 @@ class Question:
 
     @property
     def tokens(self) -> int:
-        """The length of the prompt, estimated."""
-        return estimate_tokens(len(self.system) + len(self.text))
+        """The length of the prompt, estimated, and rounded up so that like prompts find the choice already made."""
+        return -(-estimate_tokens(len(self.system) + len(self.text)) // ROUND_TOKENS) * ROUND_TOKENS
 
     def to(self, model: Model) -> ChatRequest:
         """The question as a request to `model`."""

@@ -35,6 +35,8 @@ class Evidence:
 
     sources: dict[str, str]
     findings: tuple[Finding, ...]
+    cut: frozenset[str] = frozenset()
+    """Names of the sources that the judge saw only in part."""
 
     def find(self, quote: str, said: str = "") -> str | None:
         """The name of a source that holds `quote`, white space aside: the one that was `said`, else the first.
@@ -92,7 +94,7 @@ def gather(case: Case, checks: Sequence[CriterionResult]) -> Evidence:
         sources[name] = _bounded(cleaned.text, limit)
         hidden += [name] if cleaned.hidden else []
         cut += [name] if len(cleaned.text) > limit else []
-    return Evidence(sources, tuple(_findings(case, hidden, cut)))
+    return Evidence(sources, tuple(_findings(case, hidden, cut)), frozenset(cut))
 
 
 def _raw_sources(case: Case, checks: Sequence[CriterionResult]) -> Iterator[tuple[str, str, int]]:

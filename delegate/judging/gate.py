@@ -68,7 +68,7 @@ def _degenerate_output(task: Task, run: ChildRun) -> Rejection | None:
     if len(start) == 400 and len(set(start)) > 8:  # longer and more varied than anything below
         return None
     words = " ".join(re.findall(r"\w+", start.lower()))
-    repeated = len("".join(start.split())) > 3 and len(set(start) - {" ", "\n"}) == 1
+    repeated = len("".join(start.split())) > 3 and len(set(run.output) - {" ", "\n"}) == 1
     empty_json = start.strip() in ("[]", "{}")  # an answer, where a list was asked for
     if empty_json or (words and words not in _FILLER and not repeated):
         return None

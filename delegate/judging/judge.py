@@ -31,6 +31,12 @@ _DONE = re.compile(
     r"|\b(?:tests?|suite|build|linter)\b.*\b(?:pass(?:es|ed)?|succeeds?|green|clean)\b",
     re.IGNORECASE,
 )
+_ABOUT_ALL = re.compile(
+    r"\b(?:all|every|each|only|no|none|never|nothing|not|without|at most|fewer than|less than|no more than|exactly)\b"
+    r"|n't\b",
+    re.IGNORECASE,
+)
+"""Statements that one passage can't show, since another could contradict it."""
 _THINKING = ("think",)
 _LOOKING = ("think", "read_file", "list_files", "search_files", "fetch_url")
 """Tools of the toolbox that change nothing: their calls are no trace of a deed."""
@@ -85,6 +91,9 @@ def _verified(case: Case, criterion: AnyCriterion, answers: dict[str, Answer], e
     sure = answers.get((criterion.id or "") + SURE)
     if sure and (sure.verdict != "met" or evidence.find(sure.evidence, sure.source) is None):
         return result(criterion, "not_met", "judge", "not_confident", sure.reason, evidence=quote, source=source)
+    if source in evidence.cut and _ABOUT_ALL.search(criterion.describe()):
+        why = f"{source} was too long to be judged whole, and what was left out could decide this otherwise"
+        return result(criterion, "cannot_tell", "judge", "truncated_for_judge", why, evidence=quote, source=source)
     if source == "output" and (why := _only_claimed(case, criterion.describe(), evidence)):
         return result(criterion, "not_met", "judge", "self_report_only", why, evidence=quote, source=source)
     return result(criterion, "met", "judge", "met", answer.reason, evidence=quote, source=source)

@@ -121,6 +121,16 @@ async def test_a_limit_of_cost_stops_the_child_before_the_call_that_would_pass_i
     assert len(client.requests) == 1
 
 
+async def test_a_limit_of_tokens_stops_the_child() -> None:
+    client = Scripted(lambda request: Scripted.call("think", thought="x" * 4_000))
+    async with Delegator(client=client, max_tokens=8_000) as delegator:
+        (result,) = (await delegator.run(Task(goal="think"))).results
+    assert result.status == "budget_exceeded"
+    assert result.error
+    assert "tokens is used up" in result.error.message
+    assert result.usage.total_tokens <= 8_000
+
+
 async def test_a_child_is_told_its_workspace_its_criteria_and_that_it_will_be_checked() -> None:
     client = Scripted(["nothing to do here"])
     await run(client, acceptance_criteria=["`a.txt` exists"], context="the moon is full")

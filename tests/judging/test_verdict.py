@@ -151,6 +151,22 @@ async def test_hidden_characters_and_cuts_are_findings() -> None:
 
 
 @pytest.mark.parametrize(
+    ("criterion", "code"),
+    [
+        ("there is an end", "met"),
+        ("it never says stop", "truncated_for_judge"),
+        ("every line is long", "truncated_for_judge"),
+        ("it has at most 10 lines", "truncated_for_judge"),
+    ],
+)
+async def test_of_a_text_seen_in_part_nothing_about_the_whole_is_met(criterion: str, code: str) -> None:
+    verdict = await judged(words(["x" * 30_000 + " the end"], met_by("the end")), criterion)
+    assert (verdict.verdict, verdict.code) == ("PASS" if code == "met" else "FAIL", code)
+    short = await judged(words(["a long line, and the end"], met_by("the end")), criterion)
+    assert short.verdict == "PASS"
+
+
+@pytest.mark.parametrize(
     ("criterion", "outcome", "words_in_reason"),
     [
         ({"kind": "regex", "pattern": r"wrote\s+out"}, "met", "found"),
