@@ -7,7 +7,7 @@ id. A model that isn't here has no tier and no price, and nothing in delegate gu
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import date
 from functools import cache
 from itertools import combinations
@@ -104,14 +104,12 @@ class Model(Value):
         """By name: the rest follows from it within a catalog, and requests with models in them are cached."""
         return hash((self.provider, self.endpoint, self.id))
 
-    def prices_on(self, on: date) -> tuple[Price, ...]:
-        """The prices in force on that day, the one for the longest calls first."""
-        in_force = (price for price in self.prices if price.is_in_force(on))
-        return tuple(sorted(in_force, key=lambda price: -price.above_tokens))
-
     def price(self, on: date, input_tokens: int) -> Price | None:
         """The price of a call of that many input tokens on that day, or None when none is in force."""
-        return _reached(self.prices_on(on), input_tokens)
+        reached = (
+            price for price in self.prices if price.is_in_force(on) and price.above_tokens < max(input_tokens, 1)
+        )
+        return max(reached, key=lambda price: price.above_tokens, default=None)
 
 
 class Catalog:
@@ -120,7 +118,6 @@ class Catalog:
     def __init__(self, models: Iterable[Model], *, file: str = SHIPPED) -> None:
         """Index `models`. Raises ConfigError, naming `file`, where two claim the same name."""
         self.models = tuple(sorted(models, key=lambda model: model.id))
-        self._prices_of_day: tuple[date | None, dict[str, tuple[Price, ...]]] = (None, {})
         self._by_name: dict[str, Model] = {}
         for model in self.models:
             for field, name in (("id", model.id), *(("aliases", alias) for alias in model.aliases)):
@@ -139,14 +136,6 @@ class Catalog:
         added = tuple(extra)
         replaced = {model.id for model in added}
         return Catalog((*(model for model in self.models if model.id not in replaced), *added), file=file)
-
-    def prices_on(self, on: date) -> Mapping[str, tuple[Price, ...]]:
-        """The prices in force on that day by model id; kept, since every verdict of a day asks for the same."""
-        day, prices = self._prices_of_day
-        if day != on:
-            prices = {model.id: model.prices_on(on) for model in self.models}
-            self._prices_of_day = (on, prices)
-        return prices
 
     def find(self, name: str) -> Model | None:
         """The model that goes by `name`, or None: an id, an alias, either with a snapshot date or a provider prefix.
@@ -203,22 +192,13 @@ def cost_usd(model: Model, usage: Usage, on: date) -> float | None:
     `usage` is that of one call, since its input decides the long-context step: add up costs, not usages. Writing to
     a provider's cache counts as plain input (OpenAI and Anthropic charge up to a quarter more for those tokens).
     """
-    return cost_at(model.prices_on(on), usage)
-
-
-def cost_at(prices: Sequence[Price], usage: Usage) -> float | None:
-    """The same at prices that were looked up before (`Model.prices_on`, `Catalog.prices_on`)."""
-    price = _reached(prices, usage.input_tokens)
+    price = model.price(on, usage.input_tokens)
     if price is None:
         return None
     cached = min(usage.cached_tokens, usage.input_tokens)
     cached_price = price.input if price.cached_input is None else price.cached_input
     fresh = usage.input_tokens - cached
     return (fresh * price.input + cached * cached_price + usage.output_tokens * price.output) / 1_000_000
-
-
-def _reached(prices: Sequence[Price], input_tokens: int) -> Price | None:
-    return next((price for price in prices if price.above_tokens < max(input_tokens, 1)), None)
 
 
 def estimate_tokens(text_chars: int) -> int:
