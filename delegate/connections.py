@@ -3,12 +3,12 @@
 The variables are the SDKs' own. A key belongs to the endpoint it was set for and is sent nowhere else.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from delegate.catalog import Model
 from delegate.ports import ChatClient
-from delegate.providers import ClientPool, Endpoint, Protocol
+from delegate.providers import ClientPool, Endpoint, Protocol, load
 from delegate.routing import Available, Place
 from delegate.settings import DeclaredEndpoint, Settings
 
@@ -26,7 +26,7 @@ class Connections:
     """The places that can be reached, and the way to a client for a model."""
 
     available: Available
-    client: Callable[[Model], ChatClient]
+    client: Callable[[Model], Awaitable[ChatClient]]
     pool: ClientPool | None = None
 
     async def aclose(self) -> None:
@@ -40,15 +40,21 @@ def connect(settings: Settings, environ: Mapping[str, str]) -> Connections:
     endpoints = find_endpoints(settings, environ)
     pool = ClientPool(timeout_seconds=settings.call_timeout_seconds)
 
-    def client(model: Model) -> ChatClient:
-        return pool.client(endpoints[model.provider, model.endpoint])
+    async def client(model: Model) -> ChatClient:
+        endpoint = endpoints[model.provider, model.endpoint]
+        await load(endpoint.protocol)
+        return pool.client(endpoint)
 
     return Connections(frozenset(endpoints), client, pool)
 
 
 def all_through(client: ChatClient) -> Connections:
     """Every provider's models answered by one client: for scripted models, and for hosts with their own access."""
-    return Connections(frozenset((provider, None) for provider in _OWN), lambda model: client)
+
+    async def the_one(model: Model) -> ChatClient:
+        return client
+
+    return Connections(frozenset((provider, None) for provider in _OWN), the_one)
 
 
 def find_endpoints(settings: Settings, environ: Mapping[str, str]) -> dict[Place, Endpoint]:

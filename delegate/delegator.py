@@ -189,19 +189,19 @@ class Delegator:
 
     async def _execute(self, tasks: Sequence[Task], author: Author, on_event: EventSink | None) -> Report:
         """Look at every task and find its model before anything is spent on one, then run them all."""
-        assignments = [self._assign(task, n, len(tasks)) for n, task in enumerate(tasks)]
+        models = [self._admit(task, n, len(tasks)) for n, task in enumerate(tasks)]
+        clients = [await self.connections.client(model) if model else None for model in models]
+        assignments = [Assignment(*one) for one in zip(tasks, models, clients, strict=True)]
         return await self._executor.execute(assignments, author=author, on_event=on_event or self._on_event)
 
-    def _assign(self, task: Task, n: int, of: int) -> Assignment:
+    def _admit(self, task: Task, n: int, of: int) -> Model | None:
+        """The model that will do the task; None where the runner brings its own. Raises CallError."""
         try:
             refuse_undecidable(task, strict_checks=self.settings.strict_checks)
-            if not self._runner.needs_model:
-                return Assignment(task, None, None)
-            model = self._model_for(task)
+            return self._model_for(task) if self._runner.needs_model else None
         except CallError as error:
             error.field = f"tasks[{n}].{error.field}" if error.field and of > 1 else error.field
             raise
-        return Assignment(task, model, self.connections.client(model))
 
     def _model_for(self, task: Task) -> Model:
         today = date.today()

@@ -53,3 +53,28 @@ print((alone - before) * 1000, (time.perf_counter() - before) * 1000)
             break
     assert alone < 10
     assert door < 120
+
+
+def test_an_sdk_is_imported_off_the_event_loop() -> None:
+    code = """
+import asyncio, sys, threading
+from delegate import Delegator
+where = []
+
+def hook(event, args):
+    if event == "import" and args[0] == "openai":
+        where.append(threading.current_thread())
+
+sys.addaudithook(hook)
+
+async def main():
+    async with Delegator() as delegator:
+        report = await delegator.call({"goal": "x"})
+    assert report.results[0].error.code == "connection", report
+    print([thread is threading.main_thread() for thread in where])
+
+asyncio.run(main())
+"""
+    environ = os.environ | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "dummy"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ)
+    assert ran.stdout.strip() == "[False]", ran.stderr

@@ -5,7 +5,7 @@ answered.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -30,7 +30,7 @@ class Bench:
 
     catalog: Catalog
     available: Available
-    client: Callable[[Model], ChatClient]
+    client: Callable[[Model], Awaitable[ChatClient]]
     pinned: str | None
     ceiling: Tier
 
@@ -94,7 +94,7 @@ async def ask(bench: Bench, worker: Model | None, question: Question, ledger: Le
         notify("judge_asked", model.id)
         started = time.monotonic()
         try:
-            reply = await _call(bench.client(model), model, question, ledger)
+            reply = await _call(await bench.client(model), model, question, ledger)
         except BudgetExceeded as error:
             asked = Asked(code="budget_exceeded", reason=str(error))
             break

@@ -5,8 +5,8 @@ reply = await client.complete(ChatRequest(...))
 await client.aclose()
 """
 
-from delegate.providers._connect import connect
+from delegate.providers._connect import connect, load
 from delegate.providers._endpoint import Endpoint, Protocol
 from delegate.providers._pool import ClientPool, Connect
 
-__all__ = ["ClientPool", "Connect", "Endpoint", "Protocol", "connect"]
+__all__ = ["ClientPool", "Connect", "Endpoint", "Protocol", "connect", "load"]
