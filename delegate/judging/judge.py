@@ -104,7 +104,7 @@ def _only_claimed(case: Case, statement: str, evidence: Evidence) -> str | None:
 
     Only where deeds were recorded, and only for statements that are plainly not about the text itself.
     """
-    was_watched = case.has_receipts or case.folder is not None
+    was_watched = case.folder is not None or bool(case.run.receipts)
     if not was_watched or _ABOUT_THE_TEXT.search(statement):
         return None
     traces = evidence.traces(case.run.receipts, not_by=_THINKING)
