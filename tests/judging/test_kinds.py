@@ -36,6 +36,7 @@ async def judged(client: Scripted, *criteria: Any, **options: Any) -> Verdict:
         ("yes", {"c1": ("not_met", "ten rows")}, "FAIL", "not_met"),
         ("high_confidence", {"c1": ("met", "ten rows"), "c1.sure": ("met", "ten rows")}, "PASS", "met"),
         ("high_confidence", {"c1": ("met", "ten rows"), "c1.sure": ("cannot_tell", "")}, "FAIL", "not_confident"),
+        ("high_confidence", {"c1": ("met", "ten rows"), "c1.sure": ("not_met", "ten rows")}, "FAIL", "not_confident"),
         ("high_confidence", {"c1": ("met", "ten rows"), "c1.sure": ("met", "made up")}, "FAIL", "not_confident"),
         ("high_confidence", {"c1": ("met", "made up"), "c1.sure": ("met", "ten rows")}, "FAIL", "evidence_not_found"),
     ],

@@ -10,6 +10,7 @@ from delegate.errors import ProviderError
 from delegate.ports import ChatReply, ChatRequest
 from delegate.providers.scripted import Scripted
 from delegate.types import Usage
+from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import Child, asked_ids, is_judge, met_by, verdicts, words
 
 WROTE: Child = [Scripted.call("write_file", path="out.txt", content="2 passed\n"), "I wrote out.txt with the result."]
@@ -97,6 +98,23 @@ async def test_a_judge_that_cannot_be_reached_gives_way_to_the_next_and_is_named
     reasons = {candidate.model: candidate.reason for candidate in verdict.judge.candidates}
     assert reasons[asked[0]] == "overloaded: busy"
     assert reasons[asked[1]] is None
+
+
+async def test_a_provider_whose_key_is_wrong_is_not_asked_again_through_its_other_models(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def script(call: Call) -> Reply | Fault:
+        return Fault(401) if call.wants_json else Reply("2 passed, I am sure")
+
+    with ModelServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+        async with Delegator() as delegator:
+            report = await delegator.call({"goal": "do it", "acceptance_criteria": ["two passed"]})
+        judged_by = [call.model for call in server.calls if call.wants_json]
+    verdict = report.results[0].verdict
+    assert verdict
+    assert (verdict.code, len(judged_by)) == ("judge_unavailable", 1)
 
 
 async def test_no_judge_at_all_is_a_fail_that_says_nobody_could_look() -> None:
