@@ -26,7 +26,7 @@ from delegate.judging.case import Author
 from delegate.judging.output import parse_json
 from delegate.ledger import Ledger
 from delegate.ports import ChatClient, Event, EventKind, EventSink, Notify, Tool
-from delegate.recorder import Recorder
+from delegate.recorder import Recorder, encodable
 from delegate.records import Records, new_run_id
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder
@@ -85,6 +85,15 @@ class Executor:
         return Report(results=results, totals=_totals(results, time.monotonic() - started), run_id=run.id, error=None)
 
     async def _one(self, run: "_Run", index: int, assignment: Assignment) -> TaskResult:
+        """One task's one result: a fault of ours costs this task, and neither its siblings nor the host."""
+        try:
+            return await self._work(run, index, assignment)
+        except Exception as error:
+            _log.exception("task %d failed inside delegate", index)
+            detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
+            return TaskResult(verdict=None, task_index=index, status="failed", summary="", error=detail)
+
+    async def _work(self, run: "_Run", index: int, assignment: Assignment) -> TaskResult:
         """One task from its workspace to its stored result."""
         notify = run.notify(index)
         started = time.monotonic()
@@ -228,7 +237,7 @@ def _structured(task: Task, child: ChildRun) -> Any:
     if task.output_schema is None or child.status != "completed":
         return None
     try:
-        return parse_json(child.output)
+        return encodable(parse_json(child.output))
     except ValueError:
         return None
 

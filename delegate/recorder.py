@@ -38,7 +38,7 @@ class Recorder:
         self.model = reply.model_served or self.model
         self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
         if reply.text.strip():
-            self.output = _encodable(reply.text)
+            self.output = encodable(reply.text)
 
     def next_receipt(self) -> int:
         """Number a tool call that begins now; calls that run side by side keep the order they were asked in."""
@@ -47,12 +47,12 @@ class Recorder:
 
     def tool_called(self, n: int, tool: str, args: Mapping[str, Any], answer: ToolOutput, seconds: float) -> None:
         """Write the receipt of the tool call that `next_receipt` numbered `n`."""
-        text = _encodable(answer.text)
+        text = encodable(answer.text)
         whole = text.encode()
         self._receipts[n] = Receipt(
             n=n,
             tool=tool,
-            args=_encodable(dict(args)),
+            args=encodable(dict(args)),
             status=answer.status,
             output=_bounded(text),
             args_sha256=hashlib.sha256(_canonical(args)).hexdigest(),
@@ -73,7 +73,7 @@ class Recorder:
         """The run as it stands now, under `status`."""
         return ChildRun(
             status=status,
-            output=self.output if output is None else _encodable(output),
+            output=self.output if output is None else encodable(output),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
             artifacts=artifacts,
             error=error,
@@ -89,14 +89,14 @@ def _canonical(args: Mapping[str, Any]) -> bytes:
     return json.dumps(args, sort_keys=True, separators=(",", ":"), default=str).encode("utf-8", "surrogatepass")
 
 
-def _encodable(value: Any) -> Any:
+def encodable(value: Any) -> Any:
     """The value without half surrogate pairs, which models and file names can have and JSON in UTF-8 can't."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_encodable(name): _encodable(part) for name, part in cast("dict[str, Any]", value).items()}
+        return {encodable(name): encodable(part) for name, part in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_encodable(part) for part in cast("list[Any]", value)]
+        return [encodable(part) for part in cast("list[Any]", value)]
     return value
 
 

@@ -48,7 +48,7 @@ class Records:
         """Store one result under its handle; where that can't be, the result comes back without one."""
         try:
             await self._do(self._insert, run_id, task, run, result)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:
             _log.warning("result %s was not stored: %s", result.handle, error)
             return result.model_copy(update={"handle": None})
         return result

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from delegate import Delegator, Report, Task
+from delegate import ChildRun, Delegator, Job, Report, Task
 from delegate.errors import ProviderError
 from delegate.ports import ChatReply, ChatRequest, Event
 from delegate.providers.scripted import Scripted
@@ -240,6 +241,45 @@ async def test_events_tell_what_happens_and_a_broken_sink_costs_nothing() -> Non
     assert [event.kind for event in events] == [
         "child_started", "model_called", "tool_called", "model_called", "child_ended", "judge_asked", "judged",
     ]  # fmt: skip
+
+
+async def test_half_characters_in_what_a_model_says_cost_nothing() -> None:
+    client = Scripted([Scripted.call("write_file", path="a", content="\ud800"), '{"name": "\\ud800"} \ud800'])
+    async with Delegator(client=client) as delegator:
+        report = await delegator.run(Task(goal="x"))
+    assert report.model_dump_json()
+    assert report.results[0].handle
+    async with Delegator(client=Scripted(['{"name": "\\ud800"}'])) as delegator:
+        report = await delegator.run(Task(goal="x", output_schema={"type": "object"}))
+    assert report.model_dump_json()
+    assert (report.results[0].structured_output, bool(report.results[0].handle)) == ({"name": "?"}, True)
+
+
+async def test_a_store_that_cannot_be_opened_costs_the_handle_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "records.sqlite3").mkdir()
+    async with Delegator(client=Scripted(lambda request: "did my part"), home=tmp_path) as delegator:
+        report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}]})
+    assert [(result.status, result.handle) for result in report.results] == [("completed", None)] * 2
+
+
+class HalfBroken:
+    """A host's runner that gives back nonsense for one of its tasks."""
+
+    needs_model = False
+
+    async def run(self, job: Job) -> ChildRun:
+        if job.task.goal == "break":
+            return "nonsense"  # pyright: ignore[reportReturnType]
+        return job.recorder.finish("completed", output="did my part")
+
+
+async def test_a_runner_that_gives_back_nonsense_costs_its_task_and_no_sibling() -> None:
+    async with Delegator(runner=HalfBroken()) as delegator:
+        report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "break"}, {"goal": "c"}]})
+    assert [result.status for result in report.results] == ["completed", "failed", "completed"]
+    assert report.results[1].error
+    assert report.results[1].error.code == "internal_error"
+    assert report.results[0].cost_usd is None, "what a host's own runner spends isn't known here"
 
 
 async def test_a_child_gets_only_the_tools_that_its_task_names() -> None:
