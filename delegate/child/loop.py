@@ -3,15 +3,14 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from datetime import date
 
-from delegate.catalog import cost_usd, estimate_tokens
+from delegate import metered
+from delegate.catalog import estimate_tokens
 from delegate.child import prompt
 from delegate.child.job import Job
 from delegate.errors import ToolDenied, ToolError
-from delegate.ledger import Amounts
 from delegate.ports import ChatReply, ChatRequest, Message, ToolCall, ToolOutput, ToolReply
-from delegate.types import ChildRun, ErrorDetail, Usage
+from delegate.types import ChildRun, ErrorDetail
 
 MAX_CALLS_PER_TURN = 32
 """A turn that asks for more tool calls than this gets an error for the rest."""
@@ -66,17 +65,9 @@ class _Conversation:
 
     async def ask(self) -> ChatReply:
         """One model call, within the ledger and on the record."""
-        today = date.today()
-        estimate = cost_usd(self._model, Usage(input_tokens=self._last_tokens), today) or 0
-        amounts: Amounts = {"model_calls": 1, "tokens": self._last_tokens, "cost_usd": estimate}
-        reservation = self._job.ledger.reserve(amounts)
-        try:
-            reply = await self._client.complete(self._request())
-        except BaseException:
-            reservation.settle()
-            raise
-        cost = cost_usd(self._model, reply.usage, today)
-        reservation.settle({"model_calls": 1, "tokens": reply.usage.total_tokens, "cost_usd": cost or 0})
+        reply, cost = await metered.complete(
+            self._client, self._model, self._request(), input_tokens=self._last_tokens, ledger=self._job.ledger
+        )
         self._last_tokens = reply.usage.total_tokens
         self._job.recorder.model_called(reply, cost)
         self._job.notify("model_called", reply.text[:200], tokens=reply.usage.total_tokens)

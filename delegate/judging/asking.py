@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import date
 
-from delegate.catalog import Catalog, Model, cost_usd, estimate_tokens
+from delegate import metered
+from delegate.catalog import Catalog, Model, estimate_tokens
 from delegate.errors import BudgetExceeded, ProviderError
 from delegate.ledger import Ledger
 from delegate.ports import ChatClient, ChatReply, ChatRequest, Message, Notify
 from delegate.routing import Available, JudgeRequest, Routing, choose_judge
-from delegate.types import Candidate, JsonObject, JudgeRecord, Tier, Usage
+from delegate.types import Candidate, JsonObject, JudgeRecord, Tier
 
 MAX_ATTEMPTS = 3
 ROUND_TOKENS = 50
@@ -94,7 +95,10 @@ async def ask(bench: Bench, worker: Model | None, question: Question, ledger: Le
         notify("judge_asked", model.id)
         started = time.monotonic()
         try:
-            reply = await _call(await bench.client(model), model, question, ledger)
+            client = await bench.client(model)
+            reply, cost = await metered.complete(
+                client, model, question.to(model), input_tokens=question.tokens, ledger=ledger
+            )
         except BudgetExceeded as error:
             asked = Asked(code="budget_exceeded", reason=str(error))
             break
@@ -103,7 +107,7 @@ async def ask(bench: Bench, worker: Model | None, question: Question, ledger: Le
             asked = Asked(code="judge_unavailable", reason=f"{model.id}: {error}")
             shut |= {(model.provider, model.endpoint)} if error.fault in _WHOLE_PROVIDER else set()
             continue
-        record = _record(model, reply, worker, time.monotonic() - started)
+        record = _record(model, reply, cost, worker, time.monotonic() - started)
         asked = Asked(reply, record=record).refuse_unclean()
         break
     fates = routing.candidates
@@ -126,21 +130,7 @@ def _route(bench: Bench, worker: Model | None, question: Question) -> Routing:
     return choose_judge(bench.catalog, request)
 
 
-async def _call(client: ChatClient, model: Model, question: Question, ledger: Ledger) -> ChatReply:
-    today = date.today()
-    estimate = cost_usd(model, Usage(input_tokens=question.tokens), today) or 0
-    reservation = ledger.reserve({"model_calls": 1, "tokens": question.tokens, "cost_usd": estimate})
-    try:
-        reply = await client.complete(question.to(model))
-    except BaseException:
-        reservation.settle()
-        raise
-    cost = cost_usd(model, reply.usage, today) or 0
-    reservation.settle({"model_calls": 1, "tokens": reply.usage.total_tokens, "cost_usd": cost})
-    return reply
-
-
-def _record(model: Model, reply: ChatReply, worker: Model | None, seconds: float) -> JudgeRecord:
+def _record(model: Model, reply: ChatReply, cost: float | None, worker: Model | None, seconds: float) -> JudgeRecord:
     return JudgeRecord(
         model=model.id,
         model_served=reply.model_served,
@@ -151,7 +141,7 @@ def _record(model: Model, reply: ChatReply, worker: Model | None, seconds: float
         same_family_as_worker=worker is not None and worker.family == model.family,
         candidates=(),
         usage=reply.usage,
-        cost_usd=cost_usd(model, reply.usage, date.today()),
+        cost_usd=cost,
         seconds=round(seconds, 6),
     )
 

@@ -12,7 +12,7 @@ def parse_json(output: str) -> Any:
     blocks = _BLOCK.findall(output)
     text = blocks[-1] if blocks else output
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
     except ValueError as error:
@@ -20,5 +20,6 @@ def parse_json(output: str) -> Any:
         raise ValueError(f"{where} is not JSON: {error}") from None
 
 
-def _no_constant(word: str) -> None:
+def refuse_constant(word: str) -> None:
+    """For `json.loads`: Python reads NaN and Infinity, which JSON doesn't have."""
     raise ValueError(f"{word} is not JSON")

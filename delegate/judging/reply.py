@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from delegate.errors import DelegateError
+from delegate.judging.output import refuse_constant
 
 PARSER_VERSION = "2"
 """Part of every verdict's `judge_version`: raise it when a change here could change a verdict."""
@@ -60,7 +61,7 @@ def one_object(text: str) -> dict[str, Any]:
     if fenced := _FENCED.match(text):
         text = fenced.group(1)
     try:
-        value = json.loads(text, object_pairs_hook=_no_twice, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_no_twice, parse_constant=refuse_constant)
         json.dumps(value, ensure_ascii=False).encode()  # refuses half surrogate pairs, which no report can carry
     except (ValueError, RecursionError) as error:
         raise UnparseableReply(f"the reply is not one JSON object: {error}") from None
@@ -85,7 +86,3 @@ def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) != len(pairs):
         raise ValueError("a key stands twice in one object")
     return fields
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is not JSON")

@@ -86,10 +86,6 @@ class Folder:
         """At most `limit` bytes of a regular file in the folder. Raises `ToolError` (`ToolDenied` outside)."""
         return files.read(self.resolve(path), limit)
 
-    def read_text(self, path: str, limit: int) -> str:
-        """The text of the same; bytes that aren't UTF-8 become replacement characters."""
-        return self.read(path, limit).text
-
     def changes(self) -> tuple[Artifact, ...]:
         """What was created, changed or deleted since `open`, sorted by path.
 

@@ -136,7 +136,7 @@ async def test_reading_is_bounded_and_says_the_whole_size(fresh: Folder) -> None
     (fresh.root / "a.txt").write_text("0123456789")
     found = fresh.read("a.txt", 4)
     assert (found.data, found.size, found.cut) == (b"0123", 10, True)
-    assert fresh.read_text("a.txt", 100) == "0123456789"
+    assert fresh.read("a.txt", 100).text == "0123456789"
 
 
 async def test_a_cut_through_a_character_does_not_make_a_text_binary(fresh: Folder) -> None:
