@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from delegate.errors import CallError, ConfigError, DelegateError, ToolError
     from delegate.ports import Event, Tool
     from delegate.settings import Settings
-    from delegate.types import ChildRun, Receipt, Report, Task, TaskResult, Verdict
+    from delegate.types import ChildRun, Parent, Receipt, Report, Task, TaskResult, Verdict
 
 __all__ = [
     "CallError",
@@ -28,6 +28,7 @@ __all__ = [
     "Delegator",
     "Event",
     "Job",
+    "Parent",
     "Receipt",
     "Report",
     "Settings",
@@ -44,7 +45,7 @@ _HOMES = {
     "delegate.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),
     "delegate.ports": ("Event", "Tool"),
     "delegate.settings": ("Settings",),
-    "delegate.types": ("ChildRun", "Receipt", "Report", "Task", "TaskResult", "Verdict"),
+    "delegate.types": ("ChildRun", "Parent", "Receipt", "Report", "Task", "TaskResult", "Verdict"),
 }
 
 

@@ -115,8 +115,11 @@ class Model(Value):
 class Catalog:
     """Models by id and alias. Immutable, and in order of id, so that the order of a file means nothing."""
 
-    def __init__(self, models: Iterable[Model], *, file: str = SHIPPED) -> None:
-        """Index `models`. Raises ConfigError, naming `file`, where two claim the same name."""
+    def __init__(self, models: Iterable[Model], *, file: str = SHIPPED, declared: frozenset[str] = frozenset()) -> None:
+        """Index `models`; `declared` are the ids that an operator wrote. Raises ConfigError, naming `file`, where two
+        claim the same name.
+        """
+        self._declared = declared
         self.models = tuple(sorted(models, key=lambda model: model.id))
         self._by_name: dict[str, Model] = {}
         for model in self.models:
@@ -135,7 +138,12 @@ class Catalog:
         """A catalog of these models and `extra`; an entry of the same id takes the place of the old one."""
         added = tuple(extra)
         replaced = {model.id for model in added}
-        return Catalog((*(model for model in self.models if model.id not in replaced), *added), file=file)
+        kept = (model for model in self.models if model.id not in replaced)
+        return Catalog((*kept, *added), file=file, declared=self._declared | replaced)
+
+    def is_declared(self, model: Model) -> bool:
+        """Whether an operator wrote this entry: then a missing price is a decision, and the model may be used."""
+        return model.id in self._declared
 
     def find(self, name: str) -> Model | None:
         """The model that goes by `name`, or None: an id, an alias, either with a snapshot date or a provider prefix.
@@ -145,6 +153,17 @@ class Catalog:
         `gpt-6-luna`, and `google/gpt-6-luna` is nothing.
         """
         return self._by_name.get(name) or self._find_snapshot(name) or self._find_prefixed(name)
+
+    def served(self, asked: Model, name: str | None) -> Model | None:
+        """The model that a provider names in its reply to a call of `asked`; None for a name that isn't known.
+
+        A provider that says nothing, or only spells the name its own way, is taken to have served what was asked for.
+        """
+        if name is None or name == asked.id or (found := self.find(name)) is asked:
+            return asked
+        with_version = name.startswith(asked.id) and _VERSION.fullmatch(name, len(asked.id))
+        with_owner = name.endswith(f"/{asked.id}") or asked.id.endswith(f"/{name}")
+        return asked if found is None and (with_version or with_owner) else found
 
     def _find_snapshot(self, name: str) -> Model | None:
         match = _SNAPSHOT.fullmatch(name)
@@ -162,6 +181,8 @@ class Catalog:
 
 
 _SNAPSHOT = re.compile(r"(?P<base>.+)[-@](?P<date>\d{4}-\d{2}-\d{2}|\d{8})")
+_VERSION = re.compile(r"(?:[-@:.](?:\d+|latest|preview|exp))+")
+"""What providers append to the name of the model that they served."""
 _PREFIXES: dict[str, str | None] = {
     "openai": "openai",
     "anthropic": "anthropic",

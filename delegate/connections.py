@@ -3,12 +3,15 @@
 The variables are the SDKs' own. A key belongs to the endpoint it was set for and is sent nowhere else.
 """
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from delegate.catalog import Model
+from delegate.catalog import Catalog, Model
+from delegate.metered import Connection
 from delegate.ports import ChatClient
 from delegate.providers import ClientPool, Endpoint, Protocol, load
+from delegate.ratelimit import RateLimiter
 from delegate.routing import Available, Place
 from delegate.settings import DeclaredEndpoint, Settings
 
@@ -23,11 +26,19 @@ NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """The places that can be reached, and the way to a client for a model."""
+    """The places that can be reached, and the way to a model."""
 
+    catalog: Catalog
     available: Available
     client: Callable[[Model], Awaitable[ChatClient]]
     pool: ClientPool | None = None
+    limiters: defaultdict[tuple[Place, str], RateLimiter] = field(default_factory=lambda: defaultdict(RateLimiter))
+    """One for each model of each endpoint, shared by children and judges."""
+
+    async def open(self, model: Model) -> Connection:
+        """The way to `model`. Raises ConfigError when its provider's SDK isn't installed."""
+        limiter = self.limiters[(model.provider, model.endpoint), model.id]
+        return Connection(model, await self.client(model), limiter, self.catalog)
 
     async def aclose(self) -> None:
         """Close the clients of the running event loop."""
@@ -35,7 +46,7 @@ class Connections:
             await self.pool.aclose()
 
 
-def connect(settings: Settings, environ: Mapping[str, str]) -> Connections:
+def connect(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Connections:
     """Connections to whatever the environment holds keys for, and to the declared endpoints."""
     endpoints = find_endpoints(settings, environ)
     pool = ClientPool(timeout_seconds=settings.call_timeout_seconds)
@@ -45,16 +56,16 @@ def connect(settings: Settings, environ: Mapping[str, str]) -> Connections:
         await load(endpoint.protocol)
         return pool.client(endpoint)
 
-    return Connections(frozenset(endpoints), client, pool)
+    return Connections(catalog, frozenset(endpoints), client, pool)
 
 
-def all_through(client: ChatClient) -> Connections:
+def all_through(client: ChatClient, catalog: Catalog) -> Connections:
     """Every provider's models answered by one client: for scripted models, and for hosts with their own access."""
 
     async def the_one(model: Model) -> ChatClient:
         return client
 
-    return Connections(frozenset((provider, None) for provider in _OWN), the_one)
+    return Connections(catalog, frozenset((provider, None) for provider in _OWN), the_one)
 
 
 def find_endpoints(settings: Settings, environ: Mapping[str, str]) -> dict[Place, Endpoint]:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -15,21 +16,23 @@ from delegate.catalog import Catalog, Model, declared_models
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
 from delegate.contract import Dialect, Limits, Variant
-from delegate.errors import CallError
+from delegate.errors import BudgetExceeded, CallError
 from delegate.executor import Assignment, Executor
 from delegate.judging import Bench, Case, Judging, refuse_undecidable
 from delegate.judging.case import Author
 from delegate.judging.json_schema import check_schema
-from delegate.ledger import Ledger
-from delegate.ports import ChatClient, EventKind, EventSink, Tool
+from delegate.ports import ChatClient, EventKind, EventSink, Tool, ToolOutput
 from delegate.records import Records
-from delegate.routing import choose_child
+from delegate.routing import ChildRequest, choose_child
+from delegate.runs import Caller, RunRegistry
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder
 from delegate.settings import Settings, load_settings
-from delegate.types import ChildRun, ErrorDetail, JsonObject, Receipt, Report, Task, Verdict
+from delegate.types import ChildRun, ErrorDetail, JsonObject, Parent, Receipt, Report, Task, Verdict
 
 T = TypeVar("T")
+Arguments = Mapping[str, Any] | str | bytes
+"""A tool call's arguments: as the model's JSON text, or parsed."""
 
 
 class Delegator:
@@ -61,7 +64,12 @@ class Delegator:
     ) -> None:
         self.settings = settings or load_settings(**options)
         self.catalog = Catalog.shipped().with_models(declared_models(self.settings.endpoints))
-        self.connections = connections.all_through(client) if client else connections.connect(self.settings, os.environ)
+        self.connections = (
+            connections.all_through(client, self.catalog)
+            if client
+            else connections.connect(self.settings, os.environ, self.catalog)
+        )
+        self._runs = RunRegistry(self.settings, self.catalog)
         self._on_event = on_event
         self._records = Records(self.settings.home)
         self._runner = runner or AgentLoop()
@@ -73,35 +81,59 @@ class Delegator:
             judging=self._judging,
             commands=commands,
             records=self._records,
+            delegation=self._delegation,
             host_tools=None if tools is None else tuple(tools),
         )
         self._own_loop = _LoopThread()
 
     # ------------------------------------------------------------------------------------------ for hosts
 
-    def tool(self, dialect: Dialect, *, variant: Variant = "compact") -> JsonObject:
-        """The tool's definition in a host's dialect, with the limits that are in force now."""
-        limits = Limits(max_steps=self.settings.max_steps, timeout_seconds=self.settings.timeout_seconds)
-        return contract.tool(dialect, name=self.settings.tool_name, variant=variant, limits=limits)
+    def tool(self, dialect: Dialect, *, variant: Variant = "compact", parent: Parent | None = None) -> JsonObject:
+        """The tool's definition in a host's dialect, with the limits that are in force now for `parent`'s run.
 
-    async def call(self, arguments: Mapping[str, Any] | str | bytes, *, on_event: EventSink | None = None) -> Report:
-        """Execute one tool call as the parent's model wrote it. A call that can't be executed is `report.error`."""
+        Its text changes as the run's limits are used up, and a parent whose tools change loses its provider's prompt
+        cache. Hosts that care for the cache make it once per run: a call beyond a limit is refused, at no cost.
+        """
+        caller, settings = self._runs.caller(parent), self.settings
+        tasks_left = caller.ledger.left("children")
+        limits = Limits(
+            max_steps=settings.max_steps,
+            timeout_seconds=settings.timeout_seconds,
+            tasks_left=None if tasks_left is None else int(tasks_left),
+            usd_left=caller.ledger.left("cost_usd"),
+            depth_left=settings.max_depth - caller.depth - 1 if settings.max_depth > 1 else None,
+        )
+        return contract.tool(dialect, name=settings.tool_name, variant=variant, limits=limits)
+
+    async def call(
+        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+    ) -> Report:
+        """Execute one tool call as the parent's model wrote it. A call that can't be executed is `report.error`.
+
+        `parent` is what the host knows of the caller: calls with the same `run_id` share one ledger.
+        """
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
-            return await self._execute(tasks, "model", on_event)
+            return await self._execute(tasks, "model", parent, on_event)
         except CallError as error:
             return _refusal(error)
 
-    async def answer(self, arguments: Mapping[str, Any] | str | bytes, *, on_event: EventSink | None = None) -> str:
+    async def answer(
+        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+    ) -> str:
         """Execute one tool call and write its report as the text that the parent's model reads, verdict first."""
-        return contract.render(await self.call(arguments, on_event=on_event), limit=self.settings.result_chars)
+        return self._rendered(await self.call(arguments, parent=parent, on_event=on_event))
+
+    def root_run(self, parent: Parent | None = None) -> AbstractContextManager[str]:
+        """`with delegator.root_run(): …` puts all calls made inside, however many at once, in one run; gives its id."""
+        return self._runs.root_run(parent)
 
     # --------------------------------------------------------------------------------------- for programs
 
-    async def run(self, *tasks: Task, on_event: EventSink | None = None) -> Report:
+    async def run(self, *tasks: Task, parent: Parent | None = None, on_event: EventSink | None = None) -> Report:
         """Run tasks that a person or a program wrote: any number, with every field of `Task`."""
         try:
-            return await self._execute(tasks, "person", on_event)
+            return await self._execute(tasks, "person", parent, on_event)
         except CallError as error:
             return _refusal(error)
 
@@ -114,6 +146,7 @@ class Delegator:
         workspace: str | Path | None = None,
         receipts: Sequence[Receipt | Mapping[str, Any]] | None = None,
         worker_model: str | None = None,
+        parent: Parent | None = None,
     ) -> Verdict:
         """Judge work that exists already, whoever did it: `output` is its report, `workspace` the folder it left.
 
@@ -138,8 +171,10 @@ class Delegator:
         artifacts = await folder.artifacts() if folder else ()
         run = ChildRun(status="completed", output=output, receipts=numbered, artifacts=artifacts)
         worker = self.catalog.find(worker_model) if worker_model else None
-        case = Case(task, run, folder, "person", worker, has_receipts=receipts is not None)
-        verdict = await self._judging.verdict(case, Ledger({"cost_usd": self.settings.max_cost_usd}), _say_nothing)
+        caller = self._runs.caller(parent)
+        ceiling = caller.bounds(self.settings).ceiling
+        case = Case(task, run, folder, "person", worker, ceiling, has_receipts=receipts is not None)
+        verdict = await self._judging.verdict(case, caller.ledger, _say_nothing, seconds=caller.run.seconds_left())
         assert verdict is not None
         return verdict
 
@@ -149,17 +184,21 @@ class Delegator:
 
     # ----------------------------------------------------------------------------------- without an event loop
 
-    def call_sync(self, arguments: Mapping[str, Any] | str | bytes, *, on_event: EventSink | None = None) -> Report:
+    def call_sync(
+        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+    ) -> Report:
         """`call` for code that isn't async. Works inside a running event loop too, which it then blocks."""
-        return self._own_loop.run(self.call(arguments, on_event=on_event))
+        return self._own_loop.run(self.call(arguments, parent=parent, on_event=on_event))
 
-    def answer_sync(self, arguments: Mapping[str, Any] | str | bytes, *, on_event: EventSink | None = None) -> str:
+    def answer_sync(
+        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+    ) -> str:
         """`answer` for code that isn't async."""
-        return self._own_loop.run(self.answer(arguments, on_event=on_event))
+        return self._own_loop.run(self.answer(arguments, parent=parent, on_event=on_event))
 
-    def run_sync(self, *tasks: Task, on_event: EventSink | None = None) -> Report:
+    def run_sync(self, *tasks: Task, parent: Parent | None = None, on_event: EventSink | None = None) -> Report:
         """`run` for code that isn't async."""
-        return self._own_loop.run(self.run(*tasks, on_event=on_event))
+        return self._own_loop.run(self.run(*tasks, parent=parent, on_event=on_event))
 
     # ------------------------------------------------------------------------------------------ life cycle
 
@@ -187,42 +226,82 @@ class Delegator:
 
     # ----------------------------------------------------------------------------------------------- inside
 
-    async def _execute(self, tasks: Sequence[Task], author: Author, on_event: EventSink | None) -> Report:
+    async def _execute(
+        self, tasks: Sequence[Task], author: Author, parent: Parent | None, on_event: EventSink | None
+    ) -> Report:
         """Look at every task and find its model before anything is spent on one, then run them all."""
-        models = [self._admit(task, n, len(tasks)) for n, task in enumerate(tasks)]
-        clients = [await self.connections.client(model) if model else None for model in models]
-        assignments = [Assignment(*one) for one in zip(tasks, models, clients, strict=True)]
-        return await self._executor.execute(assignments, author=author, on_event=on_event or self._on_event)
+        caller = self._runs.caller(parent)
+        self._refuse_too_deep(caller)
+        models = [self._admit(task, n, len(tasks), caller) for n, task in enumerate(tasks)]
+        ways = [await self.connections.open(model) if model else None for model in models]
+        assignments = [Assignment(*one) for one in zip(tasks, ways, strict=True)]
+        self._count(tasks, author, caller)
+        # A child's own children are no tasks of the call that is watched.
+        sink = on_event or (self._on_event if caller.depth == 0 else None)
+        async with caller.seat.lent() if caller.seat else nullcontext():
+            report = await self._executor.execute(assignments, caller=caller, author=author, on_event=sink)
+        caller.delegated.append(report.totals)
+        return report
 
-    def _admit(self, task: Task, n: int, of: int) -> Model | None:
+    def _refuse_too_deep(self, caller: Caller) -> None:
+        if caller.depth >= self.settings.max_depth:
+            message = f"no further delegation: this is depth {caller.depth} of {self.settings.max_depth}"
+            raise CallError("too_deep", message, hint="do the work yourself")
+
+    def _count(self, tasks: Sequence[Task], author: Author, caller: Caller) -> None:
+        """Count children that a model asked for: all of a call's or, where the run has no room for all, none."""
+        try:
+            caller.run.refuse_if_over()
+            if author == "model":
+                caller.ledger.reserve({"children": len(tasks)}).settle({"children": len(tasks)})
+        except BudgetExceeded as error:
+            left = f"ask for at most {error.left:g}" if error.limit == "children" and error.left else "do it yourself"
+            raise CallError("budget_exceeded", str(error), hint=f"nothing was run; {left}") from None
+
+    def _admit(self, task: Task, n: int, of: int, caller: Caller) -> Model | None:
         """The model that will do the task; None where the runner brings its own. Raises CallError."""
         try:
             refuse_undecidable(task, strict_checks=self.settings.strict_checks)
-            return self._model_for(task) if self._runner.needs_model else None
+            return self._model_for(task, caller) if self._runner.needs_model else None
         except CallError as error:
             error.field = f"tasks[{n}].{error.field}" if error.field and of > 1 else error.field
             raise
 
-    def _model_for(self, task: Task) -> Model:
-        today = date.today()
-        model = choose_child(
-            self.catalog,
-            tier=task.tier or self.settings.tier,
+    def _model_for(self, task: Task, caller: Caller) -> Model:
+        cost_is_limited = task.max_cost_usd is not None or caller.ledger.left("cost_usd") is not None
+        request = ChildRequest(
+            tier=task.tier,
             model=task.model or self.settings.model,
-            ceiling=self.settings.max_tier,
+            usual_tier=self.settings.tier,
+            bounds=caller.bounds(self.settings),
             available=self.connections.available,
-            on=today,
+            on=date.today(),
+            priced_only=cost_is_limited,
         )
-        if task.max_cost_usd is not None and model.price(today, 0) is None:
-            message = f"max_cost_usd can't be kept: the price of {model.id} is unknown"
-            hint = "declare its prices in delegate.toml, or leave max_cost_usd out"
-            raise CallError("unknown_price", message, field="max_cost_usd", hint=hint)
-        return model
+        return choose_child(self.catalog, request)
+
+    def _delegation(self) -> Tool:
+        """The tool as a child gets it."""
+        definition = self.tool("mcp")
+
+        async def call(arguments: Mapping[str, Any]) -> ToolOutput:
+            report = await self.call(arguments)
+            return ToolOutput(self._rendered(report), "error" if report.error else "ok")
+
+        return Tool(definition["name"], definition["description"], definition["inputSchema"], call)
+
+    def _rendered(self, report: Report) -> str:
+        return contract.render(report, limit=self.settings.result_chars)
 
     def _bench(self) -> Bench:
         settings = self.settings
         return Bench(
-            self.catalog, self.connections.available, self.connections.client, settings.judge_model, settings.max_tier
+            catalog=self.catalog,
+            available=self.connections.available,
+            connect=self.connections.open,
+            pinned=settings.judge_model,
+            min_accuracy=settings.min_judge_accuracy,
+            escalate=settings.escalate,
         )
 
 

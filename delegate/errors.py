@@ -5,6 +5,7 @@
     ├── ConfigError        settings, delegate.toml or the catalog are wrong
     ├── ProviderError      a model call failed after the SDK's own retries
     ├── BudgetExceeded     a limit of the ledger refused the next step; nothing was spent on it
+    ├── TierExceeded       a provider served a child a model above its parent's tier
     └── ToolError          a child's tool call failed; the text goes back to the child's model
         └── ToolDenied     ... because a rule forbids it
 
@@ -71,13 +72,22 @@ class ProviderError(DelegateError):
 class BudgetExceeded(DelegateError):
     """The ledger refused the next step: `limit` names which limit, in its own unit."""
 
-    def __init__(self, limit: str, *, allowed: float, spent: float, reserved: float = 0) -> None:
+    def __init__(self, limit: str, *, allowed: float, spent: float, reserved: float = 0, needed: float = 0) -> None:
         left = max(0.0, allowed - spent - reserved)
-        super().__init__(f"{limit} is used up: {spent:g} of {allowed:g} spent, {reserved:g} reserved, {left:g} left")
+        super().__init__(
+            f"no room under the limit {limit}: {spent:g} of {allowed:g} spent, {reserved:g} reserved, {left:g} left, "
+            f"{needed:g} needed"
+        )
         self.limit = limit
         self.allowed = allowed
         self.spent = spent
         self.reserved = reserved
+        self.left = left
+        self.needed = needed
+
+
+class TierExceeded(DelegateError):
+    """A provider served a child a model above its parent's tier. What was spent until then is on its bill."""
 
 
 class ToolError(DelegateError):

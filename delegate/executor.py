@@ -11,26 +11,30 @@ import asyncio
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from delegate import bill
 from delegate.catalog import Model
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
 from delegate.child.toolbox import toolbox
-from delegate.errors import BudgetExceeded, DelegateError, ProviderError
+from delegate.errors import BudgetExceeded, DelegateError, ProviderError, TierExceeded
 from delegate.judging import Case, Judging
 from delegate.judging.case import Author
 from delegate.judging.output import parse_json
 from delegate.ledger import Ledger
-from delegate.ports import ChatClient, Event, EventKind, EventSink, Notify, Tool
+from delegate.metered import Connection
+from delegate.ports import Event, EventKind, EventSink, Tool
 from delegate.recorder import Recorder, encodable
-from delegate.records import Records, new_run_id
+from delegate.records import Records
+from delegate.runs import Caller, calling
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder
 from delegate.settings import Settings
+from delegate.slots import Seat
+from delegate.tiers import weaker
 from delegate.types import (
     ChildRun,
     ErrorDetail,
@@ -39,8 +43,8 @@ from delegate.types import (
     Report,
     Task,
     TaskResult,
+    Tier,
     Totals,
-    Usage,
     Verdict,
 )
 
@@ -49,11 +53,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A task and the model that will work on it. Both are None-able for runners that bring their own model."""
+    """A task and the way to the model that will work on it; None for runners that bring their own."""
 
     task: Task
-    model: Model | None
-    client: ChatClient | None
+    connection: Connection | None
+
+    @property
+    def model(self) -> Model | None:
+        """The model that was chosen."""
+        return self.connection.model if self.connection else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,166 +73,215 @@ class Executor:
     judging: Judging
     commands: Commands
     records: Records
+    delegation: Callable[[], Tool]
+    """Makes the tool with which a child may delegate in its turn, where the depth allows it."""
     host_tools: tuple[Tool, ...] | None = None
     """Tools that children get in place of the toolbox."""
 
     async def execute(
-        self, assignments: Sequence[Assignment], *, author: Author, on_event: EventSink | None = None
+        self, assignments: Sequence[Assignment], *, caller: Caller, author: Author, on_event: EventSink | None = None
     ) -> Report:
         """Run all assignments; the report's results stand in their order."""
         started = time.monotonic()
-        run = _Run(
-            Ledger({"cost_usd": self.settings.max_cost_usd}),
-            asyncio.Semaphore(self.settings.max_concurrent),
-            author,
-            on_event,
-        )
+        call = _Call(caller, author, on_event, caller.bounds(self.settings).ceiling)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._one(run, index, one)) for index, one in enumerate(assignments)]
+            tasks = [
+                group.create_task(self._one(_Order(call, index, assignment, caller.run.next_handle())))
+                for index, assignment in enumerate(assignments)
+            ]
         results = tuple(task.result() for task in tasks)
-        return Report(results=results, totals=_totals(results, time.monotonic() - started), run_id=run.id, error=None)
+        totals = bill.totals(results, time.monotonic() - started)
+        return Report(results=results, totals=totals, run_id=caller.run.id)
 
-    async def _one(self, run: "_Run", index: int, assignment: Assignment) -> TaskResult:
+    async def _one(self, order: "_Order") -> TaskResult:
         """One task's one result: a fault of ours costs this task, and neither its siblings nor the host."""
         try:
-            return await self._work(run, index, assignment)
+            return await self._work(order)
         except Exception as error:
-            _log.exception("task %d failed inside delegate", index)
+            _log.exception("task %d failed inside delegate", order.index)
             detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
-            return TaskResult(verdict=None, task_index=index, status="failed", summary="", error=detail)
+            return TaskResult(verdict=None, task_index=order.index, status="failed", summary="", error=detail)
 
-    async def _work(self, run: "_Run", index: int, assignment: Assignment) -> TaskResult:
+    async def _work(self, order: "_Order") -> TaskResult:
         """One task from its workspace to its stored result."""
-        notify = run.notify(index)
         started = time.monotonic()
         folder, left_files = None, False
+        ledger = Ledger({"cost_usd": order.task.max_cost_usd}, parent=order.caller.ledger)
         try:
-            async with run.slots:
-                folder, child = await self._child(run, index, assignment, notify)
+            async with Seat(order.caller.run.slots) as seat:
+                child_ledger = Ledger({"tokens": self.settings.max_tokens}, parent=ledger)
+                child_caller = order.as_caller(child_ledger, seat)
+                folder, child = await self._child(order, child_caller)
             left_files = any(artifact.change != "deleted" for artifact in child.artifacts)
-            notify("child_ended", child.status)
-            verdict = await self._verdict(run, assignment, folder, child, notify)
-            notify("judged", verdict.verdict if verdict else "no criteria")
+            order.notify("child_ended", child.status)
+            verdict = await self._verdict(order, folder, child, ledger)
+            order.notify("judged", verdict.verdict if verdict else "no criteria")
         finally:
             if folder is not None:
                 await folder.close(keep=left_files)
-        seconds = time.monotonic() - started
-        result = self._result(f"{run.id}-{index}", index, assignment, folder, child, verdict, seconds)
-        return await self.records.save(run.id, assignment.task, child, result)
+        delegated = child_caller.delegated
+        result = self._result(order, folder, child, verdict, delegated, time.monotonic() - started)
+        return await self.records.save(order.caller.run.id, order.task, child, result)
 
-    async def _child(
-        self, run: "_Run", index: int, assignment: Assignment, notify: Notify
-    ) -> tuple[Folder | None, ChildRun]:
+    async def _child(self, order: "_Order", as_caller: Caller) -> tuple[Folder | None, ChildRun]:
         """Open the workspace, run the child in it, and see what it left there."""
-        recorder = Recorder(None if assignment.model is None else 0.0)
+        recorder = Recorder(bill.UNSEEN if order.model is None else None)
         try:
-            folder = await Folder.open(assignment.task.workspace, home=self.settings.home / "workspaces")
+            order.caller.run.refuse_if_over()
+            folder = await Folder.open(order.task.workspace, home=self.settings.home / "workspaces")
+        except BudgetExceeded as error:
+            return None, recorder.finish("budget_exceeded", error=_detail("budget_exceeded", error))
         except (DelegateError, OSError) as error:
-            return None, recorder.finish("failed", error=ErrorDetail(code="workspace", message=str(error)))
-        job = self._job(run, index, assignment, folder, recorder, notify)
-        notify("child_started", assignment.model.id if assignment.model else "")
-        child = await self._run_child(job)
+            return None, recorder.finish("failed", error=_detail("workspace", error))
+        with calling(as_caller):
+            job = self._job(order, as_caller, folder, recorder)
+            order.notify("child_started", order.model.id if order.model else "")
+            child = await self._run_child(job, order.caller.run.seconds_left())
         artifacts = await folder.artifacts()
         return folder, child.model_copy(update={"artifacts": artifacts}) if artifacts else child
 
-    async def _run_child(self, job: Job) -> ChildRun:
+    async def _run_child(self, job: Job, run_seconds: float | None) -> ChildRun:
         """The isolation boundary: whatever the runner raises becomes the run's status, with all it had so far."""
-        limit = min(job.task.timeout_seconds or math.inf, self.settings.timeout_seconds)
+        limit = min(job.task.timeout_seconds or math.inf, self.settings.timeout_seconds, run_seconds or math.inf)
         finish = job.recorder.finish
         deadline = asyncio.timeout(limit)
         try:
             async with deadline:
                 return await self.runner.run(job)
         except BudgetExceeded as error:
-            return finish("budget_exceeded", error=ErrorDetail(code="budget_exceeded", message=str(error)))
+            return finish("budget_exceeded", error=_detail("budget_exceeded", error))
+        except TierExceeded as error:
+            return finish("failed", error=_detail("tier_above_parent", error))
         except ProviderError as error:
-            return finish("failed", error=ErrorDetail(code=error.fault, message=str(error)))
+            return finish("failed", error=_detail(error.fault, error))
         except Exception as error:
             if deadline.expired():
-                return finish("timeout", error=ErrorDetail(code="timeout", message=f"ran longer than {limit:g} s"))
+                of_run = ", which the run had left" if limit == run_seconds else ""
+                message = f"ran longer than {limit:.6g} s{of_run}"
+                return finish("timeout", error=ErrorDetail(code="timeout", message=message))
             _log.exception("the child of task %d crashed", job.task_index)
             return finish("failed", error=ErrorDetail(code="crashed", message=f"{type(error).__name__}: {error}"))
 
-    def _job(
-        self, run: "_Run", index: int, assignment: Assignment, folder: Folder, recorder: Recorder, notify: Notify
-    ) -> Job:
-        task, settings = assignment.task, self.settings
-        tools = self.host_tools
-        if tools is None:
-            tools = toolbox(folder, self.commands, fetch=FetchPolicy(allowed_hosts=settings.fetch_hosts))
+    def _job(self, order: "_Order", as_caller: Caller, folder: Folder, recorder: Recorder) -> Job:
+        task, settings = order.task, self.settings
+        tools = self._tools(order, as_caller, folder)
+        as_caller.tools = frozenset(tool.name for tool in tools)
         return Job(
             task=task,
-            task_index=index,
-            run_id=run.id,
-            model=assignment.model,
-            client=assignment.client,
+            task_index=order.index,
+            run_id=order.caller.run.id,
+            connection=order.assignment.connection,
+            ceiling=order.call.ceiling,
             folder=folder,
-            tools=tuple(tool for tool in tools if task.tools is None or tool.name in task.tools),
+            tools=tools,
             recorder=recorder,
-            ledger=Ledger({"cost_usd": task.max_cost_usd, "tokens": settings.max_tokens}, parent=run.ledger),
+            ledger=as_caller.ledger,
             max_steps=min(task.max_steps or settings.max_steps, settings.max_steps),
             max_output_tokens=settings.max_output_tokens,
-            notify=notify,
+            notify=order.notify,
         )
 
-    async def _verdict(
-        self, run: "_Run", assignment: Assignment, folder: Folder | None, child: ChildRun, notify: Notify
-    ) -> Verdict | None:
-        case = Case(assignment.task, child, folder, run.author, assignment.model)
-        ledger = Ledger({"cost_usd": assignment.task.max_cost_usd}, parent=run.ledger)
-        return await self.judging.verdict(case, ledger, notify)
+    def _tools(self, order: "_Order", as_caller: Caller, folder: Folder) -> tuple[Tool, ...]:
+        """What the child may use: what the task names of what there is, and nothing that its parent hasn't."""
+        tools = self.host_tools
+        if tools is None:
+            tools = toolbox(folder, self.commands, fetch=FetchPolicy(allowed_hosts=self.settings.fetch_hosts))
+        if as_caller.depth < self.settings.max_depth:
+            tools = (*tools, self.delegation())
+        allowed = [names for names in (order.task.tools, order.caller.tools) if names is not None]
+        return tuple(tool for tool in tools if all(tool.name in names for names in allowed))
+
+    async def _verdict(self, order: "_Order", folder: Folder | None, child: ChildRun, ledger: Ledger) -> Verdict | None:
+        connection = order.assignment.connection
+        worker = connection and (connection.catalog.served(connection.model, child.model) or connection.model)
+        case = Case(order.task, child, folder, order.call.author, worker, order.call.ceiling)
+        seconds = order.caller.run.seconds_left()
+        return await self.judging.verdict(case, ledger, order.notify, seconds=seconds)
 
     def _result(
         self,
-        handle: str,
-        index: int,
-        assignment: Assignment,
+        order: "_Order",
         folder: Folder | None,
         child: ChildRun,
         verdict: Verdict | None,
+        delegated: Sequence[Totals],
         seconds: float,
     ) -> TaskResult:
+        below = bill.combined(delegated, sum(one.seconds for one in delegated)) if delegated else None
+        whole = bill.of_task(child, verdict, below)
         return TaskResult(
             verdict=verdict,
-            task_index=index,
+            task_index=order.index,
             status=child.status,
-            summary=_cut(child.output, self.settings.result_chars, handle),
-            structured_output=_structured(assignment.task, child),
+            summary=_cut(child.output, self.settings.result_chars, order.handle),
+            structured_output=_structured(order.task, child),
             artifacts=child.artifacts,
             receipts=_counts(child.receipts),
             error=child.error,
-            model=child.model or (assignment.model.id if assignment.model else None),
-            tier=assignment.model.tier if assignment.model else None,
+            model=child.model or (order.model.id if order.model else None),
+            requested_model=order.model.id if order.model else None,
+            substituted=child.substituted,
+            tier=order.model.tier if order.model else None,
             usage=child.usage,
-            cost_usd=_cost(child, verdict),
+            cost_usd=whole.cost_usd,
+            cost_known_usd=whole.known_usd,
+            cost_provenance=whole.provenance,
+            verification_share=bill.share(bill.of_judge(verdict).cost_usd, whole.cost_usd),
+            delegated=below,
             seconds=round(seconds, 6),
             workspace=str(folder.root) if folder and folder.root.is_dir() else None,
-            handle=handle,
+            handle=order.handle,
         )
 
 
-@dataclass(slots=True)
-class _Run:
+@dataclass(frozen=True, slots=True)
+class _Call:
     """What the tasks of one call share."""
 
-    ledger: Ledger
-    slots: asyncio.Semaphore
+    caller: Caller
     author: Author
     on_event: EventSink | None
-    id: str = field(default_factory=new_run_id)
+    ceiling: Tier
 
-    def notify(self, index: int) -> Notify:
-        """Events of one task, on their way to whoever shows progress."""
 
-        def send(kind: EventKind, text: str = "", **data: Any) -> None:
-            if self.on_event is None:
-                return
-            try:
-                self.on_event(Event(kind, index, text, data))
-            except Exception:  # a broken progress display must not cost the work
-                _log.exception("the event sink failed")
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One task of a call, on its way to its result."""
 
-        return send
+    call: _Call
+    index: int
+    assignment: Assignment
+    handle: str
+
+    @property
+    def task(self) -> Task:
+        return self.assignment.task
+
+    @property
+    def model(self) -> Model | None:
+        return self.assignment.model
+
+    @property
+    def caller(self) -> Caller:
+        return self.call.caller
+
+    def as_caller(self, ledger: Ledger, seat: Seat) -> Caller:
+        """The child as one that may delegate in its turn."""
+        tier = weaker(self.model.tier if self.model else None, self.caller.tier)
+        return Caller(self.caller.run, ledger, self.caller.depth + 1, tier, seat)
+
+    def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
+        """Tell whoever shows progress what happened to this task."""
+        if self.call.on_event is None:
+            return
+        try:
+            self.call.on_event(Event(kind, self.index, text, data))
+        except Exception:  # a broken progress display must not cost the work
+            _log.exception("the event sink failed")
+
+
+def _detail(code: str, error: Exception) -> ErrorDetail:
+    return ErrorDetail(code=code, message=str(error))
 
 
 def _cut(output: str, limit: int, handle: str) -> str:
@@ -252,31 +309,4 @@ def _counts(receipts: Sequence[Receipt]) -> ReceiptCounts:
         denied=statuses.count("denied"),
         timeout=statuses.count("timeout"),
         tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
-    )
-
-
-def _cost(child: ChildRun, verdict: Verdict | None) -> float | None:
-    judge = verdict.judge if verdict else None
-    if judge is None or judge.model is None:
-        return child.cost_usd
-    return None if child.cost_usd is None or judge.cost_usd is None else child.cost_usd + judge.cost_usd
-
-
-def _totals(results: Sequence[TaskResult], seconds: float) -> Totals:
-    words = [result.verdict.verdict if result.verdict else None for result in results]
-    judges = [result.verdict.judge for result in results if result.verdict and result.verdict.judge]
-    costs = [result.cost_usd for result in results]
-    known = [cost for cost in costs if cost is not None]
-    return Totals(
-        tasks=len(results),
-        passed=words.count("PASS"),
-        failed=words.count("FAIL"),
-        unjudged=words.count(None),
-        completed=sum(result.status == "completed" for result in results),
-        gate=dict(Counter(result.verdict.gate for result in results if result.verdict and result.verdict.gate)),
-        child_usage=sum((result.usage for result in results), Usage()),
-        judge_usage=sum((judge.usage for judge in judges), Usage()),
-        cost_usd=sum(known) if len(known) == len(costs) else None,
-        cost_known_usd=sum(known),
-        seconds=round(seconds, 6),
     )

@@ -1,39 +1,118 @@
 """One model call within the ledger: reserved from an estimate before it, settled from what was really used after it.
 
-Children and judges both spend through here, so that there is one place where a call can be refused.
+Children and judges both spend through here, so that there is one place where a call can be refused, and one where it
+waits for its provider's rate limit.
 """
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import NamedTuple
 
-from delegate.catalog import Model, cost_usd
-from delegate.ledger import Ledger
-from delegate.ports import ChatClient, ChatReply, ChatRequest
-from delegate.types import Usage
+from delegate.bill import Charge
+from delegate.catalog import Catalog, Model, cost_usd, estimate_tokens
+from delegate.ledger import Amounts, Ledger
+from delegate.ports import ChatClient, ChatReply, ChatRequest, Quota, ToolCall
+from delegate.ratelimit import RateLimiter
+from delegate.types import Provenance, Usage
+
+PATIENCE_SECONDS = 300.0
+"""How long a call waits for a rate limit where nothing else can be done."""
 
 
-class Metered(NamedTuple):
-    """A reply and its price; None where the model's price is unknown."""
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A model and the way to it. The limiter is shared by all who call this model at its endpoint."""
+
+    model: Model
+    client: ChatClient
+    limiter: RateLimiter
+    catalog: Catalog
+    """Knows the models that a provider may serve in place of the one asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """A reply, what it cost, and which model of the catalog really gave it (None: one that isn't there)."""
 
     reply: ChatReply
-    cost_usd: float | None
+    charge: Charge
+    served: Model | None
+    substituted: bool
+    """It isn't the model that was asked for."""
+
+    @property
+    def quota(self) -> Quota | None:
+        """What the provider said of its limits."""
+        return self.reply.quota
 
 
 async def complete(
-    client: ChatClient, model: Model, request: ChatRequest, *, input_tokens: int, ledger: Ledger
+    connection: Connection,
+    request: ChatRequest,
+    *,
+    input_tokens: int,
+    ledger: Ledger,
+    patience: float = PATIENCE_SECONDS,
 ) -> Metered:
-    """Make the call; `input_tokens` is its estimated length.
+    """Make the call; `input_tokens` is its estimated length, `patience` the seconds it may wait for a rate limit.
 
     Raises BudgetExceeded before anything is sent, ProviderError as the client does; a call that fails costs nothing.
     """
-    today = date.today()
-    estimate = cost_usd(model, Usage(input_tokens=input_tokens), today) or 0
-    reservation = ledger.reserve({"model_calls": 1, "tokens": input_tokens, "cost_usd": estimate})
-    try:
-        reply = await client.complete(request)
-    except BaseException:
-        reservation.settle()
-        raise
-    cost = cost_usd(model, reply.usage, today)
-    reservation.settle({"model_calls": 1, "tokens": reply.usage.total_tokens, "cost_usd": cost or 0})
-    return Metered(reply, cost)
+
+    async def send() -> Metered:
+        # Reserved when its turn has come: what only waits holds no money.
+        with ledger.reserve(*_estimate(connection.model, request, input_tokens)) as reservation:
+            reply = await connection.client.complete(request)
+            metered = _metered(connection, reply, input_tokens)
+            reservation.settle(_spent(metered.charge))
+        return metered
+
+    return await connection.limiter.run(send, patience=patience)
+
+
+def _estimate(model: Model, request: ChatRequest, input_tokens: int) -> tuple[Amounts, Amounts]:
+    """What the call surely takes, and what its output may take on top."""
+    today, output = date.today(), request.max_output_tokens
+    read = cost_usd(model, Usage(input_tokens=input_tokens), today) or 0
+    whole = cost_usd(model, Usage(input_tokens=input_tokens, output_tokens=output), today) or 0
+    return (
+        {"model_calls": 1, "tokens": input_tokens, "cost_usd": read},
+        {"tokens": output, "cost_usd": whole - read},
+    )
+
+
+def _spent(charge: Charge) -> Amounts:
+    return {"model_calls": 1, "tokens": charge.usage.total_tokens, "cost_usd": charge.known_usd}
+
+
+def _metered(connection: Connection, reply: ChatReply, input_tokens: int) -> Metered:
+    """Price the reply by the model that was really served; what the provider didn't count is estimated."""
+    asked = connection.model
+    served = connection.catalog.served(asked, reply.model_served)
+    counted = reply.usage.total_tokens > 0
+    usage = reply.usage if counted else _guess(reply, input_tokens)
+    cost = cost_usd(served or asked, usage, date.today())
+    priced = served is not None and (served.provider, served.endpoint) == (asked.provider, asked.endpoint)
+    sure: Provenance = "observed" if counted and priced else "estimated"
+    charge = Charge(usage, cost, cost or 0, "unknown" if cost is None else sure)
+    return Metered(reply, charge, served, served is not asked)
+
+
+def _guess(reply: ChatReply, input_tokens: int) -> Usage:
+    written = len(reply.text) + sum(len(call.raw_arguments) for call in reply.tool_calls)
+    return Usage(model_calls=1, input_tokens=input_tokens, output_tokens=estimate_tokens(written))
+
+
+def request_tokens(request: ChatRequest) -> int:
+    """How long a request is, estimated: its texts, tool calls and tool definitions."""
+    told = len(request.system) + sum(
+        len(message.text) + _written(message.tool_calls) + sum(len(reply.text) for reply in message.tool_replies)
+        for message in request.messages
+    )
+    offered = sum(len(tool.description) + len(json.dumps(tool.parameters)) for tool in request.tools)
+    return estimate_tokens(told + offered)
+
+
+def _written(calls: Sequence[ToolCall]) -> int:
+    return sum(len(call.raw_arguments or json.dumps(call.arguments)) for call in calls)

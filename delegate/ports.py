@@ -82,6 +82,22 @@ StopReason = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Quota:
+    """What a provider's rate-limit headers say is left now; None where they don't say.
+
+    A quota fills up steadily, so `limit`, what is left, and the time until it is full again give its rate.
+    """
+
+    requests_limit: int | None = None
+    requests_left: int | None = None
+    requests_full_in: float | None = None
+    """Seconds until the quota of requests is full again."""
+    tokens_limit: int | None = None
+    tokens_left: int | None = None
+    tokens_full_in: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ChatReply:
     """What one model call gave back."""
 
@@ -94,6 +110,8 @@ class ChatReply:
     stop_detail: str = ""
     """The provider's own word for the stop, and the refusal's text where there is one."""
     native: Any = None
+    quota: Quota | None = None
+    """What the rate-limit headers said, where there were any."""
 
 
 class ChatClient(Protocol):

@@ -10,8 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, cast
 
+from delegate.bill import Charge
 from delegate.ports import ChatReply, ToolOutput
-from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus, Usage
+from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus
 
 RECEIPT_CHARS = 4_000
 """How much of a tool's answer a receipt keeps; digest and size are those of the whole."""
@@ -20,23 +21,23 @@ RECEIPT_CHARS = 4_000
 class Recorder:
     """Receipts, output, usage and cost of one child. A host's own runner writes to it as the built-in loop does."""
 
-    def __init__(self, cost_usd: float | None = 0.0) -> None:
-        """`cost_usd` is where the bill begins: None for a runner whose model calls aren't seen here."""
+    def __init__(self, charge: Charge | None = None) -> None:
+        """`charge` is where the bill begins: `bill.UNSEEN` for a runner whose model calls aren't seen here."""
         self.output = ""
-        self.usage = Usage()
-        self.cost_usd = cost_usd
+        self.charge = charge or Charge()
         self.model: str | None = None
+        self.substituted = False
         self.steps = 0
         self._receipts: dict[int, Receipt] = {}
         self._receipts_begun = 0
         self._started = time.monotonic()
 
-    def model_called(self, reply: ChatReply, cost_usd: float | None) -> None:
-        """Book one model call. A cost of None makes the whole run's cost unknown."""
+    def model_called(self, reply: ChatReply, charge: Charge, *, substituted: bool = False) -> None:
+        """Book one model call. An unknown cost makes the whole run's cost unknown."""
         self.steps += 1
-        self.usage += reply.usage
+        self.charge += charge
         self.model = reply.model_served or self.model
-        self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+        self.substituted |= substituted
         if reply.text.strip():
             self.output = encodable(reply.text)
 
@@ -78,8 +79,11 @@ class Recorder:
             artifacts=artifacts,
             error=error,
             model=self.model,
-            usage=self.usage,
-            cost_usd=self.cost_usd,
+            substituted=self.substituted,
+            usage=self.charge.usage,
+            cost_usd=self.charge.cost_usd,
+            cost_known_usd=self.charge.known_usd,
+            cost_provenance=self.charge.provenance,
             steps=self.steps,
             seconds=round(time.monotonic() - self._started, 6),
         )

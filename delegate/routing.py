@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from delegate.catalog import Catalog, Model, cost_usd
 from delegate.errors import CallError
+from delegate.tiers import Bounds, is_above, weaker
 from delegate.types import TIERS, Candidate, Tier, Usage
 
 KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY"}
@@ -45,7 +46,15 @@ class JudgeRequest:
     pinned: str | None = None
     """The only model that may judge (the setting `judge_model`)."""
     ceiling: Tier | None = None
-    """The highest tier for a judge of an unknown worker; None sets no limit."""
+    """The highest tier for any judge; None sets no limit. The worker's own tier is a limit as well."""
+    prefix_tokens: int = 0
+    """How much of the prompt is the same for every verdict, so that a provider may have it in its cache."""
+    min_accuracy: float | None = None
+    """The least measured accuracy of a judge; None asks for no measurement."""
+    other_than_family: str | None = None
+    """A family that may not judge, since it has judged already."""
+    priced_only: bool = False
+    """Only models whose price is known may judge, since a limit on cost must be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,7 @@ def choose_judge(catalog: Catalog, request: JudgeRequest) -> Routing:
 
 def _obstacles(catalog: Catalog, request: JudgeRequest) -> dict[str, str | None]:
     """Why each model may not judge this verdict; None for those that may."""
-    limit = request.worker.tier if request.worker else request.ceiling
+    limit = weaker(request.worker.tier if request.worker else None, request.ceiling)
     if request.pinned is None:
         return {model.id: _obstacle(model, limit, request) for model in catalog.models}
     found = catalog.find(request.pinned)
@@ -98,7 +107,7 @@ def _obstacle(model: Model, limit: Tier | None, request: JudgeRequest) -> str | 
         return "no structured output"
     if leaving := _leaving(model, request.on):
         return leaving
-    if limit and _is_above(model.tier, limit):
+    if limit and is_above(model.tier, limit):
         return f"tier {model.tier} is above the worker's {limit}"
     needed = request.evidence_tokens + request.reply_tokens
     if needed * CONTEXT_MARGIN > model.context_tokens:
@@ -110,10 +119,6 @@ def _leaving(model: Model, on: date) -> str | None:
     if model.deprecated_on is None or model.deprecated_on > on + NOTICE:
         return None
     return f"deprecated: switched off on {model.deprecated_on}"
-
-
-def _is_above(tier: Tier, limit: Tier) -> bool:
-    return TIERS.index(tier) < TIERS.index(limit)
 
 
 def _is_reachable(model: Model, available: Available) -> bool:
@@ -183,24 +188,46 @@ def _candidate(model: Model, cost: float | None, reason: str | None) -> Candidat
 # ----------------------------------------------------------------------------------------------------------- children
 
 
-def choose_child(
-    catalog: Catalog, *, tier: Tier | None, model: str | None, ceiling: Tier | None, available: Available, on: date
-) -> Model:
-    """The model that a child runs on: `model` where one is named, else the cheapest of exactly that tier.
+@dataclass(frozen=True, slots=True)
+class ChildRequest:
+    """One task that needs a model."""
 
-    `ceiling` is the parent's tier, which nothing may exceed; without `tier` it is also the tier to look in, and
-    "standard" where there is neither. Raises CallError `unknown_model`, `tier_above_parent`, `no_api_key` or
+    bounds: Bounds
+    """The tiers that its parent may give it."""
+    available: Available
+    on: date
+    tier: Tier | None = None
+    """The tier that was asked for."""
+    model: str | None = None
+    """The model that was asked for, by any of its names; it outranks `tier`."""
+    usual_tier: Tier = "standard"
+    """The tier where none was asked for, or the nearest one within the bounds."""
+    priced_only: bool = False
+    """Only models whose price is known, since a limit on cost must be kept."""
+
+
+def choose_child(catalog: Catalog, request: ChildRequest) -> Model:
+    """The model that a child runs on: the one asked for, else the cheapest of the tier.
+
+    Raises CallError `unknown_model`, `tier_above_parent`, `tier_below_floor`, `unknown_price`, `no_api_key` or
     `no_model_for_tier`.
     """
-    if model is not None:
-        return _named_child(catalog, model, ceiling, available)
-    wanted: Tier = tier or ceiling or "standard"
-    _refuse_above(ceiling, wanted, f"tier {wanted}", "tier")
-    of_tier = [each for each in catalog.models if each.tier == wanted and each.tools and not _leaving(each, on)]
-    reachable = [each for each in of_tier if _is_reachable(each, available)]
+    if request.model is not None:
+        return _named_child(catalog, request.model, request)
+    tier = request.tier or request.bounds.clamp(request.usual_tier)
+    _refuse_out_of_bounds(request.bounds, tier, f"tier {tier}", "tier")
+    of_tier = [each for each in catalog.models if each.tier == tier and _can_work(catalog, each, request)]
+    reachable = [each for each in of_tier if _is_reachable(each, request.available)]
     if not reachable:
-        raise _nothing_reachable(catalog, wanted, of_tier, ceiling, available)
-    return min(reachable, key=lambda each: _child_order(each, on))
+        raise _nothing_reachable(catalog, tier, of_tier, request)
+    return min(reachable, key=lambda each: _child_order(each, request.on))
+
+
+def _can_work(catalog: Catalog, model: Model, request: ChildRequest) -> bool:
+    """Whether a model may be chosen for a child; one that is named needs only a price where cost is limited."""
+    is_priced = model.price(request.on, 0) is not None
+    may_be_unpriced = catalog.is_declared(model) and not request.priced_only
+    return model.tools and not _leaving(model, request.on) and (is_priced or may_be_unpriced)
 
 
 def _child_order(model: Model, on: date) -> tuple[bool, float, str]:
@@ -208,39 +235,49 @@ def _child_order(model: Model, on: date) -> tuple[bool, float, str]:
     return cost is None, cost or 0, model.id
 
 
-def _named_child(catalog: Catalog, name: str, ceiling: Tier | None, available: Available) -> Model:
+def _named_child(catalog: Catalog, name: str, request: ChildRequest) -> Model:
     model = catalog.find(name)
     if model is None:
-        raise _unknown_model(catalog, name, ceiling, available)
-    _refuse_above(ceiling, model.tier, f"model {model.id} is of tier {model.tier}, which", "model")
-    if not _is_reachable(model, available):
+        raise _unknown_model(catalog, name, request)
+    _refuse_out_of_bounds(request.bounds, model.tier, f"model {model.id} is of tier {model.tier}, which", "model")
+    if not _is_reachable(model, request.available):
         message = f"model {model.id} can't be called: no key"
         raise CallError("no_api_key", message, field="model", hint=f"{_how_to_reach(model)}, or name another model")
+    _refuse_unpriced(catalog, model, request)
     return model
 
 
-def _refuse_above(ceiling: Tier | None, tier: Tier, what: str, field: str) -> None:
-    if ceiling is None or not _is_above(tier, ceiling):
+def _refuse_unpriced(catalog: Catalog, model: Model, request: ChildRequest) -> None:
+    if model.price(request.on, 0) is not None or (catalog.is_declared(model) and not request.priced_only):
         return
-    allowed = ", ".join(TIERS[TIERS.index(ceiling) :])
-    hint = f"ask for one of these tiers, or leave {field} out: {allowed}"
-    raise CallError("tier_above_parent", f"{what} is above the parent's tier {ceiling}", field=field, hint=hint)
+    why = "a limit on cost can't be kept" if request.priced_only else "its cost would be unknown"
+    hint = "declare its prices in delegate.toml (0 where it is free), or name another model"
+    raise CallError("unknown_price", f"the price of {model.id} is unknown: {why}", field="model", hint=hint)
 
 
-def _unknown_model(catalog: Catalog, name: str, ceiling: Tier | None, available: Available) -> CallError:
+def _refuse_out_of_bounds(bounds: Bounds, tier: Tier, what: str, field: str) -> None:
+    if tier in bounds.allowed():
+        return
+    hint = f"ask for one of these tiers, or leave {field} out: {', '.join(bounds.allowed())}"
+    if is_above(tier, bounds.ceiling):
+        message = f"{what} is above {bounds.ceiling}, the highest that this parent may give"
+        raise CallError("tier_above_parent", message, field=field, hint=hint)
+    message = f"{what} is below {bounds.floor}, the lowest that the settings allow"
+    raise CallError("tier_below_floor", message, field=field, hint=hint)
+
+
+def _unknown_model(catalog: Catalog, name: str, request: ChildRequest) -> CallError:
+    allowed = request.bounds.allowed()
     usable = sorted(
-        model.id
-        for model in catalog.models
-        if _is_reachable(model, available) and not (ceiling and _is_above(model.tier, ceiling))
+        model.id for model in catalog.models if _is_reachable(model, request.available) and model.tier in allowed
     )
     near = difflib.get_close_matches(name, usable, n=3) or usable
     hint = f"use one of: {', '.join(near)}; or leave model out" if near else "leave model out"
     return CallError("unknown_model", f"there is no model {name!r} in the catalog", field="model", hint=hint)
 
 
-def _nothing_reachable(
-    catalog: Catalog, tier: Tier, of_tier: list[Model], ceiling: Tier | None, available: Available
-) -> CallError:
+def _nothing_reachable(catalog: Catalog, tier: Tier, of_tier: list[Model], request: ChildRequest) -> CallError:
+    available = request.available
     out_of_reach = [model for model in of_tier or catalog.models if not _is_reachable(model, available)]
     mends = sorted({_how_to_reach(model) for model in out_of_reach})
     reachable = {model.tier for model in catalog.models if _is_reachable(model, available)}
@@ -248,7 +285,7 @@ def _nothing_reachable(
     if not tiers:
         hint = ", or ".join(mends) or None
         return CallError("no_api_key", "no model can be called: there is no API key", hint=hint)
-    if allowed := [other for other in tiers if not (ceiling and _is_above(other, ceiling))]:
+    if allowed := [other for other in tiers if other in request.bounds.allowed()]:
         mends.insert(0, f"ask for tier {' or '.join(allowed)}")
     message = f"no model of tier {tier} can be called; tiers that can: {', '.join(tiers)}"
     return CallError("no_model_for_tier", message, field="tier", hint=", or ".join(mends) or None)

@@ -8,12 +8,12 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
 from delegate.errors import ConfigError
-from delegate.types import Text, Tier, Value
+from delegate.types import Text, Tier, TierBound, Value
 
 Sandbox = Literal["auto", "require", "off"]
 CommandPolicy = Literal["sandboxed", "allow", "deny"]
@@ -55,12 +55,26 @@ class Settings(Value):
     """The model that children run on, whatever tier is asked for. By default the cheapest of the task's tier."""
     judge_model: Text | None = None
     """The only model that may judge. By default the cheapest eligible one."""
+    escalate: bool = False
+    """Ask one judge of another family what the first can't tell or prove: at most once per verdict, at its cost."""
+    min_judge_accuracy: float | None = Field(default=None, ge=0, le=1)
+    """Only models of at least this measured accuracy may judge; None asks for no measurement."""
+    judge_accuracy: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+    """Measured accuracy of judges by model, in place of the catalog's (only in `delegate.toml` or Python)."""
     tier: Tier = "standard"
-    """The tier of a task that names none."""
-    max_tier: Tier = "deep"
-    """No child runs above this tier, whatever is asked for."""
+    """The tier of a task that names none, or the nearest one that its parent may use."""
+    parent_tier: Tier | None = None
+    """The parent's own tier, where the host doesn't say; None: unknown, and `max_tier` alone limits its children."""
+    max_tier: TierBound = "parent"
+    """No child runs above this: a tier, the `parent`'s own, or one or two below it (`parent-1`, `parent-2`)."""
+    min_tier: TierBound = "fast"
+    """No child runs below this, unless its parent does: a tier, `parent`, `parent-1` or `parent-2`."""
     max_concurrent: int = Field(default=3, ge=1)
     """Children at work at the same time, per run."""
+    max_children: int = Field(default=12, ge=0)
+    """Children that models may ask for, per run, those of children included."""
+    max_depth: int = Field(default=1, ge=1, le=4)
+    """How deep delegation may go: 1, and a child can't delegate in its turn."""
     max_steps: int = Field(default=30, ge=1)
     """Model calls per child."""
     max_tokens: int | None = Field(default=None, gt=0)
@@ -69,6 +83,12 @@ class Settings(Value):
     """Wall time per child."""
     max_cost_usd: float | None = Field(default=None, gt=0)
     """Spend per run, children and judges together; None means no limit."""
+    max_run_model_calls: int | None = Field(default=None, ge=1)
+    """Model calls per run, children and judges together; None means no limit."""
+    max_run_tokens: int | None = Field(default=None, gt=0)
+    """Tokens per run, children and judges together; None means no limit."""
+    run_timeout_seconds: float | None = Field(default=None, gt=0)
+    """Wall time per run, from its first call on; None means no limit."""
     max_output_tokens: int = Field(default=8_192, ge=256)
     """Tokens that one model call of a child may write."""
     call_timeout_seconds: float = Field(default=180, gt=0)
@@ -89,6 +109,10 @@ class Settings(Value):
     """Where records and kept workspaces lie. Default: `delegate` in the XDG data folder."""
     endpoints: tuple[DeclaredEndpoint, ...] = ()
     """Model servers of your own (only in `delegate.toml` or Python)."""
+
+
+_ONLY_IN_FILES = ("endpoints", "judge_accuracy")
+"""Fields with a structure of their own, for which a variable has no room."""
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
@@ -122,7 +146,7 @@ def _from_toml(path: Path, named: bool) -> dict[str, Any]:
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, info in Settings.model_fields.items():
-        if name == "endpoints" or not (text := environ.get(variable(name), "").strip()):
+        if name in _ONLY_IN_FILES or not (text := environ.get(variable(name), "").strip()):
             continue
         is_list = info.annotation == tuple[str, ...]
         fields[name] = tuple(part.strip() for part in text.split(",")) if is_list else text

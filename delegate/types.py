@@ -25,7 +25,9 @@ from pydantic import (
 JsonObject = dict[str, Any]
 Tier = Literal["deep", "standard", "fast"]
 TIERS: tuple[Tier, ...] = ("deep", "standard", "fast")
-"""Strongest first; a lower place in this tuple may delegate to a higher one, never the other way round."""
+"""Strongest first; an earlier one may delegate to a later one, never the other way round."""
+TierBound = Literal["deep", "standard", "fast", "parent", "parent-1", "parent-2"]
+"""A tier, or the parent's own, or one or two below it."""
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 CriterionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
@@ -328,6 +330,17 @@ class Task(Value):
         return (*self.acceptance_criteria, shape)
 
 
+class Parent(Value):
+    """What a host knows of the parent that calls. Everything is optional; nothing here can widen a limit."""
+
+    run_id: Text | None = None
+    """The host's name for the root run: calls with the same one share a ledger, however many are made at once."""
+    model: Text | None = None
+    """What the parent runs on; its tier is the ceiling for its children."""
+    tier: Tier | None = None
+    """The parent's tier, where its model isn't in the catalog; with both, the weaker counts."""
+
+
 def _with_id(criterion: object, id: str) -> object:
     criterion = _string_is_text(criterion)
     if isinstance(criterion, CriterionBase):
@@ -354,12 +367,14 @@ ReceiptStatus = Literal["ok", "error", "denied", "timeout"]
 class Usage(Value):
     """Tokens of one or more model calls, as the providers reported them.
 
-    `cached_tokens` are part of `input_tokens`; `reasoning_tokens` are part of `output_tokens`.
+    `cached_tokens` (read from the provider's cache) and `cache_write_tokens` (written to it, at a price of its own)
+    are part of `input_tokens`; `reasoning_tokens` are part of `output_tokens`.
     """
 
     model_calls: int = 0
     input_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
 
@@ -368,6 +383,7 @@ class Usage(Value):
             model_calls=self.model_calls + other.model_calls,
             input_tokens=self.input_tokens + other.input_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
@@ -375,6 +391,14 @@ class Usage(Value):
     @property
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
+
+
+Provenance = Literal[
+    "observed",  # tokens as the provider counted them, at the price of the model that it says it served
+    "estimated",  # tokens or the price are a guess: it counted none, or served a model under a name we don't know
+    "unknown",  # a price is missing, and the cost is null
+]
+"""How a cost is known; of several costs, the least sure one."""
 
 
 class Receipt(Value):
@@ -432,9 +456,14 @@ class ChildRun(Value):
     error: ErrorDetail | None = None
     model: str | None = None
     """The model that really answered, as the provider named it."""
+    substituted: bool = False
+    """The provider served another model than the one that was asked for."""
     usage: Usage = Usage()
     cost_usd: float | None = None
     """None when a price is unknown; never 0 for that reason."""
+    cost_known_usd: float = 0
+    """The sum of what is known; equal to `cost_usd` where that is."""
+    cost_provenance: Provenance = "unknown"
     steps: int = 0
     seconds: float = 0
     plan: tuple[PlanStep, ...] = ()
@@ -491,19 +520,55 @@ class Candidate(Value):
     reason: str | None = None
 
 
+class JudgeAnswer(Value):
+    """What one judge made of one criterion, where it didn't have the last word."""
+
+    id: str
+    outcome: Outcome
+    code: str
+    reason: str = ""
+    evidence: str | None = None
+
+
+class JudgeAttempt(Value):
+    """One question put to one model: it answered, or `fault` says why not."""
+
+    model: str
+    model_served: str | None = None
+    fault: str | None = None
+    """A `ProviderError`'s fault, such as `rate_limited`, `overloaded`, `connection` or `timeout`; None: it answered."""
+    message: str = ""
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    seconds: float = 0
+    answers: tuple[JudgeAnswer, ...] = ()
+    """What it answered on the criteria on which another judge was asked after it (escalation)."""
+
+
 class JudgeRecord(Value):
-    """Which model judged, why that one, and what it cost. `model` is None when none was asked."""
+    """Which model judged, why that one, and what it cost. `model` is None when none answered.
+
+    Usage and cost are those of all `attempts` together.
+    """
 
     model: str | None = None
     model_served: str | None = None
+    substituted: bool = False
+    """The provider served another model than the one that was asked for."""
     provider: str | None = None
     tier: Tier | None = None
     family: str | None = None
     same_model_as_worker: bool = False
     same_family_as_worker: bool = False
     candidates: tuple[Candidate, ...] = ()
+    attempts: tuple[JudgeAttempt, ...] = ()
+    """Every model that was asked, in order."""
+    escalated: bool = False
+    """A second judge, of another family, was asked what the first couldn't tell or prove."""
     usage: Usage = Usage()
     cost_usd: float | None = None
+    cost_known_usd: float = 0
+    cost_provenance: Provenance = "observed"
     seconds: float = 0
 
 
@@ -561,11 +626,23 @@ class TaskResult(Value):
     receipts: ReceiptCounts = ReceiptCounts()
     error: ErrorDetail | None = None
     model: str | None = None
+    """The model that really ran, as the provider named it."""
+    requested_model: str | None = None
+    """The model that was asked for: the catalog's id."""
+    substituted: bool = False
+    """The provider served another model than the one that was asked for."""
     tier: Tier | None = None
     usage: Usage = Usage()
-    """The child's model calls; the judge's are on `verdict.judge`."""
+    """The child's model calls; the judge's are on `verdict.judge`, those of its own children in `delegated`."""
     cost_usd: float | None = None
-    """Child and judge together; None when a price is unknown, never 0 for that reason."""
+    """Child, judge and all that the child delegated; None when a price is unknown, never 0 for that reason."""
+    cost_known_usd: float = 0
+    """The sum of what is known."""
+    cost_provenance: Provenance = "unknown"
+    verification_share: float | None = None
+    """What part of the cost went to the judge, 0 to 1; None where the cost is unknown or nothing was spent."""
+    delegated: "Totals | None" = None
+    """What the child's own children came to; None when it had none."""
     seconds: float = 0
     workspace: str | None = None
     handle: str | None = None
@@ -573,7 +650,10 @@ class TaskResult(Value):
 
 
 class Totals(Value):
-    """Sums over a report. `cost_usd` is None as soon as one price is unknown; `cost_known_usd` sums the rest."""
+    """Sums over a report. `cost_usd` is None as soon as one price is unknown; `cost_known_usd` sums the rest.
+
+    Usage and costs include what children delegated in their turn; the counts of tasks don't.
+    """
 
     tasks: int = 0
     passed: int = 0
@@ -584,8 +664,13 @@ class Totals(Value):
     """How often the gate gave each reason, whether or not it was switched on to act on it."""
     child_usage: Usage = Usage()
     judge_usage: Usage = Usage()
+    child_cost_usd: float | None = None
+    judge_cost_usd: float | None = None
     cost_usd: float | None = None
     cost_known_usd: float = 0
+    cost_provenance: Provenance = "observed"
+    verification_share: float | None = None
+    """What part of the cost went to judges, 0 to 1; None where the cost is unknown or nothing was spent."""
     seconds: float = 0
 
 

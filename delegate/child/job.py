@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from delegate.catalog import Model
 from delegate.ledger import Ledger
-from delegate.ports import ChatClient, Notify, Tool
+from delegate.metered import Connection
+from delegate.ports import Notify, Tool
 from delegate.recorder import Recorder
 from delegate.sandbox.workspace import Folder
-from delegate.types import ChildRun, Task
+from delegate.types import ChildRun, Task, Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,10 @@ class Job:
     task: Task
     task_index: int
     run_id: str
-    model: Model | None
-    """None when the runner brings its own model."""
-    client: ChatClient | None
+    connection: Connection | None
+    """The model to work with and the way to it; None when the runner brings its own."""
+    ceiling: Tier | None
+    """The parent's tier: a model above it may not answer, whatever was asked for. None when it is unknown."""
     folder: Folder
     tools: tuple[Tool, ...]
     recorder: Recorder
@@ -39,7 +40,7 @@ class ChildRunner(Protocol):
     """
 
     needs_model: bool
-    """Whether `job.model` and `job.client` must be there."""
+    """Whether `job.connection` must be there."""
 
     async def run(self, job: Job) -> ChildRun:
         """Do the task."""

@@ -8,8 +8,9 @@ from delegate import metered
 from delegate.catalog import estimate_tokens
 from delegate.child import prompt
 from delegate.child.job import Job
-from delegate.errors import ToolDenied, ToolError
+from delegate.errors import TierExceeded, ToolDenied, ToolError
 from delegate.ports import ChatReply, ChatRequest, Message, ToolCall, ToolOutput, ToolReply
+from delegate.tiers import is_above
 from delegate.types import ChildRun, ErrorDetail
 
 MAX_CALLS_PER_TURN = 32
@@ -20,7 +21,7 @@ _STOPS = {"length": "truncated", "refusal": "refused"}
 
 
 class AgentLoop:
-    """Runs a child on `job.client` with `job.tools`. Keeps no state between jobs."""
+    """Runs a child on `job.connection` with `job.tools`. Keeps no state between jobs."""
 
     needs_model = True
 
@@ -52,26 +53,27 @@ class _Conversation:
     """The messages of one child so far, and how they grow by a turn."""
 
     def __init__(self, job: Job) -> None:
-        assert job.model is not None
-        assert job.client is not None
+        assert job.connection is not None
         self._job = job
-        self._model = job.model
-        self._client = job.client
+        self._connection = job.connection
         self._system = prompt.system_text(job)
         self._messages = [Message("user", prompt.assignment(job))]
         self._tools = {tool.name: tool for tool in job.tools}
         self._specs = tuple(tool.spec for tool in job.tools)
-        self._last_tokens = estimate_tokens(len(self._system) + len(self._messages[0].text))
+        self._tokens = metered.request_tokens(self._request())
+        """How long the next request is, estimated."""
 
     async def ask(self) -> ChatReply:
         """One model call, within the ledger and on the record."""
-        reply, cost = await metered.complete(
-            self._client, self._model, self._request(), input_tokens=self._last_tokens, ledger=self._job.ledger
+        call = await metered.complete(
+            self._connection, self._request(), input_tokens=self._tokens, ledger=self._job.ledger
         )
-        self._last_tokens = reply.usage.total_tokens
-        self._job.recorder.model_called(reply, cost)
-        self._job.notify("model_called", reply.text[:200], tokens=reply.usage.total_tokens)
-        return reply
+        tokens = call.charge.usage.total_tokens
+        self._tokens = tokens
+        self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)
+        self._job.notify("model_called", call.reply.text[:200], tokens=tokens)
+        self._refuse_above_parent(call)
+        return call.reply
 
     async def answer(self, reply: ChatReply, *, last_turn: bool) -> None:
         """Call the tools that one turn asks for, and add the turn and its replies to the conversation."""
@@ -85,17 +87,25 @@ class _Conversation:
         if last_turn:
             final = replies[-1]
             replies[-1] = ToolReply(final.call_id, final.name, final.text + _LAST_TURN, final.is_error)
+        self._tokens += estimate_tokens(sum(len(one.text) for one in replies))
         self._messages.append(Message("assistant", reply.text, calls, native=reply.native))
         self._messages.append(Message("tool", tool_replies=tuple(replies)))
 
     def _request(self) -> ChatRequest:
         return ChatRequest(
-            model=self._model.id,
+            model=self._connection.model.id,
             system=self._system,
             messages=self._messages,
-            max_output_tokens=min(self._job.max_output_tokens, self._model.max_output_tokens),
+            max_output_tokens=min(self._job.max_output_tokens, self._connection.model.max_output_tokens),
             tools=self._specs,
         )
+
+    def _refuse_above_parent(self, call: metered.Metered) -> None:
+        """A provider may serve another model than was asked for, but not a stronger one than the parent is."""
+        ceiling = self._job.ceiling
+        if ceiling and call.served and is_above(call.served.tier, ceiling):
+            what = f"{call.reply.model_served}, of tier {call.served.tier}, in place of {self._connection.model.id}"
+            raise TierExceeded(f"the provider served {what}, which is above the parent's tier {ceiling}")
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """Neighbours that may run side by side, together; every other call alone. The order stays."""

@@ -7,7 +7,8 @@ from delegate.catalog import Model
 from delegate.cli.models import REPLY_TOKENS, VERDICT_TOKENS
 from delegate.delegator import Delegator
 from delegate.errors import CallError
-from delegate.routing import JudgeRequest, Routing, choose_child, choose_judge
+from delegate.routing import ChildRequest, JudgeRequest, Routing, choose_child, choose_judge
+from delegate.tiers import Bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +26,19 @@ def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VER
     Raises CallError for a `worker` that isn't in the catalog.
     """
     settings, problem = delegator.settings, None
+    bounds = Bounds.under(settings.parent_tier, max_tier=settings.max_tier, min_tier=settings.min_tier)
     model = _named(delegator, worker) if worker else None
     if model is None:
         try:
             model = choose_child(
                 delegator.catalog,
-                tier=settings.tier,
-                model=settings.model,
-                ceiling=settings.max_tier,
-                available=delegator.connections.available,
-                on=date.today(),
+                ChildRequest(
+                    bounds=bounds,
+                    available=delegator.connections.available,
+                    on=date.today(),
+                    model=settings.model,
+                    usual_tier=settings.tier,
+                ),
             )
         except CallError as error:
             problem = error
@@ -45,7 +49,8 @@ def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VER
         on=date.today(),
         available=delegator.connections.available,
         pinned=settings.judge_model,
-        ceiling=settings.max_tier,
+        ceiling=bounds.ceiling,
+        min_accuracy=settings.min_judge_accuracy,
     )
     return Choice(model, problem, choose_judge(delegator.catalog, request))
 

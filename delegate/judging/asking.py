@@ -12,10 +12,12 @@ from datetime import date
 from delegate import metered
 from delegate.catalog import Catalog, Model, estimate_tokens
 from delegate.errors import BudgetExceeded, ProviderError
+from delegate.judging.case import Case
 from delegate.ledger import Ledger
-from delegate.ports import ChatClient, ChatReply, ChatRequest, Message, Notify
+from delegate.metered import Connection, Metered
+from delegate.ports import ChatReply, ChatRequest, Message, Notify
 from delegate.routing import Available, JudgeRequest, Routing, choose_judge
-from delegate.types import Candidate, JsonObject, JudgeRecord, Tier
+from delegate.types import Candidate, JsonObject, JudgeAttempt, JudgeRecord, Tier
 
 MAX_ATTEMPTS = 3
 ROUND_TOKENS = 50
@@ -31,9 +33,12 @@ class Bench:
 
     catalog: Catalog
     available: Available
-    client: Callable[[Model], Awaitable[ChatClient]]
-    pinned: str | None
-    ceiling: Tier
+    connect: Callable[[Model], Awaitable[Connection]]
+    pinned: str | None = None
+    """The only model that may judge."""
+    min_accuracy: float | None = None
+    escalate: bool = False
+    """Whether a second judge may be asked what the first couldn't tell or prove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +86,10 @@ class Asked:
         return Asked(None, code, reason, self.record)
 
 
-async def ask(bench: Bench, worker: Model | None, question: Question, ledger: Ledger, notify: Notify) -> Asked:
+async def ask(bench: Bench, case: Case, question: Question, ledger: Ledger, notify: Notify) -> Asked:
     """Ask the candidates in order until one answers."""
-    routing = _route(bench, worker, question)
+    worker = case.worker
+    routing = _route(bench, worker, case.ceiling, question)
     failures: dict[str, str] = {}
     shut: set[tuple[str, str | None]] = set()
     asked = Asked()
@@ -95,10 +101,8 @@ async def ask(bench: Bench, worker: Model | None, question: Question, ledger: Le
         notify("judge_asked", model.id)
         started = time.monotonic()
         try:
-            client = await bench.client(model)
-            reply, cost = await metered.complete(
-                client, model, question.to(model), input_tokens=question.tokens, ledger=ledger
-            )
+            connection = await bench.connect(model)
+            call = await metered.complete(connection, question.to(model), input_tokens=question.tokens, ledger=ledger)
         except BudgetExceeded as error:
             asked = Asked(code="budget_exceeded", reason=str(error))
             break
@@ -107,8 +111,8 @@ async def ask(bench: Bench, worker: Model | None, question: Question, ledger: Le
             asked = Asked(code="judge_unavailable", reason=f"{model.id}: {error}")
             shut |= {(model.provider, model.endpoint)} if error.fault in _WHOLE_PROVIDER else set()
             continue
-        record = _record(model, reply, cost, worker, time.monotonic() - started)
-        asked = Asked(reply, record=record).refuse_unclean()
+        record = _record(model, call, worker, time.monotonic() - started)
+        asked = Asked(call.reply, record=record).refuse_unclean()
         break
     fates = routing.candidates
     if failures:
@@ -117,7 +121,7 @@ async def ask(bench: Bench, worker: Model | None, question: Question, ledger: Le
     return asked
 
 
-def _route(bench: Bench, worker: Model | None, question: Question) -> Routing:
+def _route(bench: Bench, worker: Model | None, ceiling: Tier, question: Question) -> Routing:
     request = JudgeRequest(
         worker=worker,
         evidence_tokens=question.tokens,
@@ -125,23 +129,28 @@ def _route(bench: Bench, worker: Model | None, question: Question) -> Routing:
         on=date.today(),
         available=bench.available,
         pinned=bench.pinned,
-        ceiling=bench.ceiling,
+        ceiling=ceiling,
+        min_accuracy=bench.min_accuracy,
     )
     return choose_judge(bench.catalog, request)
 
 
-def _record(model: Model, reply: ChatReply, cost: float | None, worker: Model | None, seconds: float) -> JudgeRecord:
+def _record(model: Model, call: Metered, worker: Model | None, seconds: float) -> JudgeRecord:
     return JudgeRecord(
         model=model.id,
-        model_served=reply.model_served,
+        model_served=call.reply.model_served,
+        substituted=call.substituted,
         provider=model.provider,
         tier=model.tier,
         family=model.family,
         same_model_as_worker=worker is not None and worker.id == model.id,
         same_family_as_worker=worker is not None and worker.family == model.family,
         candidates=(),
-        usage=reply.usage,
-        cost_usd=cost,
+        attempts=(JudgeAttempt(model=model.id),),
+        usage=call.charge.usage,
+        cost_usd=call.charge.cost_usd,
+        cost_known_usd=call.charge.known_usd,
+        cost_provenance=call.charge.provenance,
         seconds=round(seconds, 6),
     )
 

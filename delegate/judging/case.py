@@ -5,7 +5,7 @@ from typing import Literal
 
 from delegate.catalog import Model
 from delegate.sandbox.workspace import Folder
-from delegate.types import AnyCriterion, ChildRun, CriterionResult, DecidedBy, Outcome, Task
+from delegate.types import AnyCriterion, ChildRun, CriterionResult, DecidedBy, Outcome, Task, Tier
 
 Author = Literal["model", "person"]
 """Who wrote the task: commands that a model wrote obey the `commands` setting."""
@@ -22,6 +22,8 @@ class Case:
     author: Author
     worker: Model | None
     """The catalog's entry of the model that did the work; None when a host's own agent did."""
+    ceiling: Tier = "deep"
+    """No judge above this tier is asked, nor above the worker's."""
     has_receipts: bool = True
     """Whether tool calls were recorded: where they were, the absence of one says that it wasn't made."""
 

@@ -47,7 +47,7 @@ async def decide(
 ) -> tuple[list[CriterionResult], JudgeRecord]:
     """The results of `criteria` as a judge sees them and code confirms them, and the record of who was asked."""
     statements = [statement for criterion in criteria for statement in _statements(criterion)]
-    asked = await ask(bench, case.worker, prompt.question(case.task.goal, statements, evidence), ledger, notify)
+    asked = await ask(bench, case, prompt.question(case.task.goal, statements, evidence), ledger, notify)
     return _results(case, criteria, asked, [id for id, _ in statements], evidence), asked.record
 
 

@@ -49,7 +49,7 @@ async def decide(
 ) -> tuple[CriterionResult, JudgeRecord, list[Finding]]:
     """The result with its score, the record of who was asked, and the failures and wins that the judge named."""
     rubric = rubric_of(criterion)
-    asked = await ask(bench, case.worker, _question(case.task.goal, rubric, evidence), ledger, notify)
+    asked = await ask(bench, case, _question(case.task.goal, rubric, evidence), ledger, notify)
     if asked.reply is None:
         return result(criterion, "error", "nobody", asked.code, asked.reason), asked.record, []
     decided, named = _read(criterion, rubric, asked, evidence)

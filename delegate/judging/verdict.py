@@ -1,5 +1,6 @@
 """One case in, one verdict out: the order of judging, as it can be read in `Judging.verdict` and `_Judgement`."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,13 +40,23 @@ class Judging:
     commands: Commands
     use_gate: bool = True
 
-    async def verdict(self, case: Case, ledger: Ledger, notify: Notify) -> Verdict | None:
-        """The verdict on one case; None when the task has no criteria. Never raises: what breaks here is a FAIL."""
+    async def verdict(
+        self, case: Case, ledger: Ledger, notify: Notify, *, seconds: float | None = None
+    ) -> Verdict | None:
+        """The verdict on one case; None when the task has no criteria. Never raises: what breaks here is a FAIL.
+
+        `seconds` is the wall time that the run has left for it.
+        """
         if not case.task.criteria:
             return None
+        deadline = asyncio.timeout(seconds)
         try:
-            return await self._verdict(case, ledger, notify)
+            async with deadline:
+                return await self._verdict(case, ledger, notify)
         except Exception as error:  # the child's work must not be lost to a fault in judging it
+            if deadline.expired():
+                reason = "the run's wall time was used up before the verdict"
+                return _refused(case.task, "nobody", "budget_exceeded", reason, None)
             _log.exception("judging failed")
             return _refused(case.task, "nobody", "internal_error", f"{type(error).__name__}: {error}", None)
 

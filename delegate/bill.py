@@ -1,0 +1,128 @@
+"""What model calls used and what they cost: one kind of sum, for a child, a judge, a task and a whole report."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import get_args
+
+from delegate.types import ChildRun, Provenance, TaskResult, Totals, Usage, Verdict
+
+_NO_USAGE = Usage()
+_SUREST_FIRST: tuple[Provenance, ...] = get_args(Provenance)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Tokens and their cost. One unknown cost makes the sum unknown; what is known is summed beside it."""
+
+    usage: Usage = _NO_USAGE
+    cost_usd: float | None = 0.0
+    known_usd: float = 0.0
+    provenance: Provenance = "observed"
+
+    def __add__(self, other: "Charge") -> "Charge":
+        return Charge(
+            self.usage + other.usage,
+            sum_usd((self.cost_usd, other.cost_usd)),
+            self.known_usd + other.known_usd,
+            _least_sure((self.provenance, other.provenance)),
+        )
+
+
+def _least_sure(of: Iterable[Provenance]) -> Provenance:
+    return _SUREST_FIRST[max(map(_SUREST_FIRST.index, of), default=0)]
+
+
+UNSEEN = Charge(cost_usd=None, provenance="unknown")
+"""The charge of model calls that were made out of our sight."""
+
+
+def total(charges: Iterable[Charge]) -> Charge:
+    """The sum; of nothing, nothing."""
+    return reduce(add, charges, Charge())
+
+
+def sum_usd(costs: Iterable[float | None]) -> float | None:
+    """The sum of costs; None as soon as one is unknown."""
+    known = 0.0
+    for cost in costs:
+        if cost is None:
+            return None
+        known += cost
+    return known
+
+
+def share(part_usd: float | None, whole_usd: float | None) -> float | None:
+    """What part of a cost another is, 0 to 1; None where one is unknown or nothing was spent."""
+    return None if part_usd is None or not whole_usd else round(part_usd / whole_usd, 6)
+
+
+def of_judge(verdict: Verdict | None) -> Charge:
+    """The charge of one verdict; nothing where no model was asked."""
+    record = verdict.judge if verdict else None
+    if record is None or not record.attempts:
+        return Charge()
+    return Charge(record.usage, record.cost_usd, record.cost_known_usd, record.cost_provenance)
+
+
+def of_task(child: ChildRun, verdict: Verdict | None, delegated: Totals | None) -> Charge:
+    """The charge of one task: its child, its judge, and all that the child delegated."""
+    own = Charge(child.usage, child.cost_usd, child.cost_known_usd, child.cost_provenance)
+    return total((own, of_judge(verdict), *([_of_all(delegated)] if delegated else [])))
+
+
+def _of_all(sums: Totals) -> Charge:
+    usage = sums.child_usage + sums.judge_usage
+    return Charge(usage, sums.cost_usd, sums.cost_known_usd, sums.cost_provenance)
+
+
+def totals(results: Sequence[TaskResult], seconds: float) -> Totals:
+    """The sums over the results of one call."""
+    return combined([_of_result(result) for result in results], seconds)
+
+
+def combined(parts: Sequence[Totals], seconds: float) -> Totals:
+    """The sums over several totals, such as those of the calls that one child made."""
+    judge_usd, cost_usd = sum_usd(one.judge_cost_usd for one in parts), sum_usd(one.cost_usd for one in parts)
+    return Totals(
+        tasks=sum(one.tasks for one in parts),
+        passed=sum(one.passed for one in parts),
+        failed=sum(one.failed for one in parts),
+        unjudged=sum(one.unjudged for one in parts),
+        completed=sum(one.completed for one in parts),
+        gate=dict(sum((Counter(one.gate) for one in parts), Counter[str]())),
+        child_usage=sum((one.child_usage for one in parts), Usage()),
+        judge_usage=sum((one.judge_usage for one in parts), Usage()),
+        child_cost_usd=sum_usd(one.child_cost_usd for one in parts),
+        judge_cost_usd=judge_usd,
+        cost_usd=cost_usd,
+        cost_known_usd=sum(one.cost_known_usd for one in parts),
+        cost_provenance=_least_sure(one.cost_provenance for one in parts),
+        verification_share=share(judge_usd, cost_usd),
+        seconds=round(seconds, 6),
+    )
+
+
+def _of_result(result: TaskResult) -> Totals:
+    """One task as totals: what its children did in their turn is in its costs, not in the counts."""
+    verdict, below = result.verdict, result.delegated or Totals(child_cost_usd=0, judge_cost_usd=0, cost_usd=0)
+    judge = of_judge(verdict)
+    judge_usd = sum_usd((judge.cost_usd, below.judge_cost_usd))
+    known = judge_usd is not None and result.cost_usd is not None
+    return Totals(
+        tasks=1,
+        passed=int(verdict is not None and verdict.verdict == "PASS"),
+        failed=int(verdict is not None and verdict.verdict == "FAIL"),
+        unjudged=int(verdict is None),
+        completed=int(result.status == "completed"),
+        gate={verdict.gate: 1} if verdict and verdict.gate else {},
+        child_usage=result.usage + below.child_usage,
+        judge_usage=judge.usage + below.judge_usage,
+        child_cost_usd=round((result.cost_usd or 0) - (judge_usd or 0), 12) if known else None,
+        judge_cost_usd=judge_usd,
+        cost_usd=result.cost_usd,
+        cost_known_usd=result.cost_known_usd,
+        cost_provenance=result.cost_provenance,
+    )

@@ -1,0 +1,134 @@
+"""Root runs: everything under one root call, and where in it a call stands.
+
+Calls belong to one run when their host gives them one `run_id`, when they are made inside `RunRegistry.root_run`, or
+when a child makes them. Any other call is a run of its own.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from delegate.catalog import Catalog
+from delegate.errors import BudgetExceeded
+from delegate.ledger import Ledger
+from delegate.records import new_run_id
+from delegate.settings import Settings
+from delegate.slots import Seat, Slots
+from delegate.tiers import Bounds, weaker
+from delegate.types import Parent, Tier, Totals
+
+KEPT_RUNS = 10_000
+"""Host runs that are remembered; the one that was called longest ago makes room for a new one."""
+
+
+class Run:
+    """What everything under one root call shares: its ledger, its places for children, and its deadline."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.id = new_run_id()
+        self.ledger = Ledger(
+            {
+                "children": settings.max_children,
+                "model_calls": settings.max_run_model_calls,
+                "tokens": settings.max_run_tokens,
+                "cost_usd": settings.max_cost_usd,
+            }
+        )
+        self.slots = Slots(settings.max_concurrent)
+        self._numbers = count()
+        self._started = time.monotonic()
+        self._allowed = settings.run_timeout_seconds
+
+    def next_handle(self) -> str:
+        """The handle of the run's next task."""
+        return f"{self.id}-{next(self._numbers)}"
+
+    def seconds_left(self) -> float | None:
+        """Wall time that is left; None: there is no limit."""
+        return None if self._allowed is None else self._started + self._allowed - time.monotonic()
+
+    def refuse_if_over(self) -> None:
+        """Raise BudgetExceeded when the run's wall time is used up."""
+        left = self.seconds_left()
+        if left is not None and left <= 0:
+            allowed = self._allowed or 0
+            raise BudgetExceeded("run_timeout_seconds", allowed=allowed, spent=round(allowed - left, 3))
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who calls: the root, or a child at its depth. What it delegates lies under its ledger and its tier."""
+
+    run: Run
+    ledger: Ledger
+    depth: int = 0
+    """0 for the root, 1 for its children."""
+    tier: Tier | None = None
+    """The caller's own tier; None when unknown."""
+    seat: Seat | None = None
+    """The child's place among those at work, which it lends to its own children while it waits for them."""
+    tools: frozenset[str] | None = None
+    """Names of the child's tools, beyond which its children get none; None: no such limit."""
+    delegated: list[Totals] = field(default_factory=list[Totals])
+    """What its calls came to."""
+
+    def bounds(self, settings: Settings) -> Bounds:
+        """The tiers that its children may have."""
+        return Bounds.under(self.tier, max_tier=settings.max_tier, min_tier=settings.min_tier)
+
+
+_current: ContextVar[Caller | None] = ContextVar("delegate_caller", default=None)
+
+
+@contextmanager
+def calling(caller: Caller) -> Generator[None]:
+    """Calls made inside, also in tasks and threads that are started there, are made by `caller`."""
+    token = _current.set(caller)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+class RunRegistry:
+    """Finds the run that a call belongs to."""
+
+    def __init__(self, settings: Settings, catalog: Catalog) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._of_hosts: OrderedDict[str, Run] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def caller(self, parent: Parent | None = None) -> Caller:
+        """Who makes this call. A child stays a child, and in its run, whatever its host says of it."""
+        parent = parent or Parent()
+        current = _current.get()
+        tier = weaker(current.tier if current else None, self._tier_of(parent))
+        if current is None:
+            run = self._of_host(parent.run_id) if parent.run_id else Run(self._settings)
+            return Caller(run, run.ledger, tier=tier or self._settings.parent_tier)
+        return replace(current, tier=tier)
+
+    @contextmanager
+    def root_run(self, parent: Parent | None = None) -> Generator[str]:
+        """All calls made inside belong to one run. Gives its id."""
+        caller = self.caller(parent)
+        with calling(caller):
+            yield caller.run.id
+
+    def _of_host(self, run_id: str) -> Run:
+        with self._lock:
+            run = self._of_hosts.setdefault(run_id, Run(self._settings))
+            self._of_hosts.move_to_end(run_id)
+            if len(self._of_hosts) > KEPT_RUNS:
+                self._of_hosts.popitem(last=False)
+            return run
+
+    def _tier_of(self, parent: Parent) -> Tier | None:
+        model = self._catalog.find(parent.model) if parent.model else None
+        return weaker(model.tier if model else None, parent.tier)
