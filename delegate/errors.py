@@ -16,7 +16,7 @@ model or a child does becomes a value: `Report.error` or a `TaskResult`.
 from typing import Literal
 
 ProviderFault = Literal[
-    "auth",  # 401, 403: the key is wrong or may not use the model
+    "auth",  # 401, 402, 403: the key is wrong, may not use the model, or its account is empty
     "bad_request",  # 400, 404, 422: the request can never succeed as it is
     "rate_limited",  # 429
     "overloaded",  # 503, 529
@@ -74,9 +74,9 @@ class BudgetExceeded(DelegateError):
 
     def __init__(self, limit: str, *, allowed: float, spent: float, reserved: float = 0, needed: float = 0) -> None:
         left = max(0.0, allowed - spent - reserved)
+        sums = [f"{_amount(limit, sum)}" for sum in (spent, allowed, reserved, left, needed)]
         super().__init__(
-            f"no room under the limit {limit}: {spent:g} of {allowed:g} spent, {reserved:g} reserved, {left:g} left, "
-            f"{needed:g} needed"
+            "no room under the limit {}: {} of {} spent, {} reserved, {} left, {} needed".format(limit, *sums)
         )
         self.limit = limit
         self.allowed = allowed
@@ -84,6 +84,11 @@ class BudgetExceeded(DelegateError):
         self.reserved = reserved
         self.left = left
         self.needed = needed
+
+
+def _amount(limit: str, amount: float) -> str:
+    """Money to a millionth of a dollar, everything else as it is."""
+    return f"${amount:.6f}".rstrip("0").rstrip(".") if limit.endswith("_usd") else f"{amount:.10g}"
 
 
 class TierExceeded(DelegateError):

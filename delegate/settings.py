@@ -8,10 +8,12 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
+from delegate.catalog import Accuracy, Model, Price, Prices, mend_of
 from delegate.errors import ConfigError
 from delegate.types import Text, Tier, TierBound, Value
 
@@ -20,7 +22,10 @@ CommandPolicy = Literal["sandboxed", "allow", "deny"]
 
 
 class DeclaredModel(Value):
-    """A model that the catalog doesn't know. Prices are USD per million tokens; left out means unknown, not free."""
+    """A model of an endpoint. Prices are USD per million tokens; left out means unknown, not free.
+
+    `input_price` and `output_price` are for a price that never changes; `prices` are dated, as in the catalog.
+    """
 
     id: Text
     tier: Tier
@@ -33,6 +38,17 @@ class DeclaredModel(Value):
     input_price: float | None = Field(default=None, ge=0)
     output_price: float | None = Field(default=None, ge=0)
     cached_input_price: float | None = Field(default=None, ge=0)
+    prices: Prices = ()
+
+    @model_validator(mode="after")
+    def _is_priced_in_one_way(self) -> Self:
+        flat = {"input_price": self.input_price, "output_price": self.output_price}
+        missing = [name for name, price in flat.items() if price is None]
+        if len(missing) == 1 or (missing and self.cached_input_price is not None):
+            raise ValueError(f"{missing[0]} is missing; give input_price and output_price, or neither")
+        if self.prices and not missing:
+            raise ValueError("the price is given twice; give prices, or input_price and output_price")
+        return self
 
 
 class DeclaredEndpoint(Value):
@@ -59,7 +75,7 @@ class Settings(Value):
     """Ask one judge of another family what the first can't tell or prove: at most once per verdict, at its cost."""
     min_judge_accuracy: float | None = Field(default=None, ge=0, le=1)
     """Only models of at least this measured accuracy may judge; None asks for no measurement."""
-    judge_accuracy: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+    judge_accuracy: dict[str, Accuracy] = Field(default_factory=dict)
     """Measured accuracy of judges by model, in place of the catalog's (only in `delegate.toml` or Python)."""
     tier: Tier = "standard"
     """The tier of a task that names none, or the nearest one that its parent may use."""
@@ -78,7 +94,7 @@ class Settings(Value):
     max_steps: int = Field(default=30, ge=1)
     """Model calls per child."""
     max_tokens: int | None = Field(default=None, gt=0)
-    """Tokens per child, read and written, over all its model calls; None means no limit."""
+    """Tokens per child and all below it, read and written, over all model calls; None means no limit."""
     timeout_seconds: float = Field(default=600, gt=0)
     """Wall time per child."""
     max_cost_usd: float | None = Field(default=None, gt=0)
@@ -92,7 +108,7 @@ class Settings(Value):
     max_output_tokens: int = Field(default=8_192, ge=256)
     """Tokens that one model call of a child may write."""
     call_timeout_seconds: float = Field(default=180, gt=0)
-    """Wall time of one model call, the SDK's own retries included."""
+    """Wall time of one model call, the SDK's own retries included, and waits for a rate limit not."""
     gate: bool = True
     """Whether the gate's "no" ends the judging. Switched off, it still looks, and the report counts its reasons."""
     strict_checks: bool = False
@@ -109,9 +125,11 @@ class Settings(Value):
     """Where records and kept workspaces lie. Default: `delegate` in the XDG data folder."""
     endpoints: tuple[DeclaredEndpoint, ...] = ()
     """Model servers of your own (only in `delegate.toml` or Python)."""
+    models: tuple[Model, ...] = ()
+    """Models that the catalog lacks, or has otherwise, in its own form (only in `delegate.toml` or Python)."""
 
 
-_ONLY_IN_FILES = ("endpoints", "judge_accuracy")
+ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models")
 """Fields with a structure of their own, for which a variable has no room."""
 
 
@@ -146,8 +164,10 @@ def _from_toml(path: Path, named: bool) -> dict[str, Any]:
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, info in Settings.model_fields.items():
-        if name in _ONLY_IN_FILES or not (text := environ.get(variable(name), "").strip()):
+        if not (text := environ.get(variable(name), "").strip()):
             continue
+        if name in ONLY_IN_FILES:
+            raise ConfigError(f"{variable(name)}: {name} can't be set by a variable; write it in delegate.toml")
         is_list = info.annotation == tuple[str, ...]
         fields[name] = tuple(part.strip() for part in text.split(",")) if is_list else text
     return fields
@@ -157,12 +177,44 @@ def _check(source: str, fields: Mapping[str, Any]) -> None:
     try:
         Settings(**fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        first = error.errors(include_url=False)[0]
+        place = _place(first["loc"], fields)
         name = variable(place) if source == "the environment" else place
-        hint = f"; the settings are {', '.join(Settings.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        got = "" if first["type"] in ("missing", "extra_forbidden") else f", not {first['input']!r:.80}"
-        raise ConfigError(f"{name} (in {source}): {first['msg']}{got}{hint}") from None
+        raise ConfigError(f"{name} (in {source}): {mend_of(first, _known(first))}") from None
+
+
+_TABLES: Mapping[tuple[str, ...], type[Value]] = {
+    (): Settings,
+    ("endpoints",): DeclaredEndpoint,
+    ("endpoints", "models"): DeclaredModel,
+    ("endpoints", "models", "prices"): Price,
+    ("models",): Model,
+    ("models", "prices"): Price,
+}
+"""What stands in each list of tables, by the keys that lead there."""
+
+
+def _known(error: ErrorDetails) -> tuple[str, ...]:
+    """The keys that the table with the mistake may have."""
+    keys = tuple(part for part in error["loc"][:-1] if isinstance(part, str))
+    return tuple(_TABLES[keys].model_fields) if keys in _TABLES else ()
+
+
+def _place(path: tuple[int | str, ...], fields: Any) -> str:
+    """The path to a field as it is written, with tables by their own names: `models[gpt-6-luna].prices[0].input`."""
+    text, here = "", fields
+    for part in path:
+        here = _inside(here, part)
+        own_name = _inside(here, "id") or _inside(here, "name") or part
+        text += f".{part}" if isinstance(part, str) else f"[{own_name}]"
+    return text.removeprefix(".")
+
+
+def _inside(here: Any, part: int | str) -> Any:
+    try:
+        return here[part]
+    except (LookupError, TypeError):
+        return None
 
 
 def _default_home() -> Path:

@@ -255,11 +255,13 @@ class Workspace(Value):
     """Where a child works. A plain path is `{"mode": "shared", "path": path}`.
 
     `fresh`: an empty folder of its own. `copy`: a folder of its own that starts as a copy of `path`.
-    `shared`: `path` itself.
+    `worktree`: a git worktree of the repository `path`, at the revision `base` (default: `HEAD`); changes that aren't
+    committed aren't in it. `shared`: `path` itself.
     """
 
-    mode: Literal["fresh", "copy", "shared"] = "fresh"
+    mode: Literal["fresh", "copy", "worktree", "shared"] = "fresh"
     path: Path | None = None
+    base: Annotated[str, StringConstraints(pattern=r"^[^-\x00][^\x00]{0,199}$")] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -270,6 +272,8 @@ class Workspace(Value):
     def _has_path(self) -> Self:
         if (self.path is None) != (self.mode == "fresh"):
             raise ValueError(f"workspace mode {self.mode!r} {'takes no' if self.path else 'needs a'} path")
+        if self.base is not None and self.mode != "worktree":
+            raise ValueError(f"workspace mode {self.mode!r} takes no base; worktree does")
         return self
 
 
@@ -339,6 +343,8 @@ class Parent(Value):
     """What the parent runs on; its tier is the ceiling for its children."""
     tier: Tier | None = None
     """The parent's tier, where its model isn't in the catalog; with both, the weaker counts."""
+    seconds_left: float | None = Field(default=None, ge=0)
+    """Wall time that the parent has left: its children end within it, and their judging."""
 
 
 def _with_id(criterion: object, id: str) -> object:
@@ -419,12 +425,18 @@ class Receipt(Value):
 
 
 class Artifact(Value):
-    """A file that the child created, changed or deleted in its workspace. `sha256` is of its content now."""
+    """A file that the child created, changed or deleted in its workspace, and `path` its place from there.
+
+    For a worktree with changes, the first artifact is the diff against its base, in a file beside the workspace.
+    """
 
     path: str
     change: Literal["created", "changed", "deleted"]
     bytes: int = 0
     sha256: str | None = None
+    """Of its content now. None for links and deleted files, for what can't be read, and past a bound."""
+    link_to: str | None = None
+    """Where it points, if it is a symbolic link; links aren't followed."""
 
 
 class ErrorDetail(Value):
@@ -513,6 +525,8 @@ class Candidate(Value):
     """One model that could have judged, and why it does or doesn't. `reason` is None for the chosen one."""
 
     model: str
+    rank: int | None = None
+    """1 for the chosen one, 2 for the next that would be asked; None for those that may not judge."""
     provider: str
     tier: Tier
     family: str
@@ -640,7 +654,7 @@ class TaskResult(Value):
     """The sum of what is known."""
     cost_provenance: Provenance = "unknown"
     verification_share: float | None = None
-    """What part of the cost went to the judge, 0 to 1; None where the cost is unknown or nothing was spent."""
+    """What part of the cost went to judges, 0 to 1; None where the cost is unknown or nothing was spent."""
     delegated: "Totals | None" = None
     """What the child's own children came to; None when it had none."""
     seconds: float = 0

@@ -2,10 +2,11 @@
 
     pip install genai-prices && python scripts/write_catalog.py [--litellm WHEEL_OR_JSON]
 
-Which models there are, their family, tier and aliases are chosen by hand in the catalog and kept. Prices and their
-dates come from genai-prices' embedded snapshot; limits, capabilities and switch-off dates from litellm's price file,
-which is taken out of its wheel without installing it. What neither knows is kept as it stands. Where the two disagree,
-a comment says so. The figures used are also written to tests/data/catalog_sources.json, which the tests compare with.
+Which models there are, their family, tier, aliases, accuracy, tokenizer and caching are by hand and kept. Prices and
+their dates come from genai-prices' embedded snapshot; limits, capabilities and switch-off dates from litellm's price
+file, which is taken out of its wheel without installing it. What neither knows is kept as it stands. Where the two
+disagree, a comment says so. The figures used are also written to tests/data/catalog_sources.json, which the tests
+compare with.
 """
 
 import argparse
@@ -52,13 +53,26 @@ HISTORY = timedelta(days=365)
 HEADER = """\
 # The models that delegate knows: what each is good for, what it costs, what it can do.
 #
-# By hand: id, provider, family, tier, aliases. `make catalog` keeps these and writes the rest; to add a model, write
-# these and run it. A tier says what a model is good for today (deep: the hardest work; standard: everyday agent work;
-# fast: small, well-defined work, judging included), not what it costs, so that a price cut moves nothing.
+# By hand: id, provider, family, tier, aliases, judge_accuracy, token_factor, caches_from_tokens. `make catalog` keeps
+# these and writes the rest; to add a model, write these and run it. A tier says what a model is good for today (deep:
+# the hardest work; standard: everyday agent work; fast: small, well-defined work, judging included), not what it costs,
+# so that a price cut moves nothing.
 #
 # prices: US dollars per million tokens, from `since` to `until` (both days included). A price with `above_tokens` holds
-# for the whole of a call whose input is longer. context_tokens is the longest input, the smaller of what the sources
-# say. deprecated_on is the day the provider switches the model off; checked_on, the day the sources were last read.
+# for the whole of a call whose input is longer. Tokens read from the provider's cache cost `cached_input`, those
+# written to it `cache_write`; without one, they cost `input`. context_tokens is the longest input, the smaller of what
+# the sources say. deprecated_on is the day the provider switches the model off; checked_on, the day the sources were
+# last read. judge_accuracy, the share of verdicts that are right, is left out where nobody has measured it.
+#
+# token_factor: tokens that the model makes of a text for each that delegate estimates, 1 where it is left out. Measured
+# with scripts/measure_tokens.py for Claude: since Opus 4.7 and Sonnet 5 its tokenizer makes about 30 % more than before
+# (https://platform.claude.com/docs/en/build-with-claude/token-counting). Of Gemini's and GPT-6's nothing is known.
+#
+# caches_from_tokens: the shortest prompt that the provider caches unasked. OpenAI: 1_024
+# (https://developers.openai.com/api/docs/guides/prompt-caching). Google: 4_096, for Gemini 2.5 2_048
+# (https://ai.google.dev/gemini-api/docs/caching, which names no Flash-Lite model: they are taken to be like the others
+# of their generation). Anthropic caches only what it is asked to, so it has none
+# (https://platform.claude.com/docs/en/build-with-claude/prompt-caching).
 #
 # Sources: {sources} (both MIT). Prices are genai-prices'; limits, capabilities and
 # switch-off dates litellm's; comments say where the two disagree or one is silent.
@@ -174,7 +188,12 @@ def dated_prices(genai: Any) -> Iterator[Json]:
 
 def price_steps(prices: Any, ends: Json) -> Iterator[Json]:
     """One price for each long-context step."""
-    tiered = {"input": prices.input_mtok, "output": prices.output_mtok, "cached_input": prices.cache_read_mtok}
+    tiered = {
+        "input": prices.input_mtok,
+        "output": prices.output_mtok,
+        "cached_input": prices.cache_read_mtok,
+        "cache_write": prices.cache_write_mtok,
+    }
     for start in sorted({0, *(tier.start for price in tiered.values() for tier in getattr(price, "tiers", ()))}):
         step = {"above_tokens": start} if start else {}
         amounts = {name: amount(price, start) for name, price in tiered.items() if price is not None}
@@ -225,6 +244,7 @@ LITELLM_PRICES = {
     "input": "input_cost_per_token",
     "output": "output_cost_per_token",
     "cached_input": "cache_read_input_token_cost",
+    "cache_write": "cache_creation_input_token_cost",
 }
 
 
@@ -251,7 +271,7 @@ def render(entries: list[Entry], sources: str) -> str:
 
 ORDER = (
     "id", "provider", "family", "tier", "aliases", "context_tokens", "max_output_tokens", "structured_output", "tools",
-    "effort", "deprecated_on", "prices", "source", "checked_on",
+    "effort", "deprecated_on", "judge_accuracy", "token_factor", "caches_from_tokens", "prices", "source", "checked_on",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from delegate.settings import Settings, variable
+from delegate.settings import ONLY_IN_FILES, Settings, variable
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- settings: made by `make docs` -->", "<!-- end of settings -->"
@@ -19,7 +19,7 @@ def settings_table() -> str:
     docs = _docstrings()
     for name, info in Settings.model_fields.items():
         default = "" if info.default_factory else f"`{_shown(info.default)}`"
-        where = f"`{variable(name)}`" if name != "endpoints" else "–"
+        where = f"`{variable(name)}`" if name not in ONLY_IN_FILES else "–"
         rows.append(f"| `{name}` | {where} | {default} | {docs[name]} |")
     return "\n".join(rows)
 
@@ -31,7 +31,9 @@ def with_table(readme: str) -> str:
 
 
 def _shown(default: object) -> object:
-    return {None: "none", (): "none", True: "true", False: "false"}.get(default, default)  # type: ignore[arg-type]
+    if isinstance(default, bool):
+        return str(default).lower()
+    return default if default or default == 0 else "none"
 
 
 def _docstrings() -> dict[str, str]:

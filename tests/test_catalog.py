@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from delegate import resources
-from delegate.catalog import Catalog, Model, Price, cost_usd, declared_models, estimate_tokens, read_catalog
+from delegate.catalog import Catalog, Model, Price, cost_usd, read_catalog
+from delegate.declared import catalog_in_force
 from delegate.errors import ConfigError
-from delegate.settings import DeclaredEndpoint, DeclaredModel
+from delegate.settings import Settings
 from delegate.types import TIERS, Usage
 
 TODAY = date(2026, 11, 20)
@@ -101,6 +102,17 @@ def test_every_model_has_a_price_on_each_of_the_next_400_days() -> None:
         assert model.price(on, 1) is not None, (model.id, on)
 
 
+def test_openai_and_google_cache_unasked_and_anthropic_only_when_it_is_asked() -> None:
+    least = {(model.provider, model.caches_from_tokens) for model in Catalog.shipped().models}
+    assert least == {("openai", 1_024), ("google", 4_096), ("google", 2_048), ("anthropic", None)}
+
+
+def test_a_price_for_writing_to_a_cache_is_a_quarter_above_that_of_plain_input() -> None:
+    prices = [(price, model.provider) for model in Catalog.shipped().models for price in model.prices]
+    assert {provider for price, provider in prices if price.cache_write} == {"openai", "anthropic"}
+    assert all(price.cache_write in (None, pytest.approx(1.25 * price.input)) for price, _ in prices)
+
+
 def test_each_provider_has_a_model_in_each_tier() -> None:
     offered = {(model.provider, model.tier) for model in Catalog.shipped().models}
     assert offered == set(product(("openai", "anthropic", "google"), TIERS))
@@ -176,36 +188,48 @@ def test_an_exact_id_wins_over_what_a_prefix_would_mean() -> None:
     assert Catalog.shipped().with_models([own]).find("openai/gpt-6-luna") is own
 
 
+SERVED = [
+    ("gpt-5.6-sol", None, "gpt-5.6-sol"),
+    ("gpt-5.6-sol", "gpt-5.6", "gpt-5.6-sol"),
+    ("gpt-6-luna", "gpt-6-luna-2026-08-01", "gpt-6-luna"),
+    ("claude-haiku-5-5", "claude-haiku-5-5-20261001", "claude-haiku-5-5"),
+    ("claude-haiku-5-5", "anthropic/claude-haiku-5.5", "claude-haiku-5-5"),
+    ("gemini-3.8-flash", "models/gemini-3.8-flash", "gemini-3.8-flash"),
+    ("gemini-3.8-flash", "gemini-3.8-flash-001", "gemini-3.8-flash"),
+    ("gemini-3.8-flash", "gemini-3.8-flash-preview-10-2026", "gemini-3.8-flash"),
+    ("gpt-6-luna", "someone/gpt-6-luna", "gpt-6-luna"),
+    ("gpt-6-luna", "gpt-6-astra", "gpt-6-astra"),
+    ("gpt-6-luna", "openai/gpt-6-astra-2026-08-01", "gpt-6-astra"),
+    ("claude-sonnet-5", "claude-sonnet-5-5", "claude-sonnet-5-5"),
+    ("claude-opus-5", "claude-opus-5-5-20261001", "claude-opus-5-5"),
+    ("gpt-6-luna", "gpt-6-luna-mini", None),
+    ("gpt-6-luna", "gpt-7", None),
+    ("gpt-6-luna", "", None),
+]
+"""The model asked for, the name in the reply, and the model that it means."""
+
+
+@pytest.mark.parametrize(("asked", "name", "id"), SERVED)
+def test_a_served_model_is_the_one_asked_for_another_known_one_or_unknown(
+    asked: str, name: str | None, id: str | None
+) -> None:
+    served = Catalog.shipped().served(shipped(asked), name)
+    assert (served.id if served else None) == id
+
+
+def test_what_a_reply_says_of_a_server_of_ones_own_is_compared_with_its_model() -> None:
+    own = model(id="Qwen/Qwen3-32B", endpoint="vllm", tier="standard")
+    catalog = Catalog.shipped().with_models([own])
+    names = ("Qwen/Qwen3-32B", "Qwen3-32B", "Qwen/Qwen3-32B:latest", "gpt-6-astra", "llama")
+    assert [catalog.served(own, name) for name in names] == [own, own, own, catalog.find("gpt-6-astra"), None]
+
+
 def test_an_operators_entry_replaces_the_shipped_one_of_the_same_id() -> None:
     own = model(id="gpt-6-luna", endpoint="proxy", tier="deep")
     catalog = Catalog.shipped().with_models([own])
     assert catalog.find("gpt-6-luna") is own
     assert len(catalog.models) == len(Catalog.shipped().models)
     assert shipped("gpt-6-luna").tier == "fast"
-
-
-# ----------------------------------------------------------------------------------------------- declared endpoints
-
-
-def declared(**prices: Any) -> Model:
-    served = DeclaredModel(id="qwen3:32b", tier="standard", context_tokens=8_000, **prices)
-    return declared_models([DeclaredEndpoint(name="ollama", base_url="http://localhost:11434/v1", models=(served,))])[0]
-
-
-def test_a_declared_model_belongs_to_its_endpoint() -> None:
-    own = declared()
-    assert (own.provider, own.endpoint, own.tier, own.context_tokens) == ("openai", "ollama", "standard", 8_000)
-
-
-def test_a_declared_price_that_is_left_out_is_unknown_and_a_price_of_0_is_free() -> None:
-    usage = Usage(input_tokens=1_000, output_tokens=1_000)
-    assert cost_usd(declared(), usage, TODAY) is None
-    assert cost_usd(declared(input_price=0, output_price=0), usage, TODAY) == 0
-
-
-def test_half_a_declared_price_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"endpoint ollama: model qwen3:32b: output_price: it is missing"):
-        declared(input_price=1)
 
 
 # ------------------------------------------------------------------------------------------------------ arithmetic
@@ -242,9 +266,28 @@ def test_a_cost_is_unknown_on_a_day_without_a_price() -> None:
     assert costs == [None, 1, None]
 
 
-@pytest.mark.parametrize(("chars", "tokens"), [(0, 0), (1, 1), (42, 10), (43, 11), (4_200, 1_000)])
-def test_an_estimate_is_characters_over_4_2_rounded_up(chars: int, tokens: int) -> None:
-    assert estimate_tokens(chars) == tokens
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        (Usage(input_tokens=1_000_000, cache_write_tokens=300_000), 0.7 * 2 + 0.3 * 2.5),
+        (Usage(input_tokens=1_000_000, cached_tokens=600_000, cache_write_tokens=300_000), 0.1 * 2 + 0.6 * 0.5 + 0.75),
+        (Usage(input_tokens=1_000_000, cached_tokens=600_000, cache_write_tokens=900_000), 0.6 * 0.5 + 0.4 * 2.5),
+    ],
+)
+def test_tokens_written_to_the_cache_cost_a_price_of_their_own(usage: Usage, cost: float) -> None:
+    priced = model(prices=[{"input": 2, "output": 10, "cached_input": 0.5, "cache_write": 2.5}])
+    assert cost_usd(priced, usage, TODAY) == pytest.approx(cost)
+
+
+def test_without_a_price_for_it_writing_to_the_cache_costs_as_much_as_other_input() -> None:
+    usage = Usage(input_tokens=1_000_000, cache_write_tokens=300_000)
+    assert cost_usd(model(prices=[{"input": 2, "output": 10}]), usage, TODAY) == pytest.approx(2)
+
+
+def test_the_same_call_costs_what_its_day_says() -> None:
+    usage = Usage(input_tokens=1_000_000, cached_tokens=500_000, output_tokens=100_000)
+    costs = [cost_usd(shipped("gemini-4-argon"), usage, date(2026, month, 1)) for month in (11, 12)]
+    assert costs == [pytest.approx(1 + 0.05 + 1), pytest.approx(2 + 0.1 + 2)]
 
 
 # ---------------------------------------------------------------------------------------------------- wrong files
@@ -320,8 +363,9 @@ def test_prices_may_follow_each_other_and_step_up_with_the_input() -> None:
     assert [price.input for on, tokens in calls if (price := only.price(on, tokens))] == [1, 2, 3]
 
 
-def test_the_readmes_example_of_a_declared_model_is_right() -> None:
+def test_the_readmes_examples_of_declared_models_are_right() -> None:
     readme = resources.text("judges", "README.md")
-    example = tomllib.loads(readme.split("```toml\n")[1].split("```")[0])
-    own = declared_models(DeclaredEndpoint(**endpoint) for endpoint in example["endpoints"])
-    assert cost_usd(own[0], Usage(input_tokens=1), TODAY) == 0
+    for block in readme.split("```toml\n")[1:]:
+        settings = Settings(**tomllib.loads(block.split("```")[0]))
+        own = [model for model in catalog_in_force(settings).models if model.endpoint]
+        assert all(cost_usd(model, Usage(input_tokens=1), TODAY) == 0 for model in own)

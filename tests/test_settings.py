@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from delegate.errors import ConfigError
-from delegate.settings import load_settings
+from delegate.settings import ONLY_IN_FILES, Settings, load_settings, variable
 
 
 def test_arguments_outrank_the_environment_which_outranks_the_file() -> None:
@@ -18,6 +18,20 @@ def test_a_list_in_the_environment_is_separated_by_commas() -> None:
     assert load_settings({"DELEGATE_FETCH_HOSTS": "a.test, b.test:81"}).fetch_hosts == ("a.test", "b.test:81")
 
 
+ENDPOINT = '[[endpoints]]\nname = "x"\nbase_url = "http://x"\n[[endpoints.models]]\nid = "m"\ntier = "fast"\n'
+MODEL = """
+[[models]]
+id = "m"
+provider = "openai"
+family = "f"
+tier = "fast"
+context_tokens = 1_000
+max_output_tokens = 100
+structured_output = true
+tools = true
+"""
+
+
 @pytest.mark.parametrize(
     ("toml", "environ", "words"),
     [
@@ -25,7 +39,27 @@ def test_a_list_in_the_environment_is_separated_by_commas() -> None:
         ("", {"DELEGATE_MAX_STEPS": "many"}, ["DELEGATE_MAX_STEPS", "the environment", "many"]),
         ('commands = "maybe"', {}, ["commands", "delegate.toml", "sandboxed"]),
         ("max_steps = [", {}, ["delegate.toml", "TOML"]),
-        ('[[endpoints]]\nname = "x"\nbase_url = "http://x"\nmodels = []', {}, ["endpoints.0.models"]),
+        ('[[endpoints]]\nname = "x"\nbase_url = "http://x"\nmodels = []', {}, ["endpoints[x].models"]),
+        (ENDPOINT + "input_price = 1", {}, ["endpoints[x].models[m]", "output_price is missing; give"]),
+        (ENDPOINT + "cached_input_price = 1", {}, ["endpoints[x].models[m]", "input_price is missing; give"]),
+        (ENDPOINT + "prices = [{ input = 1 }]", {}, ["endpoints[x].models[m].prices[0].output", "add it"]),
+        (
+            ENDPOINT + "input_price = 1\noutput_price = 1\nprices = [{ input = 1, output = 1 }]",
+            {},
+            ["endpoints[x].models[m]", "the price is given twice"],
+        ),
+        (ENDPOINT + "colour = 1", {}, ["endpoints[x].models[m].colour", "remove it, or use one of id, tier"]),
+        (MODEL.replace('family = "f"', ""), {}, ["models[m].family (in delegate.toml)", "it is missing; add it"]),
+        (MODEL.replace("fast", "cheap"), {}, ["models[m].tier", "'deep', 'standard' or 'fast', not 'cheap'"]),
+        (
+            MODEL + "prices = [{ input = 1, output = 1, inptu = 1 }]",
+            {},
+            ["models[m].prices[0].inptu", "one of since, until"],
+        ),
+        (MODEL + "judge_accuracy = 90", {}, ["models[m].judge_accuracy", "less than or equal to 1"]),
+        ("[[models]]\ntier = 3", {}, ["models[0].id", "it is missing"]),
+        ("models = 3", {}, ["models (in delegate.toml)"]),
+        ("[judge_accuracy]\ngpt-6-luna = 90", {}, ["judge_accuracy.gpt-6-luna", "less than or equal to 1", "90"]),
     ],
 )
 def test_a_mistake_names_source_field_and_mend(toml: str, environ: dict[str, str], words: list[str]) -> None:
@@ -39,3 +73,27 @@ def test_a_mistake_names_source_field_and_mend(toml: str, environ: dict[str, str
 def test_a_config_file_that_was_named_must_exist() -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
         load_settings({"DELEGATE_CONFIG": "nowhere.toml"})
+
+
+WORDS = {
+    "tier": "fast",
+    "parent_tier": "fast",
+    "max_tier": "parent-1",
+    "min_tier": "fast",
+    "sandbox": "off",
+    "commands": "deny",
+    "max_output_tokens": "999",
+    "result_chars": "999",
+}
+"""Texts for the settings that take neither `1` nor any text."""
+
+
+@pytest.mark.parametrize("name", [name for name in Settings.model_fields if name not in ONLY_IN_FILES])
+def test_a_setting_can_come_from_its_variable(name: str) -> None:
+    assert load_settings({variable(name): WORDS.get(name, "1")}).model_fields_set == {name}
+
+
+@pytest.mark.parametrize("name", ONLY_IN_FILES)
+def test_a_setting_with_a_structure_cannot_come_from_a_variable(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{variable(name)}: {name} can't be set by a variable"):
+        load_settings({variable(name): "x"})
