@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from datetime import date
 
-from delegate.catalog import Model
+from delegate.catalog import Model, tokens_of
 from delegate.cli.models import REPLY_TOKENS, VERDICT_TOKENS
 from delegate.delegator import Delegator
 from delegate.errors import CallError
+from delegate.judging.prompt import card
 from delegate.routing import ChildRequest, JudgeRequest, Routing, choose_child, choose_judge
 from delegate.tiers import Bounds
 
@@ -18,6 +19,8 @@ class Choice:
     worker: Model | None
     problem: CallError | None
     judging: Routing
+    pinned: bool
+    """The judge is the one that the settings name."""
 
 
 def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VERDICT_TOKENS) -> Choice:
@@ -30,29 +33,39 @@ def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VER
     model = _named(delegator, worker) if worker else None
     if model is None:
         try:
-            model = choose_child(
-                delegator.catalog,
-                ChildRequest(
-                    bounds=bounds,
-                    available=delegator.connections.available,
-                    on=date.today(),
-                    model=settings.model,
-                    usual_tier=settings.tier,
-                ),
-            )
+            model = choose_child(delegator.catalog, _child_request(delegator, bounds))
         except CallError as error:
             problem = error
-    request = JudgeRequest(
-        worker=model,
+    judging = choose_judge(delegator.catalog, _judge_request(delegator, bounds, model, tokens))
+    return Choice(model, problem, judging, pinned=settings.judge_model is not None)
+
+
+def _child_request(delegator: Delegator, bounds: Bounds) -> ChildRequest:
+    settings = delegator.settings
+    return ChildRequest(
+        bounds=bounds,
+        available=delegator.connections.available,
+        on=date.today(),
+        model=settings.model,
+        usual_tier=settings.tier,
+        priced_only=settings.max_cost_usd is not None,
+    )
+
+
+def _judge_request(delegator: Delegator, bounds: Bounds, worker: Model | None, tokens: int) -> JudgeRequest:
+    settings = delegator.settings
+    return JudgeRequest(
+        worker=worker,
         evidence_tokens=tokens,
         reply_tokens=REPLY_TOKENS,
         on=date.today(),
         available=delegator.connections.available,
         pinned=settings.judge_model,
         ceiling=bounds.ceiling,
+        prefix_tokens=min(tokens, tokens_of(card())),
         min_accuracy=settings.min_judge_accuracy,
+        priced_only=settings.max_cost_usd is not None,
     )
-    return Choice(model, problem, choose_judge(delegator.catalog, request))
 
 
 def _named(delegator: Delegator, name: str) -> Model:

@@ -1,4 +1,4 @@
-"""`delegate models`: what is known about each model, and which one would judge."""
+"""`delegate models`: what is known about each model, who would judge, and why not the others."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,16 +7,23 @@ import typer
 from delegate.cli.formats import Format, FormatOption
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.table import Table
 
+    from delegate.catalog import Catalog, Model
     from delegate.cli.choice import Choice
-    from delegate.delegator import Delegator
+    from delegate.settings import Settings
     from delegate.types import Candidate, JsonObject
 
 VERDICT_TOKENS = 5_000
 """What a judge typically reads: its card, the criteria, a report, a few files and tool calls."""
 REPLY_TOKENS = 300
 """What it then writes, for one criterion."""
+NARROWING = ("judge_model", "min_judge_accuracy", "max_cost_usd", "parent_tier", "max_tier")
+"""Settings that keep models from judging."""
+CHOOSING = ("model", "tier", "min_tier")
+"""Settings that say what children run on."""
 
 
 def models(
@@ -26,71 +33,204 @@ def models(
     tokens: Annotated[int, typer.Option(min=1, help="Tokens that the judge reads for one verdict.")] = VERDICT_TOKENS,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """List the models: tier, price today, what one verdict would cost, and who may judge or why not."""
+    """List the models: who judges, who comes next and why not the others; prices today and the cost of a verdict."""
     from delegate.cli.choice import choose
-    from delegate.cli.output import console, print_json, print_jsonl, slim_table
+    from delegate.cli.output import print_json, print_jsonl
     from delegate.delegator import Delegator
 
     with Delegator() as delegator:
         choice = choose(delegator, worker=worker, tokens=tokens)
-        rows = [_row(delegator, candidate, tokens) for candidate in choice.judging.candidates]
+        rows = _rows(delegator.catalog, choice, tokens)
+        in_force = _in_force(delegator.settings, NARROWING if worker else NARROWING + CHOOSING)
     if format is Format.pretty:
-        out = console()
-        out.print(_summary(choice, worker, tokens), soft_wrap=True)
-        out.print(_table(rows, slim_table(out)))
+        _print(choice, rows, list(_summary(choice, in_force, worker, tokens)))
     elif format is Format.json:
         chosen = choice.judging.chosen
         names = {"worker": choice.worker.id if choice.worker else None, "judge": chosen.id if chosen else None}
-        print_json({**names, "tokens": tokens, "models": rows})
+        print_json({**names, "tokens": tokens, "settings": in_force, "models": rows})
     else:
         print_jsonl(rows)
 
 
-def _row(delegator: "Delegator", candidate: "Candidate", tokens: int) -> "JsonObject":
-    from datetime import date
+# ------------------------------------------------------------------------------------------------------- what is known
 
-    model = delegator.catalog.find(candidate.model)
-    price = model.price(date.today(), tokens) if model else None
+
+def _rows(catalog: "Catalog", choice: "Choice", tokens: int) -> "list[JsonObject]":
+    """One row for each model: first those that may judge, best first, then the others by what is against them."""
+    rows = [_row(catalog, candidate, tokens) for candidate in choice.judging.candidates]
+    eligible = len(choice.judging.ranked)
+    for rank, row in enumerate(rows[:eligible], start=1):
+        row["rank"] = rank
+    return rows[:eligible] + sorted(rows[eligible:], key=_obstacle_then_cost)
+
+
+def _obstacle_then_cost(row: "JsonObject") -> tuple[str, float, str]:
+    cost = row["verdict_cost_usd"]
+    return row["reason"] or "", float("inf") if cost is None else cost, row["model"]
+
+
+def _row(catalog: "Catalog", candidate: "Candidate", tokens: int) -> "JsonObject":
+    model = catalog.find(candidate.model)
+    assert model is not None
     return {
         "model": candidate.model,
-        "provider": model.endpoint if model and model.endpoint else candidate.provider,
+        "provider": model.endpoint or candidate.provider,
         "tier": candidate.tier,
-        "input_price": price.input if price else None,
-        "output_price": price.output if price else None,
+        "family": candidate.family,
+        **_prices(model, tokens),
         "verdict_cost_usd": candidate.estimated_cost_usd,
         "judges": candidate.reason is None,
+        "rank": None,
         "reason": candidate.reason,
+        "judge_accuracy": model.judge_accuracy,
+        "context_tokens": model.context_tokens,
+        "max_output_tokens": model.max_output_tokens,
+        "deprecated_on": model.deprecated_on,
     }
 
 
-def _summary(choice: "Choice", worker: str | None, tokens: int) -> str:
-    from delegate.cli.output import usd
+def _prices(model: "Model", tokens: int) -> "JsonObject":
+    """Today's prices of a call that reads so many tokens; all None where no price is in force."""
+    from datetime import date
 
+    price = model.price(date.today(), model.tokens(tokens))
+    return {
+        "input_price": price.input if price else None,
+        "cached_input_price": price.cached_input if price else None,
+        "cache_write_price": price.cache_write if price else None,
+        "output_price": price.output if price else None,
+        "above_tokens": price.above_tokens if price else None,
+    }
+
+
+def _in_force(settings: "Settings", names: tuple[str, ...]) -> "JsonObject":
+    """Those of the settings that aren't at their defaults."""
+    defaults = type(settings).model_fields
+    return {name: value for name in names if (value := getattr(settings, name)) != defaults[name].default}
+
+
+# --------------------------------------------------------------------------------------------------------- for people
+
+
+def _summary(choice: "Choice", in_force: "JsonObject", worker: str | None, tokens: int) -> "Iterator[str]":
+    """Who works, who judges at what cost, who comes next, and which settings had a say."""
+    yield f"{_work(choice, worker)}; {_judge(choice)}."
+    if choice.judging.chosen is not None:
+        following = choice.judging.ranked[1].id if len(choice.judging.ranked) > 1 else "nobody"
+        cost = _in_words(choice.judging.candidates[0].estimated_cost_usd)
+        yield f"A verdict on {tokens:,} tokens costs {cost}. Next in line: {following}."
+    if in_force:
+        yield f"Settings in force: {', '.join(f'{name} = {value}' for name, value in in_force.items())}."
+
+
+def _in_words(cost: float | None) -> str:
+    from delegate.contract.amounts import usd
+
+    if cost is None:
+        return "what nobody knows: its price is unknown"
+    return f"about {usd(cost)}" if cost else "nothing"
+
+
+def _work(choice: "Choice", worker: str | None) -> str:
     problem = choice.problem
-    children = f"Children run on {choice.worker.id}" if choice.worker else "Children can't run"
-    if worker and choice.worker:
-        children = f"Work of {choice.worker.id}"
     if problem is not None:
-        children += f": {problem.message} ({problem.hint})"
-    if choice.judging.chosen is None:
-        return f"{children}; no model may judge: the last column says why."
-    cost = usd(choice.judging.candidates[0].estimated_cost_usd)
-    return f"{children}; {choice.judging.chosen.id} judges, at about {cost} for a verdict on {tokens:,} tokens."
+        return f"Children can't run: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
+    return f"{'Work of' if worker else 'Children run on'} {choice.worker.id if choice.worker else 'no model'}"
 
 
-def _table(rows: "list[JsonObject]", table: "Table") -> "Table":
+def _judge(choice: "Choice") -> str:
+    chosen = choice.judging.chosen
+    return f"{chosen.id} judges" if chosen else "no model may judge: the last column says why"
+
+
+def _print(choice: "Choice", rows: "list[JsonObject]", summary: list[str]) -> None:
+    from delegate.cli.output import ROOMY, console, plain, slim_table
+
+    out = console()
+    for line in summary:
+        out.print(plain(line), soft_wrap=True)
+    out.print()
+    table, roomy = slim_table(out), out.width >= ROOMY
+    standings = [_standing(choice, row, rows[0]) for row in rows]
+    columns = _columns(rows, standings if roomy else _without_repeats(standings), roomy=roomy)
+    _fill(table, columns, [_style(row) for row in rows])
+    out.print(table)
+    if any(row["above_tokens"] for row in rows):
+        out.print("* price of a call this long")
+
+
+def _columns(rows: "list[JsonObject]", standings: list[str], *, roomy: bool) -> dict[str, list[str]]:
+    """The table, column by column: providers where there is room for them, accuracy where one is known."""
+    from delegate.contract.amounts import usd
+
+    in_prices, out_prices = _prices_in(rows, "input_price"), _prices_in(rows, "output_price")
+    columns = {"model": [row["model"] for row in rows]}
+    columns |= {"provider": [row["provider"] for row in rows]} if roomy else {}
+    columns |= {"tier": [row["tier"] for row in rows], "in $/M": in_prices, "out $/M": out_prices}
+    columns |= {"verdict": [usd(row["verdict_cost_usd"]) for row in rows]}
+    if any(row["judge_accuracy"] is not None for row in rows):
+        columns["accuracy" if roomy else "acc."] = [_accuracy(row["judge_accuracy"]) for row in rows]
+    return columns | {"judges?": standings}
+
+
+def _fill(table: "Table", columns: dict[str, list[str]], styles: list[str]) -> None:
     from rich.text import Text
 
-    from delegate.cli.output import usd
+    from delegate.fencing import one_line
 
-    for name in ("model", "provider", "tier"):
-        table.add_column(name, no_wrap=True)
-    for name in ("in $/M", "out $/M", "verdict"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("judges?", overflow="fold")
-    for row in rows:
-        prices = [f"{price:.2f}" if price is not None else "?" for price in (row["input_price"], row["output_price"])]
-        reason = Text("yes: cheapest", "bold green") if row["judges"] else Text(str(row["reason"]))
-        names = (Text(str(row["model"])), Text(str(row["provider"])), row["tier"])
-        table.add_row(*names, *prices, usd(row["verdict_cost_usd"]), reason)
-    return table
+    *short, last = columns
+    for name in short:
+        table.add_column(name, justify="left" if name in ("model", "provider", "tier") else "right", no_wrap=True)
+    table.add_column(last, overflow="fold")
+    for style, *cells, standing in zip(styles, *columns.values(), strict=True):
+        table.add_row(*(Text(one_line(cell, 60)) for cell in cells), Text(one_line(standing, 200), style))
+
+
+def _style(row: "JsonObject") -> str:
+    return "bold green" if row["judges"] else "" if row["rank"] else "dim"
+
+
+def _prices_in(rows: "list[JsonObject]", field: str) -> list[str]:
+    """The prices of one kind, those of a long call with a mark."""
+    unmarked = " " if any(row["above_tokens"] for row in rows) else ""
+    return [_price(row[field]) + ("*" if row["above_tokens"] else unmarked) for row in rows]
+
+
+def _accuracy(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def _price(price: float | None) -> str:
+    if price is None:
+        return "?"
+    return f"{price:.2f}" if round(price, 2) == price else f"{price:g}"
+
+
+def _standing(choice: "Choice", row: "JsonObject", first: "JsonObject") -> str:
+    """Why a model judges, its place among those that may, or what is against it."""
+    from delegate.routing import NEAR_TIE
+
+    if row["judges"]:
+        return f"judges: {_merit(choice, first['verdict_cost_usd'])}"
+    if row["rank"] is None:
+        return str(row["reason"])
+    place = "next" if row["rank"] == 2 else f"#{row['rank']}"
+    cost, least = row["verdict_cost_usd"], first["verdict_cost_usd"]
+    if cost and least is not None and cost > least * NEAR_TIE:
+        return f"{place}: {cost / least:.1f} × the cost" if least else f"{place}: not free"
+    return f"{place}: {row['reason']}"
+
+
+def _without_repeats(texts: list[str]) -> list[str]:
+    """What is said of several models in turn needs its lines only once."""
+    return ["as above" if text == before else text for text, before in zip(texts, ["", *texts], strict=False)]
+
+
+def _merit(choice: "Choice", cost: float | None) -> str:
+    ranked = choice.judging.candidates[: len(choice.judging.ranked)]
+    cheaper = [one for one in ranked if one.estimated_cost_usd is not None and one.estimated_cost_usd < (cost or 0)]
+    if choice.pinned:
+        return "the setting judge_model"
+    if len(ranked) == 1:
+        return "the only one that may"
+    return "near tie, another family" if cheaper else "the cheapest"

@@ -13,7 +13,11 @@ COMMAND = [sys.executable, "-m", "delegate"]
 
 
 def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run `delegate …` to its end. Whatever it is for, it must never show a traceback."""
+    """Run `delegate …` to its end. Whatever it is for, it must never show a traceback.
+
+    Its stdout is a pipe of no width, whatever the width of the terminal that the tests are run in.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run(
         [*COMMAND, *arguments],
         input=stdin,
@@ -22,7 +26,7 @@ def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "
         text=True,
         encoding="utf-8",
         timeout=30,
-        env={**os.environ, **environment},
+        env={**inherited, **environment},
     )
     assert "Traceback" not in done.stderr + done.stdout, done.stderr
     return done

@@ -55,27 +55,6 @@ def test_a_server_that_does_not_serve_the_chosen_model_is_a_problem_and_its_own_
     assert '{ id = "qwen-local", tier = "standard", input_price = 0, output_price = 0 }' in done.stdout
 
 
-def test_models_says_first_who_works_and_who_judges() -> None:
-    done = delegate("models", OPENAI_API_KEY="sk-dummy", COLUMNS="140")
-    first, *rest = done.stdout.splitlines()
-    assert done.returncode == 0
-    assert first.startswith("Children run on gpt-")
-    judge = first.partition("; ")[2].split()[0]
-    row = next(line for line in rest if line.startswith(f"{judge} "))
-    assert "yes: cheapest" in row
-    assert "no key (set ANTHROPIC_API_KEY)" in done.stdout
-
-
-def test_models_as_json_holds_every_model_with_its_price_and_reason() -> None:
-    done = delegate("models", "--format", "json", "--worker", "claude-haiku-5-5", ANTHROPIC_API_KEY="sk-dummy")
-    document = json.loads(done.stdout)
-    assert document["worker"] == "claude-haiku-5-5"
-    chosen = [model for model in document["models"] if model["judges"]]
-    assert [model["model"] for model in chosen] == [document["judge"]]
-    assert {model["tier"] for model in chosen} == {"fast"}
-    assert all(model["judges"] or model["reason"] for model in document["models"])
-
-
 def test_the_tool_is_printed_in_the_dialect_asked_for() -> None:
     done = delegate("tool", "--dialect", "anthropic", "--variant", "full")
     assert done.returncode == 0
