@@ -15,9 +15,13 @@ from typing import Any, get_type_hints
 import aiohttp
 
 from delegate.errors import ProviderError
+from delegate.ports import Quota
 from delegate.providers._endpoint import OFFICIAL, Endpoint
+from delegate.providers._quota import ReadQuota
 from delegate.providers._shared import (
     MAX_RETRY_AFTER,
+    REFUSALS,
+    dig,
     reply_object,
     retry_after,
     status_error,
@@ -33,7 +37,8 @@ CONNECT_SECONDS = 5.0
 class Poster:
     """One SDK client: JSON out, JSON in, `ProviderError` when it fails. `sdk` is the `openai` or `anthropic` module.
 
-    `timeout_seconds` is for one attempt. `options` are the SDK client's own.
+    `timeout_seconds` is for one attempt. `read_quota` knows the provider's rate-limit headers. `options` are the SDK
+    client's own.
     """
 
     def __init__(
@@ -44,10 +49,12 @@ class Poster:
         *,
         timeout_seconds: float,
         max_retries: int,
+        read_quota: ReadQuota,
         **options: Any,
     ) -> None:
         self._sdk = sdk
         self._endpoint = endpoint
+        self._read_quota = read_quota
         # The class of responses differs between the SDKs' generations (httpx, httpx2); each names its own here.
         self._response_class: Any = get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
         key = endpoint.api_key or "none"  # servers without keys take any; an empty one sends the SDK to the environment
@@ -61,8 +68,8 @@ class Poster:
             **options,
         )
 
-    async def post(self, path: str, body: JsonObject) -> JsonObject:
-        """Send `body` and give back the reply's body."""
+    async def post(self, path: str, body: JsonObject) -> tuple[JsonObject, Quota | None]:
+        """Send `body` and give back the reply's body, and what its headers say is left."""
         content = to_bytes(body)
         del body  # as long as the conversation, and the call takes as long as the model thinks
         try:
@@ -72,7 +79,7 @@ class Poster:
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
             translated = translate(self._sdk, error, self._endpoint.protocol)
             raise without_key(translated, self._endpoint.api_key) from None
-        return reply_object(response.content, self._endpoint.protocol)
+        return reply_object(response.content, self._endpoint.protocol), self._read_quota(response.headers)
 
     async def aclose(self) -> None:
         await self.client.close()
@@ -85,19 +92,19 @@ def _tls(http: str) -> ssl.SSLContext:
 
 
 def _http_client(sdk: ModuleType, tls: ssl.SSLContext) -> Any:
-    hooks = {"response": [_refuse_long_waits]}
+    hooks = {"response": [_limit_retries]}
     try:
         return sdk.DefaultAioHttpClient(verify=tls, follow_redirects=False, event_hooks=hooks)
     except RuntimeError:  # how the SDKs say that their `aiohttp` extra isn't there
         raise ModuleNotFoundError(name="the SDK's aiohttp extra") from None
 
 
-async def _refuse_long_waits(response: Any) -> None:
-    """Tell the SDK not to retry where the server wants a long wait; Anthropic's SDK would sleep for all of it."""
+async def _limit_retries(response: Any) -> None:
+    """Tell the SDK not to retry what the rate limiter waits out, nor where the server wants a long wait."""
     if response.status_code < 400:
         return
     wait = retry_after(response.headers)
-    if wait is not None and wait > MAX_RETRY_AFTER:
+    if response.status_code in REFUSALS or (wait is not None and wait > MAX_RETRY_AFTER):
         response.headers["x-should-retry"] = "false"
 
 
@@ -126,10 +133,17 @@ def sdk_errors(sdk: ModuleType) -> tuple[type[Exception], ...]:
     return (sdk.OpenAIError if sdk.__name__ == "openai" else sdk.AnthropicError,)
 
 
+def _is_out_of_money(body: object) -> bool:
+    """Whether a refusal is about the account, which no waiting mends. Its status is 429 like a rate limit's."""
+    anthropics = dig(body, "error", "details", "error_code")
+    return dig(body, "code") == "insufficient_quota" or str(anthropics).endswith("spend_limit_reached")
+
+
 def translate(sdk: ModuleType, error: Any, provider: str) -> ProviderError:
     """One of the SDK's errors, or of the transport below it, as ours."""
     if isinstance(error, sdk.APIStatusError):
-        return status_error(provider, error.status_code, error.body, error.response.headers)
+        fault = "auth" if _is_out_of_money(error.body) else None
+        return status_error(provider, error.status_code, error.body, error.response.headers, fault=fault)
     if isinstance(error, (sdk.APIConnectionError, aiohttp.ClientError, OSError)):
         return transport_error(provider, error, slow=isinstance(error, sdk.APITimeoutError))
     if isinstance(error, sdk.APIError):

@@ -4,7 +4,8 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 from typing import Any, Never, TypeVar, cast
@@ -12,13 +13,16 @@ from typing import Any, Never, TypeVar, cast
 import aiohttp
 
 from delegate.errors import ProviderError, ProviderFault
-from delegate.ports import Message
+from delegate.ports import ChatReply, Message, Quota
 from delegate.types import JsonObject
 
 T = TypeVar("T")
 
+REFUSALS = (429, 503, 529)
+"""Statuses of a model that has too much to do. SDKs don't retry these: `delegate.ratelimit` does, for all callers."""
+
 MAX_RETRY_AFTER = 30.0
-"""Seconds. A server that asks for a longer wait isn't asked again: another model may answer sooner."""
+"""Seconds. A server that asks for a longer wait isn't asked again by the SDK: Anthropic's would sleep for all of it."""
 
 SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What reading a reply raises when it isn't in the provider's format."""
@@ -65,6 +69,18 @@ def reply_object(data: str | bytes, provider: str) -> JsonObject:
     if body is None:
         raise ProviderError("bad_reply", f"{provider}: the reply isn't a JSON object", provider=provider)
     return body
+
+
+def read_reply(
+    read: Callable[[JsonObject], ChatReply], body: JsonObject, quota: Quota | None, *, provider: str
+) -> ChatReply:
+    """What `read` makes of a reply's body. Raises `ProviderError("bad_reply")` where the body has another form."""
+    try:
+        reply = read(body)
+    except SHAPE_ERRORS as error:
+        text = f"{provider}: the reply has an unknown form ({type(error).__name__}: {error})"
+        raise ProviderError("bad_reply", text[:300], provider=provider) from error
+    return reply if quota is None else replace(reply, quota=quota)
 
 
 def dig(value: Any, *names: str) -> Any:

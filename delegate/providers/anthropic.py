@@ -9,7 +9,8 @@ from delegate.errors import ProviderError
 from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall
 from delegate.providers._endpoint import Endpoint
 from delegate.providers._posting import Poster, translate
-from delegate.providers._shared import SHAPE_ERRORS, dig, native_of, to_json, within
+from delegate.providers._quota import anthropic_quota
+from delegate.providers._shared import dig, native_of, read_reply, to_json, within
 from delegate.types import JsonObject, Usage
 
 STOPS: dict[str, StopReason] = {
@@ -32,6 +33,7 @@ def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> 
         endpoint,
         timeout_seconds=timeout_seconds,
         max_retries=max_retries,
+        read_quota=anthropic_quota,
         **options,
     )
     poster.client.auth_token = None  # 0.x would send ANTHROPIC_AUTH_TOKEN beside the endpoint's own key
@@ -52,12 +54,8 @@ class Messages:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
-        body = await within(self._seconds, "anthropic", self._poster.post("/v1/messages", messages_body(request)))
-        try:
-            return read_message(body)
-        except SHAPE_ERRORS as error:
-            text = f"anthropic: the reply has an unknown form ({type(error).__name__}: {error})"
-            raise ProviderError("bad_reply", text[:300], provider="anthropic") from error
+        call = self._poster.post("/v1/messages", messages_body(request))
+        return read_reply(read_message, *await within(self._seconds, "anthropic", call), provider="anthropic")
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -66,16 +64,10 @@ class Messages:
 
 def messages_body(request: ChatRequest) -> JsonObject:
     """The body of a `POST /v1/messages`."""
-    turns = ((message.role, _content(message)) for message in request.messages)
     body: JsonObject = {
         "model": request.model,
         "max_tokens": request.max_output_tokens,
-        # This API refuses an empty turn, such as that of a model which said nothing.
-        "messages": [
-            {"role": "assistant" if role == "assistant" else "user", "content": content}
-            for role, content in turns
-            if content
-        ],
+        "messages": _turns(request),
     }
     if request.system:
         body["system"] = request.system
@@ -92,6 +84,32 @@ def messages_body(request: ChatRequest) -> JsonObject:
     if output:
         body["output_config"] = output
     return body
+
+
+def _turns(request: ChatRequest) -> list[JsonObject]:
+    contents = ((message.role, _content(message)) for message in request.messages)
+    # This API refuses an empty turn, such as that of a model which said nothing.
+    turns: list[JsonObject] = [
+        {"role": "assistant" if role == "assistant" else "user", "content": content}
+        for role, content in contents
+        if content
+    ]
+    if request.tools:
+        _cache(turns)
+    return turns
+
+
+def _cache(turns: list[JsonObject]) -> None:
+    """Ask for the conversation so far to be cached: the next turn of a child sends all of it again.
+
+    The mark on the last turn writes, the one before it reads what the former request wrote. The API would look for that
+    by itself, but over 20 blocks only, and a turn may call more tools. It takes four marks at most.
+    """
+    own = [turn for turn in turns if turn["role"] == "user"]
+    for turn in own[-2:]:
+        content: str | list[JsonObject] = turn["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        turn["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
 
 
 def _content(message: Message) -> str | list[JsonObject]:
@@ -147,6 +165,7 @@ def _usage(usage: JsonObject | None) -> Usage:
         model_calls=1,
         input_tokens=(dig(usage, "input_tokens") or 0) + cached + written,
         cached_tokens=cached,
+        cache_write_tokens=written,
         output_tokens=dig(usage, "output_tokens") or 0,
         reasoning_tokens=dig(usage, "output_tokens_details", "thinking_tokens") or 0,
     )

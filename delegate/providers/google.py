@@ -21,9 +21,9 @@ from delegate.errors import ProviderError
 from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
 from delegate.providers._endpoint import Endpoint
 from delegate.providers._shared import (
-    SHAPE_ERRORS,
     dig,
     native_of,
+    read_reply,
     reply_object,
     status_error,
     to_json,
@@ -64,7 +64,13 @@ def _sdk_client(endpoint: Endpoint, session: aiohttp.ClientSession, seconds: flo
         base_url=base,
         api_version=version,
         timeout=max(1, round(seconds * 1000)),
-        retry_options=types.HttpRetryOptions(attempts=retries + 1, initial_delay=0.5, max_delay=8.0, jitter=0.5),
+        retry_options=types.HttpRetryOptions(
+            attempts=retries + 1,
+            initial_delay=0.5,
+            max_delay=8.0,
+            jitter=0.5,
+            http_status_codes=[408, 500, 502, 504],  # by default also 429 and 503
+        ),
         client_args={"verify": _tls()},
         # The first is for aiohttp's `request`, which would follow a redirect with the key in its header, to any host.
         async_client_args={"allow_redirects": False, "ssl": _tls(), "verify": _tls()},
@@ -101,11 +107,7 @@ class GenerateContent:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
         body = reply_object(await within(self._seconds, "google", self._send(request)), "google")
-        try:
-            return read_content(body)
-        except SHAPE_ERRORS as error:
-            text = f"google: the reply has an unknown form ({type(error).__name__}: {error})"
-            raise ProviderError("bad_reply", text[:300], provider="google") from error
+        return read_reply(read_content, body, None, provider="google")
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -9,7 +9,8 @@ from delegate.errors import ProviderError
 from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
 from delegate.providers._endpoint import Endpoint
 from delegate.providers._posting import Poster, translate
-from delegate.providers._shared import SHAPE_ERRORS, arguments, dig, native_of, to_json, within
+from delegate.providers._quota import openai_quota
+from delegate.providers._shared import arguments, dig, native_of, read_reply, to_json, within
 from delegate.types import JsonObject, Usage
 
 REPLY_NAME = "reply"
@@ -18,7 +19,14 @@ REPLY_NAME = "reply"
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> "ChatCompletions | Responses":
     """A client for the API that this endpoint speaks."""
-    poster = Poster(openai, openai.AsyncOpenAI, endpoint, timeout_seconds=timeout_seconds, max_retries=max_retries)
+    poster = Poster(
+        openai,
+        openai.AsyncOpenAI,
+        endpoint,
+        timeout_seconds=timeout_seconds,
+        max_retries=max_retries,
+        read_quota=openai_quota,
+    )
     if not endpoint.is_openai_itself:
         poster.client.organization = poster.client.project = None  # from the environment, meant for OpenAI itself
     if endpoint.speaks_responses:
@@ -53,13 +61,13 @@ class ChatCompletions:
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         try:
-            body = await self._poster.post("/chat/completions", chat_body(request, self._limit))
+            answer = await self._poster.post("/chat/completions", chat_body(request, self._limit))
         except ProviderError as error:
             if self._limit != "max_tokens" or error.status != 400 or "max_completion_tokens" not in str(error):
                 raise
             self._limit = "max_completion_tokens"
-            body = await self._poster.post("/chat/completions", chat_body(request, self._limit))
-        return _read(read_chat, body)
+            answer = await self._poster.post("/chat/completions", chat_body(request, self._limit))
+        return read_reply(read_chat, *answer, provider="openai")
 
 
 class Responses:
@@ -81,22 +89,14 @@ class Responses:
     async def _complete(self, request: ChatRequest) -> ChatReply:
         reasons = request.model not in self._without_reasoning
         try:
-            body = await self._poster.post("/responses", responses_body(request, sealed_reasoning=reasons))
+            answer = await self._poster.post("/responses", responses_body(request, sealed_reasoning=reasons))
         except ProviderError as error:
             # Models that don't reason refuse to be asked for their reasoning; nothing else tells them apart.
             if not reasons or error.status != 400 or "ncrypted content is not supported" not in str(error):
                 raise
             self._without_reasoning.add(request.model)
-            body = await self._poster.post("/responses", responses_body(request, sealed_reasoning=False))
-        return _read(read_responses, body)
-
-
-def _read(reader: Any, body: JsonObject) -> ChatReply:
-    try:
-        return reader(body)
-    except SHAPE_ERRORS as error:
-        text = f"openai: the reply has an unknown form ({type(error).__name__}: {error})"
-        raise ProviderError("bad_reply", text[:300], provider="openai") from error
+            answer = await self._poster.post("/responses", responses_body(request, sealed_reasoning=False))
+        return read_reply(read_responses, *answer, provider="openai")
 
 
 def _error_text(reply: ToolReply) -> str:
@@ -118,6 +118,7 @@ def _usage(
         model_calls=1,
         input_tokens=dig(usage, input_name) or 0,
         cached_tokens=dig(usage, input_details, "cached_tokens") or 0,
+        cache_write_tokens=dig(usage, input_details, "cache_write_tokens") or 0,
         output_tokens=dig(usage, output_name) or 0,
         reasoning_tokens=dig(usage, output_details, "reasoning_tokens") or 0,
     )

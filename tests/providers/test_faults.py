@@ -64,13 +64,41 @@ async def test_what_can_never_succeed_is_not_retried(wire: Wire, opened: Opener,
     assert len(server.calls) == 1
 
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_a_passing_fault_is_waited_out(wire: Wire, opened: Opener, status: int) -> None:
-    with ModelServer([Fault(status, headers=SOON), Reply("hello")]) as server:
-        reply = await opened(wire, server, max_retries=2).complete(ASK)
+@pytest.mark.parametrize("status", [429, 503, 529])
+async def test_a_refusal_is_left_to_the_rate_limiter(wire: Wire, opened: Opener, status: int) -> None:
+    headers = {**SOON, "x-should-retry": "true"}
+    with ModelServer([Fault(status, headers=headers), Reply("never asked")]) as server:
+        error = await failure(opened(wire, server, max_retries=2))
 
-    assert reply.text == "hello"
-    assert len(server.calls) == 2
+    assert error.status == status
+    assert len(server.calls) == 1
+
+
+async def test_a_passing_fault_is_retried_by_the_sdk(wire: Wire, opened: Opener) -> None:
+    async def calls_for(status: int) -> int:
+        with ModelServer([Fault(status, headers=SOON), Reply("hello")]) as server:
+            assert (await opened(wire, server, max_retries=2).complete(ASK)).text == "hello"
+        return len(server.calls)
+
+    statuses = [408, 500, 502, 504] + ([409] if wire.name != "generate" else [])  # final, for Google's SDK
+    assert await asyncio.gather(*map(calls_for, statuses)) == [2] * len(statuses)
+
+
+SPEND_LIMIT = {"type": "rate_limit_error", "message": "x", "details": {"error_code": "enforced_spend_limit_reached"}}
+
+
+@pytest.mark.parametrize(
+    ("wire", "error"),
+    [
+        (WIRES["chat"], {"message": "You exceeded your current quota", "code": "insufficient_quota"}),
+        (WIRES["messages"], SPEND_LIMIT),
+    ],
+)
+async def test_an_account_without_money_is_no_rate_limit(opened: Opener, wire: Wire, error: dict[str, Any]) -> None:
+    with ModelServer([Fault(429, {"error": error})]) as server:
+        failed = await failure(opened(wire, server))
+
+    assert (failed.fault, failed.status) == ("auth", 429)
 
 
 async def test_retries_end(wire: Wire, opened: Opener) -> None:
@@ -93,11 +121,11 @@ async def test_the_wait_that_a_server_asks_for_is_reported(wire: Wire, opened: O
 async def test_a_long_wait_is_not_slept_through(wire: Wire, opened: Opener) -> None:
     if wire.name == "generate":
         pytest.skip("Google's SDK doesn't look at Retry-After: it retries after a second or so")
-    with ModelServer([Fault(429, headers={"retry-after": "300"}), Reply("never asked")]) as server:
+    with ModelServer([Fault(500, headers={"retry-after": "300"}), Reply("never asked")]) as server:
         began = time.monotonic()
         error = await failure(opened(wire, server, max_retries=2))
 
-    assert (error.fault, error.retry_after) == ("rate_limited", 300.0)
+    assert (error.fault, error.retry_after) == ("server_error", 300.0)
     assert time.monotonic() - began < 2
     assert len(server.calls) == 1
 
@@ -185,7 +213,7 @@ async def test_a_server_that_never_answers_runs_into_the_deadline(wire: Wire, op
 
 
 async def test_one_deadline_covers_all_retries(wire: Wire, opened: Opener) -> None:
-    script = [Fault(503, headers={"retry-after": "20"}) for _ in range(5)]
+    script = [Fault(500, headers={"retry-after": "20"}) for _ in range(5)]
     with ModelServer(script) as server:
         began = time.monotonic()
         error = await failure(opened(wire, server, timeout_seconds=0.4, max_retries=4))
