@@ -6,7 +6,10 @@ pass.
 
 import asyncio
 import json
+import os
+import stat
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 import regex
@@ -83,17 +86,19 @@ async def _file(criterion: FileCriterion, case: Case, commands: Commands) -> Cri
     if case.folder is None:
         return _no_files(criterion)
     try:
-        path = case.folder.resolve(criterion.path)
+        size = _size_of_file(case.folder.resolve(criterion.path))
     except ToolError as error:
         return result(criterion, "error", "check", "path_refused", str(error))
-    if path.is_file() != criterion.exists:
+    except OSError as error:  # a child may take its own rights away
+        return result(criterion, "error", "check", "unreadable", f"{criterion.path}: {error.strerror}")
+    if (size is not None) != criterion.exists:
         return _not_met(criterion, f"{criterion.path} {'does not exist' if criterion.exists else 'exists'}")
-    if not criterion.exists:
+    if size is None:
         return _met(criterion, f"{criterion.path} does not exist")
-    if criterion.min_bytes is not None and (size := path.stat().st_size) < criterion.min_bytes:
+    if criterion.min_bytes is not None and size < criterion.min_bytes:
         return _not_met(criterion, f"{criterion.path} has {size} bytes, wanted at least {criterion.min_bytes}")
     if criterion.contains is None and criterion.json_schema is None:
-        return _met(criterion, f"{criterion.path} has {path.stat().st_size} bytes")
+        return _met(criterion, f"{criterion.path} has {size} bytes")
     try:
         excerpt = case.folder.read(criterion.path, FILE_BYTES)
     except ToolError as error:
@@ -101,6 +106,15 @@ async def _file(criterion: FileCriterion, case: Case, commands: Commands) -> Cri
     if excerpt.cut:
         return result(criterion, "error", "check", "too_large", f"{criterion.path} is larger than {FILE_BYTES} bytes")
     return await _file_content(criterion, excerpt.text)
+
+
+def _size_of_file(path: Path) -> int | None:
+    """Bytes of a regular file; None where there is none."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 async def _file_content(criterion: FileCriterion, content: str) -> CriterionResult:

@@ -5,16 +5,17 @@ reply that can't be read decides nothing.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from delegate.judging import prompt
-from delegate.judging.asking import Asked, Bench, ask
+from delegate.judging.asking import Asked, Question
 from delegate.judging.case import Case, result
 from delegate.judging.evidence import Evidence, echoes
 from delegate.judging.reply import Answer, UnparseableReply, parse_reply
-from delegate.ledger import Ledger
-from delegate.ports import Notify
-from delegate.types import AnyCriterion, CriterionResult, JudgeRecord, QuestionCriterion
+from delegate.types import AnyCriterion, CriterionResult, QuestionCriterion
+
+Ask = Callable[[Question], Awaitable[Asked]]
+"""Puts a question to a model."""
 
 SURE = ".sure"
 """Ends the id of the second statement that a question with high confidence is asked as. Ids of criteria have no dot."""
@@ -42,13 +43,11 @@ _LOOKING = ("think", "read_file", "list_files", "search_files", "fetch_url")
 """Tools of the toolbox that change nothing: their calls are no trace of a deed."""
 
 
-async def decide(
-    bench: Bench, case: Case, criteria: Sequence[AnyCriterion], evidence: Evidence, ledger: Ledger, notify: Notify
-) -> tuple[list[CriterionResult], JudgeRecord]:
-    """The results of `criteria` as a judge sees them and code confirms them, and the record of who was asked."""
+async def decide(ask: Ask, case: Case, criteria: Sequence[AnyCriterion], evidence: Evidence) -> list[CriterionResult]:
+    """The results of `criteria`, in their order, as a judge sees them and code confirms them."""
     statements = [statement for criterion in criteria for statement in _statements(criterion)]
-    asked = await ask(bench, case, prompt.question(case.task.goal, statements, evidence), ledger, notify)
-    return _results(case, criteria, asked, [id for id, _ in statements], evidence), asked.record
+    asked = await ask(prompt.question(case.task.goal, statements, evidence))
+    return _results(case, criteria, asked, [id for id, _ in statements], evidence)
 
 
 def _statements(criterion: AnyCriterion) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ Whatever order they are declared in. A criterion whose dependency isn't met is s
 a check has said no, no model is asked any more.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from delegate.judging.case import result
 from delegate.types import AnyCriterion, CriterionResult
@@ -31,6 +31,22 @@ async def decide_in_order(
             _add(results, await judge(_with_followers(ready, left, is_check), list(results.values())))
             _unmeet_dependents(criteria, results)
     return [results[_id(criterion)] for criterion in criteria]
+
+
+def could_turn(criteria: Sequence[AnyCriterion], results: Sequence[CriterionResult], open_ids: Collection[str]) -> bool:
+    """Whether a verdict that is lost by these results could be won if those in `open_ids` were met.
+
+    What has no result yet may still be met.
+    """
+
+    def is_lost(known: Iterable[CriterionResult]) -> bool:
+        hoped = {_id(one): result(one, "met", "nobody", "met") for one in criteria}
+        _add(hoped, known)
+        _unmeet_dependents(criteria, hoped)
+        return _is_lost(hoped)
+
+    best = (one.model_copy(update={"outcome": "met"}) if one.id in open_ids else one for one in results)
+    return is_lost(results) and not is_lost(best)
 
 
 def _with_followers(
@@ -83,7 +99,7 @@ def _skipped(criterion: AnyCriterion, why: str) -> CriterionResult:
     return result(criterion, "skipped", "nobody", "skipped", why)
 
 
-def _add(results: dict[str, CriterionResult], new: Sequence[CriterionResult]) -> None:
+def _add(results: dict[str, CriterionResult], new: Iterable[CriterionResult]) -> None:
     results.update((one.id, one) for one in new)
 
 

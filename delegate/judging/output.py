@@ -4,20 +4,31 @@ import json
 import re
 from typing import Any
 
-_BLOCK = re.compile(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+_FENCE = re.compile(r"^```(json)?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
 def parse_json(output: str) -> Any:
     """The report's JSON value. Raises ValueError saying why there is none."""
-    blocks = _BLOCK.findall(output)
-    text = blocks[-1] if blocks else output
+    block = _last_block(output)
     try:
-        return json.loads(text, parse_constant=refuse_constant)
+        return json.loads(output if block is None else block, parse_constant=refuse_constant)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
     except ValueError as error:
-        where = "the last JSON block of the output" if blocks else "the output"
+        where = "the output" if block is None else "the last JSON block of the output"
         raise ValueError(f"{where} is not JSON: {error}") from None
+
+
+def _last_block(output: str) -> str | None:
+    """What stands in the last closed block. Every fence is looked at once, however many are left open."""
+    block: str | None = None
+    start: int | None = None
+    for fence in _FENCE.finditer(output):
+        if start is None:
+            start = fence.end() + 1 if fence[1] else None
+        elif not fence[1]:
+            block, start = output[start : fence.start()], None
+    return block
 
 
 def refuse_constant(word: str) -> None:

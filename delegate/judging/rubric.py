@@ -14,14 +14,12 @@ from pydantic import ValidationError
 
 from delegate.fencing import clean
 from delegate.judging import prompt
-from delegate.judging.asking import Asked, Bench, Question, ask
+from delegate.judging.asking import Asking, Question
 from delegate.judging.case import Case, result
 from delegate.judging.evidence import Evidence
 from delegate.judging.reply import UnparseableReply, one_object
-from delegate.ledger import Ledger
-from delegate.ports import Notify
 from delegate.resources import folder, schema, text
-from delegate.types import CriterionResult, Finding, JudgeRecord, Rubric, RubricCriterion, RubricDimension
+from delegate.types import CriterionResult, Finding, Rubric, RubricCriterion, RubricDimension
 
 _SCORE_KEYS = {"id", "evidence", "reason", "score"}
 
@@ -45,15 +43,14 @@ def _shipped(name: str) -> Rubric:
 
 
 async def decide(
-    bench: Bench, case: Case, criterion: RubricCriterion, evidence: Evidence, ledger: Ledger, notify: Notify
-) -> tuple[CriterionResult, JudgeRecord, list[Finding]]:
-    """The result with its score, the record of who was asked, and the failures and wins that the judge named."""
+    asking: Asking, case: Case, criterion: RubricCriterion, evidence: Evidence
+) -> tuple[CriterionResult, list[Finding]]:
+    """The result with its score, and the failures and wins that the judge named."""
     rubric = rubric_of(criterion)
-    asked = await ask(bench, case, _question(case.task.goal, rubric, evidence), ledger, notify)
+    asked = await asking.ask(_question(case.task.goal, rubric, evidence))
     if asked.reply is None:
-        return result(criterion, "error", "nobody", asked.code, asked.reason), asked.record, []
-    decided, named = _read(criterion, rubric, asked, evidence)
-    return decided, asked.record, named
+        return result(criterion, "error", "nobody", asked.code, asked.reason), []
+    return _read(criterion, rubric, asked.reply.text, evidence)
 
 
 def _question(goal: str, rubric: Rubric, evidence: Evidence) -> Question:
@@ -72,11 +69,10 @@ def _question(goal: str, rubric: Rubric, evidence: Evidence) -> Question:
 
 
 def _read(
-    criterion: RubricCriterion, rubric: Rubric, asked: Asked, evidence: Evidence
+    criterion: RubricCriterion, rubric: Rubric, text: str, evidence: Evidence
 ) -> tuple[CriterionResult, list[Finding]]:
-    assert asked.reply is not None
     try:
-        reply = one_object(asked.reply.text)
+        reply = one_object(text)
         scores = _scores(rubric, reply, evidence)
         findings = _named(rubric, reply)
     except UnparseableReply as error:

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from delegate.cancellation import Cancellation
 from delegate.errors import ToolError
-from delegate.judging import gate, judge, preflight, rubric
-from delegate.judging.asking import Bench
+from delegate.judging import escalation, gate, judge, preflight, rubric
+from delegate.judging.asking import Asking, Bench
 from delegate.judging.case import Case, result
 from delegate.judging.checks import is_check, run_checks
 from delegate.judging.combine import blended, combine, findings_of
@@ -22,10 +24,8 @@ from delegate.types import (
     CriterionResult,
     DecidedBy,
     Finding,
-    JudgeRecord,
     RubricCriterion,
     ShellCriterion,
-    Task,
     Verdict,
 )
 
@@ -41,34 +41,37 @@ class Judging:
     use_gate: bool = True
 
     async def verdict(
-        self, case: Case, ledger: Ledger, notify: Notify, *, seconds: float | None = None
+        self,
+        case: Case,
+        ledger: Ledger,
+        notify: Notify,
+        *,
+        seconds: float | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Verdict | None:
         """The verdict on one case; None when the task has no criteria. Never raises: what breaks here is a FAIL.
 
-        `seconds` is the wall time that the run has left for it.
+        `seconds` is the wall time that is left for it. Cut short by it, by `cancellation` or by a cancel of the
+        awaiting task, the verdict says so, with what was spent until then.
         """
         if not case.task.criteria:
             return None
-        deadline = asyncio.timeout(seconds)
+        judgement = _Judgement(self, case, Asking(self.bench, case, ledger, notify), notify)
+        cancellation = cancellation or Cancellation()
+        limit = cancellation.limit(seconds)
         try:
-            async with deadline:
-                return await self._verdict(case, ledger, notify)
+            async with limit:
+                return await judgement.reach()
+        except asyncio.CancelledError:  # the caller keeps what there is, and lets it travel on
+            return judgement.refused("nobody", "cancelled", "the call was cancelled before the verdict")
         except Exception as error:  # the child's work must not be lost to a fault in judging it
-            if deadline.expired():
-                reason = "the run's wall time was used up before the verdict"
-                return _refused(case.task, "nobody", "budget_exceeded", reason, None)
+            if limit.expired() and not cancellation.cancelled:
+                reason = "the wall time was used up before the verdict"
+                return judgement.refused("nobody", "budget_exceeded", reason)
+            if limit.expired():
+                return judgement.refused("nobody", "cancelled", "the call was cancelled before the verdict")
             _log.exception("judging failed")
-            return _refused(case.task, "nobody", "internal_error", f"{type(error).__name__}: {error}", None)
-
-    async def _verdict(self, case: Case, ledger: Ledger, notify: Notify) -> Verdict:
-        rejection = gate.inspect(case.task, case.run, lambda path: _exists(case, path))
-        reason = rejection.code if rejection else None
-        # A run that ended badly has nothing to be judged, whatever the setting.
-        if rejection and (self.use_gate or case.run.status != "completed"):
-            return _refused(case.task, "gate", rejection.code, rejection.reason, reason)
-        judgement = _Judgement(self, case, ledger, notify)
-        results = await decide_in_order(case.task.criteria, is_check, judgement.check, judgement.judge)
-        return await judgement.verdict(results, reason)
+            return judgement.refused("nobody", "internal_error", f"{type(error).__name__}: {error}")
 
 
 @dataclass(slots=True)
@@ -77,10 +80,20 @@ class _Judgement:
 
     judging: Judging
     case: Case
-    ledger: Ledger
+    asking: Asking
     notify: Notify
-    record: JudgeRecord | None = None
     findings: list[Finding] = field(default_factory=list[Finding])
+    gate_code: str | None = None
+
+    async def reach(self) -> Verdict:
+        """Gate, checks and judge, in their order."""
+        case = self.case
+        rejection = gate.inspect(case.task, case.run, lambda path: _exists(case, path))
+        self.gate_code = rejection.code if rejection else None
+        # A run that ended badly has nothing to be judged, whatever the setting.
+        if rejection and (self.judging.use_gate or case.run.status != "completed"):
+            return self.refused("gate", rejection.code, rejection.reason)
+        return await self._verdict(await decide_in_order(case.task.criteria, is_check, self.check, self.judge))
 
     async def check(self, criteria: list[AnyCriterion], so_far: list[CriterionResult]) -> list[CriterionResult]:
         """Let code decide."""
@@ -95,40 +108,25 @@ class _Judgement:
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         rubrics = [criterion for criterion in criteria if isinstance(criterion, RubricCriterion)]
         in_words = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
-        results: list[CriterionResult] = []
-        bench, case = self.judging.bench, self.case
-        if in_words:
-            results, record = await judge.decide(bench, case, in_words, evidence, self.ledger, self.notify)
-            self._book(record)
-        for criterion in rubrics:
-            results.append(await self._score(criterion, evidence))
-        return results
+        results = await self._in_words(in_words, so_far, evidence) if in_words else []
+        return [*results, *[await self._score(criterion, evidence) for criterion in rubrics]]
+
+    async def _in_words(
+        self, criteria: Sequence[AnyCriterion], so_far: list[CriterionResult], evidence: Evidence
+    ) -> list[CriterionResult]:
+        results = await judge.decide(self.asking.ask, self.case, criteria, evidence)
+        if not self.judging.bench.escalate or self.asking.recorder.escalated:
+            return results
+        return await escalation.ask_again(self.asking, self.case, results, so_far, evidence)
 
     async def _score(self, criterion: RubricCriterion, evidence: Evidence) -> CriterionResult:
-        bench = self.judging.bench
-        scored, record, named = await rubric.decide(bench, self.case, criterion, evidence, self.ledger, self.notify)
-        self._book(record)
+        scored, named = await rubric.decide(self.asking, self.case, criterion, evidence)
         self.findings += named
         return scored
 
-    def _book(self, record: JudgeRecord) -> None:
-        """Several questions make one record: the first that was answered names the judge, the bill is of all."""
-        before = self.record
-        if before is None or before.model is None:
-            self.record = record
-        elif record.model is not None:
-            costs = (before.cost_usd, record.cost_usd)
-            self.record = before.model_copy(
-                update={
-                    "usage": before.usage + record.usage,
-                    "cost_usd": None if None in costs else sum(cost or 0 for cost in costs),
-                    "seconds": before.seconds + record.seconds,
-                }
-            )
-
-    async def verdict(self, results: Sequence[CriterionResult], gate_code: str | None) -> Verdict:
+    async def _verdict(self, results: Sequence[CriterionResult]) -> Verdict:
         """Put everything together."""
-        task, combined = self.case.task, combine(results)
+        task, combined, recorder = self.case.task, combine(results), self.asking.recorder
         score, coverage = blended(results)
         shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         return Verdict(
@@ -138,14 +136,31 @@ class _Judgement:
             code=combined.code,
             reasoning=combined.reasoning,
             criteria=tuple(results),
-            findings=(*self.findings, *findings_of(results), *_muffled(shell)),
-            judge=self.record,
+            findings=(*self.findings, *recorder.findings(), *findings_of(results), *_muffled(shell)),
+            judge=recorder.record(),
             score=score,
             coverage=coverage,
-            gate=gate_code,
+            gate=self.gate_code,
             rubric_version=rubric_version(task),
-            judge_version=judge_version(self.record.model if self.record else None),
+            judge_version=judge_version(*recorder.models()),
             sandbox=await self.judging.commands.mechanism() if shell else None,
+        )
+
+    def refused(self, decided_by: DecidedBy, code: str, reason: str) -> Verdict:
+        """A FAIL for the whole task, with the judges that were asked until then and what they cost."""
+        task, recorder = self.case.task, self.asking.recorder
+        return Verdict(
+            verdict="FAIL",
+            verified=False,
+            decided_by=decided_by,
+            code=code,
+            reasoning=reason,
+            criteria=tuple(result(criterion, "skipped", "nobody", "skipped", code) for criterion in task.criteria),
+            findings=(*self.findings, *recorder.findings()),
+            judge=recorder.record(),
+            gate=self.gate_code,
+            rubric_version=rubric_version(task),
+            judge_version=judge_version(*recorder.models()),
         )
 
 
@@ -158,26 +173,11 @@ def _muffled(criteria: Sequence[ShellCriterion]) -> list[Finding]:
     ]
 
 
-def _refused(task: Task, decided_by: DecidedBy, code: str, reason: str, gate_code: str | None) -> Verdict:
-    """A FAIL for the whole task, before any criterion was looked at."""
-    return Verdict(
-        verdict="FAIL",
-        verified=False,
-        decided_by=decided_by,
-        code=code,
-        reasoning=reason,
-        criteria=tuple(result(criterion, "skipped", "nobody", "skipped", code) for criterion in task.criteria),
-        gate=gate_code,
-        rubric_version=rubric_version(task),
-        judge_version=judge_version(None),
-    )
-
-
 def _exists(case: Case, path: str) -> bool:
     """Whether a path that the child named exists; what can't be looked at is not held against it."""
     if case.folder is None:
         return True
     try:
-        return case.folder.resolve(path).exists()
+        return os.path.lexists(case.folder.resolve(path))
     except (ToolError, OSError):
         return True

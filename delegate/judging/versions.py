@@ -22,15 +22,15 @@ def rubric_version(task: Task) -> str:
 
 
 @cache
-def judge_version(model: str | None) -> str:
-    """How it is judged: cards, reply schemas, parser, model."""
+def judge_version(*models: str) -> str:
+    """How it is judged: cards, reply schemas, parser, and the models that answered, in their order."""
     how = [
         prompt.card(),
         text("judges", "rubric.md"),
         json.loads(text("schemas", "judge_reply.json")),
         json.loads(text("schemas", "rubric_reply.json")),
         PARSER_VERSION,
-        model,
+        *(models or (None,)),
     ]
     return _digest(how)
 

@@ -89,14 +89,14 @@ async def test_a_judge_that_cannot_be_reached_gives_way_to_the_next_and_is_named
     def judge(request: ChatRequest) -> str:
         asked.append(request.model)
         if len(asked) == 1:
-            raise ProviderError("overloaded", "busy", provider="x")
+            raise ProviderError("server_error", "busy", provider="x")
         return verdicts(c1=("met", "2 passed"))
 
     verdict = await judged(words(WROTE, judge), "two passed")
     assert verdict.judge
     assert (verdict.verdict, verdict.judge.model) == ("PASS", asked[1])
     reasons = {candidate.model: candidate.reason for candidate in verdict.judge.candidates}
-    assert reasons[asked[0]] == "overloaded: busy"
+    assert reasons[asked[0]] == "server_error: busy"
     assert reasons[asked[1]] is None
 
 
