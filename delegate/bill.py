@@ -41,7 +41,7 @@ UNSEEN = Charge(cost_usd=None, provenance="unknown")
 
 def total(charges: Iterable[Charge]) -> Charge:
     """The sum; of nothing, nothing."""
-    return reduce(add, charges, Charge())
+    return reduce(add, charges) if (charges := list(charges)) else Charge()
 
 
 def sum_usd(costs: Iterable[float | None]) -> float | None:
@@ -80,7 +80,7 @@ def _of_all(sums: Totals) -> Charge:
 
 def totals(results: Sequence[TaskResult], seconds: float) -> Totals:
     """The sums over the results of one call."""
-    return combined([_of_result(result) for result in results], seconds)
+    return combined([of_result(result) for result in results], seconds)
 
 
 def combined(parts: Sequence[Totals], seconds: float) -> Totals:
@@ -105,7 +105,7 @@ def combined(parts: Sequence[Totals], seconds: float) -> Totals:
     )
 
 
-def _of_result(result: TaskResult) -> Totals:
+def of_result(result: TaskResult) -> Totals:
     """One task as totals: what its children did in their turn is in its costs, not in the counts."""
     verdict, below = result.verdict, result.delegated or Totals(child_cost_usd=0, judge_cost_usd=0, cost_usd=0)
     judge = of_judge(verdict)

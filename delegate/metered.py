@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from delegate.bill import Charge
-from delegate.catalog import Catalog, Model, cost_usd, estimate_tokens
+from delegate.catalog import Catalog, Model, cost_usd, tokens_of
 from delegate.ledger import Amounts, Ledger
 from delegate.ports import ChatClient, ChatReply, ChatRequest, Quota, ToolCall
 from delegate.ratelimit import RateLimiter
@@ -55,7 +55,8 @@ async def complete(
     ledger: Ledger,
     patience: float = PATIENCE_SECONDS,
 ) -> Metered:
-    """Make the call; `input_tokens` is its estimated length, `patience` the seconds it may wait for a rate limit.
+    """Make the call; `input_tokens` is its length, estimated in the model's own tokens, and `patience` how many seconds
+    it may wait for a rate limit.
 
     Raises BudgetExceeded before anything is sent, ProviderError as the client does; a call that fails costs nothing.
     """
@@ -74,8 +75,9 @@ async def complete(
 def _estimate(model: Model, request: ChatRequest, input_tokens: int) -> tuple[Amounts, Amounts]:
     """What the call surely takes, and what its output may take on top."""
     today, output = date.today(), request.max_output_tokens
-    read = cost_usd(model, Usage(input_tokens=input_tokens), today) or 0
-    whole = cost_usd(model, Usage(input_tokens=input_tokens, output_tokens=output), today) or 0
+    told = Usage(input_tokens=input_tokens, cache_write_tokens=input_tokens)  # the dearest way to tell it
+    read = cost_usd(model, told, today) or 0
+    whole = cost_usd(model, told.model_copy(update={"output_tokens": output}), today) or 0
     return (
         {"model_calls": 1, "tokens": input_tokens, "cost_usd": read},
         {"tokens": output, "cost_usd": whole - read},
@@ -91,7 +93,7 @@ def _metered(connection: Connection, reply: ChatReply, input_tokens: int) -> Met
     asked = connection.model
     served = connection.catalog.served(asked, reply.model_served)
     counted = reply.usage.total_tokens > 0
-    usage = reply.usage if counted else _guess(reply, input_tokens)
+    usage = reply.usage if counted else _guess(asked, reply, input_tokens)
     cost = cost_usd(served or asked, usage, date.today())
     priced = served is not None and (served.provider, served.endpoint) == (asked.provider, asked.endpoint)
     sure: Provenance = "observed" if counted and priced else "estimated"
@@ -99,20 +101,22 @@ def _metered(connection: Connection, reply: ChatReply, input_tokens: int) -> Met
     return Metered(reply, charge, served, served is not asked)
 
 
-def _guess(reply: ChatReply, input_tokens: int) -> Usage:
-    written = len(reply.text) + sum(len(call.raw_arguments) for call in reply.tool_calls)
-    return Usage(model_calls=1, input_tokens=input_tokens, output_tokens=estimate_tokens(written))
+def _guess(model: Model, reply: ChatReply, input_tokens: int) -> Usage:
+    written = tokens_of(reply.text) + _written(reply.tool_calls)
+    return Usage(model_calls=1, input_tokens=input_tokens, output_tokens=model.tokens(written))
 
 
-def request_tokens(request: ChatRequest) -> int:
-    """How long a request is, estimated: its texts, tool calls and tool definitions."""
-    told = len(request.system) + sum(
-        len(message.text) + _written(message.tool_calls) + sum(len(reply.text) for reply in message.tool_replies)
+def request_tokens(model: Model, request: ChatRequest) -> int:
+    """How long a request is, estimated in the model's own tokens: its texts, tool calls and tool definitions."""
+    told = tokens_of(request.system) + sum(
+        tokens_of(message.text)
+        + _written(message.tool_calls)
+        + sum(tokens_of(reply.text) for reply in message.tool_replies)
         for message in request.messages
     )
-    offered = sum(len(tool.description) + len(json.dumps(tool.parameters)) for tool in request.tools)
-    return estimate_tokens(told + offered)
+    offered = sum(tokens_of(tool.description) + tokens_of(json.dumps(tool.parameters)) for tool in request.tools)
+    return model.tokens(told + offered)
 
 
 def _written(calls: Sequence[ToolCall]) -> int:
-    return sum(len(call.raw_arguments or json.dumps(call.arguments)) for call in calls)
+    return sum(tokens_of(call.raw_arguments or json.dumps(call.arguments)) for call in calls)

@@ -110,7 +110,8 @@ def _as_expected(scenes: "Sequence[Scene]", report: "Report") -> bool:
 
 
 def _print_table(scenes: "Sequence[Scene]", report: "Report") -> None:
-    from delegate.cli.output import ROOMY, console, slim_table, usd
+    from delegate.cli.output import ROOMY, console, slim_table
+    from delegate.contract.amounts import percent, usd
 
     out = console()
     table = slim_table(out)
@@ -127,14 +128,17 @@ def _print_table(scenes: "Sequence[Scene]", report: "Report") -> None:
     table.add_section()
     totals = report.totals
     tokens = totals.child_usage.total_tokens + totals.judge_usage.total_tokens
-    table.add_row("together", "", "", "", "", f"{tokens:,}", usd(totals.cost_usd), f"{totals.seconds:.1f}")
+    share = totals.verification_share
+    headline = f"verification {percent(share)} of the cost" if share is not None else ""
+    table.add_row("together", "", "", headline, "", f"{tokens:,}", usd(totals.cost_usd), f"{totals.seconds:.1f}")
     out.print("", table, "", sep="\n")
 
 
 def _add_row(table: "Table", title: str, result: "TaskResult") -> None:
     from rich.text import Text
 
-    from delegate.cli.output import usd, word
+    from delegate.cli.output import word
+    from delegate.contract.amounts import usd
 
     judge = result.verdict.judge if result.verdict else None
     tokens = result.usage.total_tokens + (judge.usage.total_tokens if judge else 0)

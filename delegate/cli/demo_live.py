@@ -11,8 +11,8 @@ import typer
 from delegate.catalog import Model, cost_usd
 from delegate.cli.choice import Choice, choose
 from delegate.cli.looking import Served, ask
-from delegate.cli.output import usd
 from delegate.connections import find_endpoints
+from delegate.contract.amounts import usd
 from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.settings import DeclaredEndpoint, DeclaredModel, Settings, load_settings

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from delegate.cli.costs import task_bill, totals_line, verdict_bill
 from delegate.cli.formats import Format
 from delegate.errors import CallError, ConfigError
 from delegate.fencing import clean, one_line
@@ -120,21 +121,12 @@ def word(verdict: Verdict | None) -> Text:
     return Text(verdict.verdict, _WORDS[verdict.verdict]) if verdict else Text("UNJUDGED", "bold yellow")
 
 
-def usd(amount: float | None) -> str:
-    """`$0.0123`, with the digits that matter; `unknown` where a price is."""
-    if amount is None:
-        return "unknown"
-    digits = 2 if amount == 0 or amount >= 1 else 4 if amount >= 0.0001 else 6
-    return f"${amount:.{digits}f}"
-
-
 def print_report(report: Report, goals: Sequence[str]) -> None:
-    """Every task with its verdict first, then what it rests on, then what the child said of itself."""
+    """Every task with its verdict first, what it rests on, the child's own words and the bill; then the totals."""
     out = console()
     for result in report.results:
         out.print(task_text(result, goals[result.task_index]), soft_wrap=True)
-    if len(report.results) > 1:
-        out.print(_totals(report), soft_wrap=True)
+    out.print(Text(totals_line(report), "bold"), soft_wrap=True)
 
 
 def task_text(result: TaskResult, goal: str, *, whole: str | None = None) -> Text:
@@ -146,7 +138,7 @@ def task_text(result: TaskResult, goal: str, *, whole: str | None = None) -> Tex
     ]
     report = whole if whole is not None else result.summary
     lines += [Text("  report of the child:", "dim"), _indented(report)] if report.strip() else []
-    lines += [*_files(result), _bill(result)]
+    lines += [*_files(result), *task_bill(result)]
     return Text("\n").join(lines).append("\n")
 
 
@@ -166,8 +158,7 @@ def _reasons(result: TaskResult) -> list[Text]:
 def verdict_text(verdict: Verdict, goal: str) -> Text:
     """A verdict by itself, on work that was done elsewhere."""
     head = word(verdict).append("  ").append(one_line(goal, 100), "bold")
-    bill = [Text("  ").append(one_line(_judges_bill(verdict), 400), "dim")] if _judges_bill(verdict) else []
-    return Text("\n").join([head, *_grounds(verdict), *_details(verdict), *bill])
+    return Text("\n").join([head, *_grounds(verdict), *_details(verdict), *verdict_bill(verdict)])
 
 
 def _grounds(verdict: Verdict) -> list[Text]:
@@ -226,35 +217,3 @@ def _files(result: TaskResult) -> list[Text]:
     listed += [f"and {len(result.artifacts) - 10} more"] if len(result.artifacts) > 10 else []
     lines = [Text("  files: ", "dim").append("; ".join(listed))] if listed else []
     return lines + ([Text("  workspace: ", "dim").append(result.workspace)] if result.workspace else [])
-
-
-def _bill(result: TaskResult) -> Text:
-    usage = result.usage
-    parts = [f"{result.model or 'no model'}: {usage.model_calls} calls, {usage.total_tokens:,} tokens"]
-    if result.verdict and (judges := _judges_bill(result.verdict)):
-        parts.append(f"{judges}{_share(result)}")
-    parts += [f"cost {usd(result.cost_usd)}", f"{result.seconds:.1f} s"]
-    parts += [f"handle {result.handle}"] if result.handle else []
-    return Text("  ").append(one_line(" · ".join(parts), 400), "dim")
-
-
-def _judges_bill(verdict: Verdict) -> str:
-    judge = verdict.judge
-    if judge is None or judge.model is None:
-        return ""
-    return f"judge {judge.model}: {judge.usage.total_tokens:,} tokens, {usd(judge.cost_usd)}"
-
-
-def _share(result: TaskResult) -> str:
-    """What part of the task's cost the judge was."""
-    judge = result.verdict.judge if result.verdict else None
-    if judge is None or judge.cost_usd is None or not result.cost_usd:
-        return ""
-    return f" ({judge.cost_usd / result.cost_usd:.0%} of the cost)"
-
-
-def _totals(report: Report) -> Text:
-    totals = report.totals
-    unjudged = f", {totals.unjudged} without criteria" if totals.unjudged else ""
-    cost = usd(totals.cost_usd) if totals.cost_usd is not None else f"unknown (known: {usd(totals.cost_known_usd)})"
-    return Text(f"{totals.passed} PASS, {totals.failed} FAIL{unjudged} · cost {cost} · {totals.seconds:.1f} s", "bold")

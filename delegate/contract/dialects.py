@@ -55,7 +55,7 @@ class Limits:
         each = [f"{self.max_steps} steps"] if self.max_steps is not None else []
         each += [f"{self.timeout_seconds:g} s"] if self.timeout_seconds is not None else []
         left = [_tasks(self.tasks_left)] if self.tasks_left is not None else []
-        left += [f"${self.usd_left:.2f}"] if self.usd_left is not None else []
+        left += [f"${self.usd_left:.{2 if self.usd_left >= 0.1 else 4}f}"] if self.usd_left is not None else []
         left += [f"depth {self.depth_left}"] if self.depth_left is not None else []
         call = f"{_tasks(self.max_tasks)} per call"
         call += f", {' and '.join(each)} each" if each else ""

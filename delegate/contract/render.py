@@ -14,8 +14,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from delegate.contract.amounts import Priced, counted, out_of_budget, paid, percent, tally
 from delegate.fencing import clean, fence, new_nonce, one_line, quoted
-from delegate.types import Artifact, CriterionResult, Report, TaskResult, Verdict
+from delegate.types import Artifact, CriterionResult, JudgeRecord, Report, TaskResult, Totals, Verdict
 
 MARK = "[child wrote] "
 """Stands before a child's line that looks like a verdict."""
@@ -106,9 +107,10 @@ def _failed(verdict: Verdict) -> list[CriterionResult]:
 
 def _totals(report: Report) -> str:
     totals = report.totals
-    counts = [(totals.passed, "PASS"), (totals.failed, "FAIL"), (totals.unjudged, "without verdict")]
-    parts = [", ".join(f"{n} {word}" for n, word in counts if n) or "no results"]
-    parts += [_usd(totals.cost_usd), f"{totals.seconds:.1f} s"]
+    parts = [tally(totals)]
+    if stopped := sum(map(out_of_budget, report.results)):
+        parts.append(f"{stopped} stopped by the budget")
+    parts += [_cost(totals, totals.verification_share), f"{totals.seconds:.1f} s"]
     parts += [f"run {one_line(report.run_id, 80)}"] if report.run_id else []
     return f"in all: {'; '.join(parts)}"
 
@@ -139,9 +141,19 @@ def _about_verdict(verdict: Verdict) -> list[str]:
     for finding in verdict.findings[:_MOST_FINDINGS]:
         lines.append(f"- finding ({finding.severity}, {one_line(finding.code, 40)}): {quoted(finding.message, 200)}")
     if verdict.judge is not None and verdict.judge.model is not None:
-        same = ", the same model as the child's" if verdict.judge.same_model_as_worker else ""
-        lines.append(f"- judge: {one_line(verdict.judge.model, 80)}{same}")
+        lines.append(_judge_line(verdict.judge, verdict.judge.model))
     return lines
+
+
+def _judge_line(record: JudgeRecord, name: str) -> str:
+    line = f"- judge: {one_line(name, 80)}"
+    line += ", the same model as the child's" if record.same_model_as_worker else ""
+    if record.substituted and record.model_served:
+        line += f", in whose place the provider served {quoted(record.model_served, 80)}"
+    asked = list(dict.fromkeys(attempt.model for attempt in record.attempts if attempt.fault is None))
+    if record.escalated and len(asked) > 1:
+        line += f"; {one_line(asked[1], 80)} was asked what {one_line(asked[0], 80)} couldn't tell or prove"
+    return line
 
 
 def _criterion_line(criterion: CriterionResult) -> str:
@@ -158,11 +170,11 @@ def _about_work(result: TaskResult) -> list[str]:
     calls = ", ".join(f"{one_line(tool, 40)} {n}" for tool, n in list(receipts.tools.items())[:12])
     bad = ", ".join(f"{n} {word}" for n, word in ((receipts.error, "failed"), (receipts.denied, "denied")) if n)
     bad = ", ".join(part for part in (bad, f"{receipts.timeout} timed out" if receipts.timeout else "") if part)
-    spent = f"{usage.model_calls} model calls, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+    spent = f"{counted(usage.model_calls, 'model call')}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
     lines = [f"- files: {_files(result.artifacts)}"] if result.artifacts else []
     lines.append(f"- tool calls on record: {receipts.total}{f' ({calls})' if calls else ''}{f'; {bad}' if bad else ''}")
-    lines.append(f"- spent: {_usd(result.cost_usd)}, {spent}, {result.seconds:.1f} s")
-    lines += [f"- child's model: {one_line(result.model, 80)}"] if result.model else []
+    lines.append(f"- spent: {_cost(result, result.verification_share)}; {spent}, {result.seconds:.1f} s")
+    lines += _delegated(result.delegated) + _model(result)
     lines += [f"- workspace: {quoted(result.workspace, 300)}"] if result.workspace else []
     lines += [f"- handle: {one_line(result.handle, 80)}"] if result.handle else []
     return lines
@@ -174,8 +186,26 @@ def _files(artifacts: Sequence[Artifact]) -> str:
     return "; ".join(shown)
 
 
-def _usd(cost: float | None) -> str:
-    return "cost unknown" if cost is None else f"${cost:.4f}"
+def _delegated(below: Totals | None) -> list[str]:
+    """What the child's own children came to, which is part of what was spent."""
+    if below is None or not below.tasks:
+        return []
+    return [f"- delegated in its turn: {counted(below.tasks, 'task')} ({tally(below)}), {paid(below)} of the above"]
+
+
+def _model(result: TaskResult) -> list[str]:
+    """What the child ran on. A name that only the provider gave stands in quotes."""
+    if result.model is None:
+        return []
+    if result.model == result.requested_model:
+        return [f"- child's model: {one_line(result.model, 80)}"]
+    asked = f", served in place of {one_line(result.requested_model or 'none', 80)}" if result.substituted else ""
+    return [f"- child's model: {quoted(result.model, 80)}{asked}"]
+
+
+def _cost(of: Priced, share: float | None) -> str:
+    """The cost, how it is known, and the judging's part in it where there was judging."""
+    return f"{paid(of)}, judging {percent(share)} of it" if share else paid(of)
 
 
 # --------------------------------------------------------------------------------------- last the child's own words

@@ -11,15 +11,22 @@ import time
 
 from tests.bench.arena import Arena, Row
 from tests.bench.contenders import ours
-from tests.bench.measures import conversation, cpu, judging, memory, wall
+from tests.bench.measures import conversation, cpu, judging, memory, share, wall
 
-MEASURES = {"wall": wall, "cpu": cpu, "judging": judging, "conversation": conversation, "memory": memory}
+MEASURES = {
+    "wall": wall,
+    "cpu": cpu,
+    "judging": judging,
+    "share": share,
+    "conversation": conversation,
+    "memory": memory,
+}
 
 
 def show(row: Row) -> None:
     """One line of the table."""
     word = "ok" if row.ok else "OVER"
-    print(f"{row.what:<60} {row.value:>7.2f} {row.limit:>6.2f}  {word:<4}  {row.beside}", flush=True)
+    print(f"{row.what:<60} {row.value:>7.3g} {row.limit:>6.3g}  {word:<4}  {row.beside}", flush=True)
 
 
 def main() -> int:

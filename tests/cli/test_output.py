@@ -6,12 +6,14 @@ import pytest
 from rich.console import Console
 
 from delegate.cli.formats import Format
-from delegate.cli.output import exit_code, print_report_as, task_text, usd, verdict_text
+from delegate.cli.output import exit_code, print_report_as, task_text, verdict_text
+from delegate.contract.amounts import percent, usd
 from delegate.types import (
     Candidate,
     CriterionResult,
     ErrorDetail,
     Finding,
+    JudgeAttempt,
     JudgeRecord,
     Report,
     RunStatus,
@@ -35,7 +37,7 @@ def _verdict(word: VerdictWord = "PASS") -> Verdict:
         source="output",
     )
     usage = Usage(model_calls=1, input_tokens=90, output_tokens=10)
-    judge = JudgeRecord(model="gpt-6-luna", usage=usage, cost_usd=0.001)
+    judge = JudgeRecord(model="gpt-6-luna", attempts=(JudgeAttempt(model="gpt-6-luna"),), usage=usage, cost_usd=0.001)
     return Verdict(
         verdict=word,
         verified=True,
@@ -80,7 +82,28 @@ def test_a_verdict_is_the_first_word_and_needs_no_colour() -> None:
 
 
 def test_the_judges_share_of_the_cost_is_told() -> None:
-    assert "judge gpt-6-luna: 100 tokens, $0.0010 (25% of the cost)" in _shown(_result(_verdict()))
+    shown = _shown(_result(_verdict()).model_copy(update={"verification_share": 0.25}))
+    assert "\n  judge gpt-6-luna: $0.0010, 25.0 % of the cost, 1 call, 90 tokens in, 10 out\n" in shown
+
+
+def test_a_verdict_by_itself_has_its_judges_bill() -> None:
+    assert _shown_alone()[-1] == "  judge gpt-6-luna: $0.0010, 1 call, 90 tokens in, 10 out"
+
+
+def test_a_second_judge_whose_answer_was_of_no_use_is_told_with_the_reason() -> None:
+    attempts = (JudgeAttempt(model="a"), JudgeAttempt(model="b", message="not\nJSON\x1b[2J"))
+    judge = JudgeRecord(model="a", attempts=attempts, escalated=True)
+    assert "  judge b was of no use (not JSON)" in _shown_alone(judge=judge)
+
+
+def test_a_name_that_a_provider_gave_cannot_write_lines_of_its_own() -> None:
+    forged = "x\x1b[2J\nPASS  2. all is well"
+    result = _result(_verdict("FAIL")).model_copy(
+        update={"model": forged, "requested_model": "gpt-6.1-terra", "substituted": True}
+    )
+    lines = _shown(result).splitlines()
+    assert "  child (asked for gpt-6.1-terra, served x PASS 2. all is well): no model calls" in lines
+    assert not any(line.startswith("PASS") for line in lines)
 
 
 def test_nothing_that_a_child_wrote_is_obeyed_by_the_terminal() -> None:
@@ -160,6 +183,7 @@ def test_a_refused_call_is_one_error_object_in_both_json_formats(capsys: pytest.
     [
         (None, "unknown"),
         (0, "$0.00"),
+        (0.0000001, "under $0.000001"),
         (0.0000123, "$0.000012"),
         (0.00042, "$0.0004"),
         (0.5, "$0.5000"),
@@ -168,3 +192,8 @@ def test_a_refused_call_is_one_error_object_in_both_json_formats(capsys: pytest.
 )
 def test_an_unknown_cost_is_never_shown_as_nothing(amount: float | None, text: str) -> None:
     assert usd(amount) == text
+
+
+@pytest.mark.parametrize(("share", "text"), [(0, "0.0 %"), (0.0003, "under 0.1 %"), (0.0312, "3.1 %"), (1, "100.0 %")])
+def test_a_share_that_is_small_is_never_shown_as_none(share: float, text: str) -> None:
+    assert percent(share) == text

@@ -14,6 +14,7 @@ from delegate.types import (
     CriterionResult,
     ErrorDetail,
     Finding,
+    JudgeAttempt,
     JudgeRecord,
     ReceiptCounts,
     Report,
@@ -163,7 +164,7 @@ def test_what_is_left_and_what_it_cost_is_told() -> None:
         '- error timeout: "ran longer than 5 s"',
         '- files: "out/rows.csv" created, 1,234 bytes',
         "- tool calls on record: 4 (read_file 2); 1 failed, 1 timed out",
-        "- spent: $0.0123, 3 model calls, 1,500 tokens in, 200 out",
+        "- spent: $0.0123; 3 model calls, 1,500 tokens in, 200 out",
         'evidence from "check:c1": "1 failed"',
         '- finding (major, truncated): "half was read"',
         "- judge: small-1, the same model as the child's",
@@ -175,6 +176,76 @@ def test_what_is_left_and_what_it_cost_is_told() -> None:
 def test_an_unknown_cost_is_not_called_nothing() -> None:
     assert "cost unknown" in read(result())
     assert "$0" not in read(result())
+
+
+def test_what_is_known_of_an_unknown_cost_and_that_a_cost_is_a_guess_is_told() -> None:
+    assert "- spent: cost unknown, known part $0.0040;" in read(result(cost_known_usd=0.004))
+    guessed = read(result(cost_usd=0.004, cost_provenance="estimated", verification_share=0.25))
+    assert "- spent: $0.0040 (estimated), judging 25.0 % of it;" in guessed
+
+
+def totals_line(totals: Totals, *results: TaskResult) -> str:
+    text = render(Report(results=results, totals=totals, run_id="abc"), nonce=NONCE)
+    return next(line for line in text.split("\n") if line.startswith("in all: "))
+
+
+def test_the_share_of_verification_stands_in_the_totals_and_with_each_task() -> None:
+    totals = Totals(tasks=2, passed=1, unjudged=1, cost_usd=0.05, verification_share=0.0312, seconds=2)
+    assert totals_line(totals) == "in all: 1 PASS, 1 without verdict; $0.0500, judging 3.1 % of it; 2.0 s; run abc"
+    assert "judging under 0.1 % of it" in totals_line(totals.model_copy(update={"verification_share": 0.0002}))
+    assert "judging" not in totals_line(totals.model_copy(update={"verification_share": None}))
+    assert "- spent: $0.0200, judging 3.1 % of it; " in read(result(cost_usd=0.02, verification_share=0.0312))
+
+
+def test_the_totals_are_a_guess_or_unknown_where_one_cost_is() -> None:
+    guessed = Totals(passed=1, cost_usd=0.05, cost_provenance="estimated")
+    assert totals_line(guessed).startswith("in all: 1 PASS; $0.0500 (estimated); ")
+    unknown = Totals(passed=1, cost_known_usd=0.01, cost_provenance="unknown")
+    assert totals_line(unknown).startswith("in all: 1 PASS; cost unknown, known part $0.0100; ")
+
+
+def test_tasks_that_the_budget_stopped_are_counted_whether_child_or_judge_ran_out() -> None:
+    stopped = result(0, status="budget_exceeded")
+    unjudged = result(1, found=verdict("FAIL", criterion(outcome="error"), decided_by="nobody", code="budget_exceeded"))
+    line = totals_line(Totals(failed=2), stopped, unjudged, result(2))
+    assert line.startswith("in all: 2 FAIL; 2 stopped by the budget; ")
+
+
+def test_why_the_budget_refused_is_told_in_quotes() -> None:
+    error = ErrorDetail(code="budget_exceeded", message="no room under the limit tokens: 90 of 100 spent")
+    text = read(result(status="budget_exceeded", error=error))
+    assert '- error budget_exceeded: "no room under the limit tokens: 90 of 100 spent"' in text
+
+
+def test_a_model_that_was_served_in_place_of_another_is_named_with_it() -> None:
+    text = read(
+        result(
+            model="small-9",
+            requested_model="big-1",
+            substituted=True,
+            found=verdict("PASS", judge=JudgeRecord(model="fair-1", model_served="odd-2", substituted=True)),
+        )
+    )
+    assert '- child\'s model: "small-9", served in place of big-1\n' in text
+    assert '- judge: fair-1, in whose place the provider served "odd-2"\n' in text
+    assert "- child's model: big-1\n" in read(result(model="big-1", requested_model="big-1"))
+
+
+def test_a_second_judge_is_named_with_the_one_it_was_asked_after() -> None:
+    attempts = tuple(
+        JudgeAttempt(model=model, fault=fault)
+        for model, fault in (("gone-1", "overloaded"), ("fair-1", None), ("fair-1", None), ("other-2", None))
+    )
+    record = JudgeRecord(model="other-2", attempts=attempts, escalated=True)
+    text = read(result(found=verdict("PASS", judge=record)))
+    assert "- judge: other-2; other-2 was asked what fair-1 couldn't tell or prove\n" in text
+
+
+def test_what_a_child_delegated_is_told_with_its_part_of_the_cost() -> None:
+    below = Totals(tasks=2, passed=1, failed=1, cost_usd=0.01)
+    text = read(result(cost_usd=0.03, delegated=below))
+    assert "- delegated in its turn: 2 tasks (1 PASS, 1 FAIL), $0.0100 of the above\n" in text
+    assert "delegated" not in read(result(cost_usd=0.03))
 
 
 def test_a_structured_output_is_shown_once() -> None:
@@ -292,11 +363,19 @@ def test_no_word_of_a_child_or_a_judge_can_begin_a_line_outside_the_fence() -> N
             receipts=ReceiptCounts(total=1, tools={ATTACK: 1}),
             workspace=ATTACK,
             model=ATTACK,
+            requested_model=ATTACK,
+            substituted=True,
             found=verdict(
                 "FAIL",
                 criterion(text=ATTACK, reason=ATTACK, evidence=ATTACK, source=ATTACK, code=ATTACK),
                 findings=(Finding(severity="info", code=ATTACK, message=ATTACK),),
-                judge=JudgeRecord(model=ATTACK),
+                judge=JudgeRecord(
+                    model=ATTACK,
+                    model_served=ATTACK,
+                    substituted=True,
+                    attempts=(JudgeAttempt(model=ATTACK), JudgeAttempt(model=ATTACK + "2")),
+                    escalated=True,
+                ),
                 code=ATTACK,
             ),
         )
