@@ -12,10 +12,12 @@ from typing import Any, Self, TypeVar
 import pydantic
 
 from delegate import connections, contract
-from delegate.catalog import Catalog, Model, declared_models
+from delegate.cancellation import Cancellation, let_cancel_travel
+from delegate.catalog import Model
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
 from delegate.contract import Dialect, Limits, Variant
+from delegate.declared import catalog_in_force
 from delegate.errors import BudgetExceeded, CallError
 from delegate.executor import Assignment, Executor
 from delegate.judging import Bench, Case, Judging, refuse_undecidable
@@ -63,7 +65,7 @@ class Delegator:
         **options: Any,
     ) -> None:
         self.settings = settings or load_settings(**options)
-        self.catalog = Catalog.shipped().with_models(declared_models(self.settings.endpoints))
+        self.catalog = catalog_in_force(self.settings)
         self.connections = (
             connections.all_through(client, self.catalog)
             if client
@@ -73,7 +75,9 @@ class Delegator:
         self._on_event = on_event
         self._records = Records(self.settings.home)
         self._runner = runner or AgentLoop()
-        commands = Commands(sandbox=self.settings.sandbox, commands=self.settings.commands)
+        commands = Commands(
+            sandbox=self.settings.sandbox, commands=self.settings.commands, hidden=(self.settings.home,)
+        )
         self._judging = Judging(self._bench(), commands, self.settings.gate)
         self._executor = Executor(
             settings=self.settings,
@@ -106,7 +110,12 @@ class Delegator:
         return contract.tool(dialect, name=settings.tool_name, variant=variant, limits=limits)
 
     async def call(
-        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Report:
         """Execute one tool call as the parent's model wrote it. A call that can't be executed is `report.error`.
 
@@ -114,15 +123,20 @@ class Delegator:
         """
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
-            return await self._execute(tasks, "model", parent, on_event)
+            return await self._execute(tasks, "model", parent, on_event, cancellation)
         except CallError as error:
             return _refusal(error)
 
     async def answer(
-        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        cancellation: Cancellation | None = None,
     ) -> str:
         """Execute one tool call and write its report as the text that the parent's model reads, verdict first."""
-        return self._rendered(await self.call(arguments, parent=parent, on_event=on_event))
+        return self._rendered(await self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
 
     def root_run(self, parent: Parent | None = None) -> AbstractContextManager[str]:
         """`with delegator.root_run(): …` puts all calls made inside, however many at once, in one run; gives its id."""
@@ -130,10 +144,16 @@ class Delegator:
 
     # --------------------------------------------------------------------------------------- for programs
 
-    async def run(self, *tasks: Task, parent: Parent | None = None, on_event: EventSink | None = None) -> Report:
+    async def run(
+        self,
+        *tasks: Task,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Report:
         """Run tasks that a person or a program wrote: any number, with every field of `Task`."""
         try:
-            return await self._execute(tasks, "person", parent, on_event)
+            return await self._execute(tasks, "person", parent, on_event, cancellation)
         except CallError as error:
             return _refusal(error)
 
@@ -174,7 +194,8 @@ class Delegator:
         caller = self._runs.caller(parent)
         ceiling = caller.bounds(self.settings).ceiling
         case = Case(task, run, folder, "person", worker, ceiling, has_receipts=receipts is not None)
-        verdict = await self._judging.verdict(case, caller.ledger, _say_nothing, seconds=caller.run.seconds_left())
+        verdict = await self._judging.verdict(case, caller.ledger, _say_nothing, seconds=caller.seconds_left())
+        let_cancel_travel()
         assert verdict is not None
         return verdict
 
@@ -185,20 +206,36 @@ class Delegator:
     # ----------------------------------------------------------------------------------- without an event loop
 
     def call_sync(
-        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Report:
         """`call` for code that isn't async. Works inside a running event loop too, which it then blocks."""
-        return self._own_loop.run(self.call(arguments, parent=parent, on_event=on_event))
+        return self._own_loop.run(self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
 
     def answer_sync(
-        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        cancellation: Cancellation | None = None,
     ) -> str:
         """`answer` for code that isn't async."""
-        return self._own_loop.run(self.answer(arguments, parent=parent, on_event=on_event))
+        return self._own_loop.run(self.answer(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
 
-    def run_sync(self, *tasks: Task, parent: Parent | None = None, on_event: EventSink | None = None) -> Report:
+    def run_sync(
+        self,
+        *tasks: Task,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Report:
         """`run` for code that isn't async."""
-        return self._own_loop.run(self.run(*tasks, parent=parent, on_event=on_event))
+        return self._own_loop.run(self.run(*tasks, parent=parent, on_event=on_event, cancellation=cancellation))
 
     # ------------------------------------------------------------------------------------------ life cycle
 
@@ -227,7 +264,12 @@ class Delegator:
     # ----------------------------------------------------------------------------------------------- inside
 
     async def _execute(
-        self, tasks: Sequence[Task], author: Author, parent: Parent | None, on_event: EventSink | None
+        self,
+        tasks: Sequence[Task],
+        author: Author,
+        parent: Parent | None,
+        on_event: EventSink | None,
+        cancellation: Cancellation | None,
     ) -> Report:
         """Look at every task and find its model before anything is spent on one, then run them all."""
         caller = self._runs.caller(parent)
@@ -239,9 +281,9 @@ class Delegator:
         # A child's own children are no tasks of the call that is watched.
         sink = on_event or (self._on_event if caller.depth == 0 else None)
         async with caller.seat.lent() if caller.seat else nullcontext():
-            report = await self._executor.execute(assignments, caller=caller, author=author, on_event=sink)
-        caller.delegated.append(report.totals)
-        return report
+            return await self._executor.execute(
+                assignments, caller=caller, author=author, on_event=sink, cancellation=cancellation
+            )
 
     def _refuse_too_deep(self, caller: Caller) -> None:
         if caller.depth >= self.settings.max_depth:
@@ -251,7 +293,7 @@ class Delegator:
     def _count(self, tasks: Sequence[Task], author: Author, caller: Caller) -> None:
         """Count children that a model asked for: all of a call's or, where the run has no room for all, none."""
         try:
-            caller.run.refuse_if_over()
+            caller.refuse_if_over()
             if author == "model":
                 caller.ledger.reserve({"children": len(tasks)}).settle({"children": len(tasks)})
         except BudgetExceeded as error:
@@ -278,7 +320,12 @@ class Delegator:
             on=date.today(),
             priced_only=cost_is_limited,
         )
-        return choose_child(self.catalog, request)
+        try:
+            return choose_child(self.catalog, request)
+        except CallError as error:
+            if task.model is None and self.settings.model is not None:
+                error.hint = "change the setting `model` (DELEGATE_MODEL), max_tier or min_tier"
+            raise
 
     def _delegation(self) -> Tool:
         """The tool as a child gets it."""

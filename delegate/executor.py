@@ -12,15 +12,18 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from delegate import bill
+from delegate.cancellation import Cancellation, let_cancel_travel
 from delegate.catalog import Model
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
 from delegate.child.toolbox import toolbox
-from delegate.errors import BudgetExceeded, DelegateError, ProviderError, TierExceeded
+from delegate.errors import BudgetExceeded, CallError, DelegateError, ProviderError, TierExceeded
 from delegate.judging import Case, Judging
 from delegate.judging.case import Author
 from delegate.judging.output import parse_json
@@ -29,7 +32,9 @@ from delegate.metered import Connection
 from delegate.ports import Event, EventKind, EventSink, Tool
 from delegate.recorder import Recorder, encodable
 from delegate.records import Records
-from delegate.runs import Caller, calling
+from delegate.redaction import Redactor
+from delegate.runs import Caller, Run, calling
+from delegate.sandbox.claims import Claims
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder
 from delegate.settings import Settings
@@ -38,6 +43,7 @@ from delegate.tiers import weaker
 from delegate.types import (
     ChildRun,
     ErrorDetail,
+    JsonObject,
     Receipt,
     ReceiptCounts,
     Report,
@@ -49,6 +55,13 @@ from delegate.types import (
 )
 
 _log = logging.getLogger(__name__)
+
+_SETTINGS = {
+    "cost_usd": "max_cost_usd (of the task or in the settings)",
+    "model_calls": "max_run_model_calls",
+    "tokens": "max_tokens or max_run_tokens",
+}
+"""What an operator sets for a limit of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,11 @@ class Assignment:
     def model(self) -> Model | None:
         """The model that was chosen."""
         return self.connection.model if self.connection else None
+
+    def served(self, child: ChildRun) -> Model | None:
+        """The model that really worked; the chosen one, where the provider's name for it isn't known."""
+        way = self.connection
+        return way and (way.catalog.served(way.model, child.model) or way.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +95,26 @@ class Executor:
     """Makes the tool with which a child may delegate in its turn, where the depth allows it."""
     host_tools: tuple[Tool, ...] | None = None
     """Tools that children get in place of the toolbox."""
+    claims: WeakKeyDictionary[Run, Claims] = field(default_factory=WeakKeyDictionary[Run, Claims])
+    """Which task writes which file of a shared folder."""
 
     async def execute(
-        self, assignments: Sequence[Assignment], *, caller: Caller, author: Author, on_event: EventSink | None = None
+        self,
+        assignments: Sequence[Assignment],
+        *,
+        caller: Caller,
+        author: Author,
+        on_event: EventSink | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Report:
         """Run all assignments; the report's results stand in their order."""
         started = time.monotonic()
-        call = _Call(caller, author, on_event, caller.bounds(self.settings).ceiling)
+        ceiling = caller.bounds(self.settings).ceiling
+        call = _Call(caller, author, ceiling, cancellation or Cancellation(), self.records, Redactor(), on_event)
+        orders = [_Order(call, n, assignment, caller.run.next_handle()) for n, assignment in enumerate(assignments)]
+        await self.records.begin(caller.run.id, [(order.handle, order.task) for order in orders])
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(self._one(_Order(call, index, assignment, caller.run.next_handle())))
-                for index, assignment in enumerate(assignments)
-            ]
+            tasks = [group.create_task(self._one(order)) for order in orders]
         results = tuple(task.result() for task in tasks)
         totals = bill.totals(results, time.monotonic() - started)
         return Report(results=results, totals=totals, run_id=caller.run.id)
@@ -105,59 +131,89 @@ class Executor:
     async def _work(self, order: "_Order") -> TaskResult:
         """One task from its workspace to its stored result."""
         started = time.monotonic()
-        folder, left_files = None, False
+        left_files = False
         ledger = Ledger({"cost_usd": order.task.max_cost_usd}, parent=order.caller.ledger)
+        seat = Seat(order.caller.run.slots)
+        child_caller = order.as_caller(Ledger({"tokens": self.settings.max_tokens}, parent=ledger), seat)
         try:
-            async with Seat(order.caller.run.slots) as seat:
-                child_ledger = Ledger({"tokens": self.settings.max_tokens}, parent=ledger)
-                child_caller = order.as_caller(child_ledger, seat)
-                folder, child = await self._child(order, child_caller)
+            child = await self._in_its_turn(order, child_caller, seat)
             left_files = any(artifact.change != "deleted" for artifact in child.artifacts)
             order.notify("child_ended", child.status)
-            verdict = await self._verdict(order, folder, child, ledger)
+            verdict = await self._verdict(order, child, ledger)
             order.notify("judged", verdict.verdict if verdict else "no criteria")
         finally:
-            if folder is not None:
-                await folder.close(keep=left_files)
-        delegated = child_caller.delegated
-        result = self._result(order, folder, child, verdict, delegated, time.monotonic() - started)
-        return await self.records.save(order.caller.run.id, order.task, child, result)
+            if order.folder is not None:
+                await order.folder.close(keep=left_files)
+        result = self._result(order, child, verdict, child_caller.delegated, time.monotonic() - started)
+        order.caller.book(bill.of_result(result))
+        result = await self.records.save(child, result)
+        let_cancel_travel()
+        return result
 
-    async def _child(self, order: "_Order", as_caller: Caller) -> tuple[Folder | None, ChildRun]:
+    async def _in_its_turn(self, order: "_Order", as_caller: Caller, seat: Seat) -> ChildRun:
+        """Wait for a place, and run the child in it."""
+        unseen = bill.UNSEEN if order.model is None else None
+        recorder = Recorder(unseen, journal=order.journal, redactor=order.call.redactor)
+        async with AsyncExitStack() as place:
+            try:
+                async with order.call.cancellation.limit(order.caller.seconds_left()):
+                    await place.enter_async_context(seat)
+            except asyncio.CancelledError:
+                return recorder.finish("cancelled", error=_CANCELLED)
+            except TimeoutError:
+                if order.call.cancellation.cancelled:
+                    return recorder.finish("cancelled", error=_CANCELLED)
+                return recorder.finish("budget_exceeded", error=_NEVER_BEGAN)
+            return await self._child(order, as_caller, recorder)
+
+    async def _child(self, order: "_Order", as_caller: Caller, recorder: Recorder) -> ChildRun:
         """Open the workspace, run the child in it, and see what it left there."""
-        recorder = Recorder(bill.UNSEEN if order.model is None else None)
         try:
-            order.caller.run.refuse_if_over()
-            folder = await Folder.open(order.task.workspace, home=self.settings.home / "workspaces")
+            order.caller.refuse_if_over()
+            order.folder = folder = await self._open(order)
         except BudgetExceeded as error:
-            return None, recorder.finish("budget_exceeded", error=_detail("budget_exceeded", error))
+            return recorder.finish("budget_exceeded", error=_spent_up(error))
+        except CallError as error:
+            detail = ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
+            return recorder.finish("failed", error=detail)
         except (DelegateError, OSError) as error:
-            return None, recorder.finish("failed", error=_detail("workspace", error))
+            return recorder.finish("failed", error=_detail("workspace", error))
         with calling(as_caller):
             job = self._job(order, as_caller, folder, recorder)
             order.notify("child_started", order.model.id if order.model else "")
-            child = await self._run_child(job, order.caller.run.seconds_left())
+            child = await self._run_child(order, job)
         artifacts = await folder.artifacts()
-        return folder, child.model_copy(update={"artifacts": artifacts}) if artifacts else child
+        return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
 
-    async def _run_child(self, job: Job, run_seconds: float | None) -> ChildRun:
+    async def _open(self, order: "_Order") -> Folder:
+        """The workspace. In a folder that several children share, the first to write a file keeps it."""
+        claims = self.claims.setdefault(order.caller.run, Claims())
+        who = f"task {order.index} of this run"
+        return await Folder.open(order.task.workspace, home=self.settings.home / "workspaces", claims=claims, who=who)
+
+    async def _run_child(self, order: "_Order", job: Job) -> ChildRun:
         """The isolation boundary: whatever the runner raises becomes the run's status, with all it had so far."""
-        limit = min(job.task.timeout_seconds or math.inf, self.settings.timeout_seconds, run_seconds or math.inf)
-        finish = job.recorder.finish
-        deadline = asyncio.timeout(limit)
+        finish, left = job.recorder.finish, order.caller.seconds_left()
+        own = min(job.task.timeout_seconds or math.inf, self.settings.timeout_seconds)
+        seconds = own if left is None else min(own, left)
+        limit = order.call.cancellation.limit(seconds)
         try:
-            async with deadline:
+            async with limit:
                 return await self.runner.run(job)
+        except asyncio.CancelledError:  # it travels up when what there is has been kept: see `_work`
+            return finish("cancelled", error=_CANCELLED)
         except BudgetExceeded as error:
-            return finish("budget_exceeded", error=_detail("budget_exceeded", error))
+            return finish("budget_exceeded", error=_spent_up(error))
         except TierExceeded as error:
             return finish("failed", error=_detail("tier_above_parent", error))
         except ProviderError as error:
             return finish("failed", error=_detail(error.fault, error))
         except Exception as error:
-            if deadline.expired():
-                of_run = ", which the run had left" if limit == run_seconds else ""
-                message = f"ran longer than {limit:.6g} s{of_run}"
+            if limit.expired() and order.call.cancellation.cancelled:
+                return finish("cancelled", error=_CANCELLED)
+            if limit.expired():
+                of_run = ", which the run had left" if seconds == left else ""
+                message = f"ran longer than {seconds:.6g} s{of_run}"
                 return finish("timeout", error=ErrorDetail(code="timeout", message=message))
             _log.exception("the child of task %d crashed", job.task_index)
             return finish("failed", error=ErrorDetail(code="crashed", message=f"{type(error).__name__}: {error}"))
@@ -191,17 +247,16 @@ class Executor:
         allowed = [names for names in (order.task.tools, order.caller.tools) if names is not None]
         return tuple(tool for tool in tools if all(tool.name in names for names in allowed))
 
-    async def _verdict(self, order: "_Order", folder: Folder | None, child: ChildRun, ledger: Ledger) -> Verdict | None:
-        connection = order.assignment.connection
-        worker = connection and (connection.catalog.served(connection.model, child.model) or connection.model)
-        case = Case(order.task, child, folder, order.call.author, worker, order.call.ceiling)
-        seconds = order.caller.run.seconds_left()
-        return await self.judging.verdict(case, ledger, order.notify, seconds=seconds)
+    async def _verdict(self, order: "_Order", child: ChildRun, ledger: Ledger) -> Verdict | None:
+        worker = order.assignment.served(child)
+        case = Case(order.task, child, order.folder, order.call.author, worker, order.call.ceiling)
+        return await self.judging.verdict(
+            case, ledger, order.notify, seconds=order.caller.seconds_left(), cancellation=order.call.cancellation
+        )
 
     def _result(
         self,
         order: "_Order",
-        folder: Folder | None,
         child: ChildRun,
         verdict: Verdict | None,
         delegated: Sequence[Totals],
@@ -221,15 +276,17 @@ class Executor:
             model=child.model or (order.model.id if order.model else None),
             requested_model=order.model.id if order.model else None,
             substituted=child.substituted,
-            tier=order.model.tier if order.model else None,
+            tier=worker.tier if (worker := order.assignment.served(child)) else None,
             usage=child.usage,
             cost_usd=whole.cost_usd,
             cost_known_usd=whole.known_usd,
             cost_provenance=whole.provenance,
-            verification_share=bill.share(bill.of_judge(verdict).cost_usd, whole.cost_usd),
+            verification_share=bill.share(
+                bill.sum_usd((bill.of_judge(verdict).cost_usd, below.judge_cost_usd if below else 0)), whole.cost_usd
+            ),
             delegated=below,
             seconds=round(seconds, 6),
-            workspace=str(folder.root) if folder and folder.root.is_dir() else None,
+            workspace=str(order.folder.root) if order.folder and order.folder.root.is_dir() else None,
             handle=order.handle,
         )
 
@@ -240,11 +297,14 @@ class _Call:
 
     caller: Caller
     author: Author
-    on_event: EventSink | None
     ceiling: Tier
+    cancellation: Cancellation
+    records: Records
+    redactor: Redactor
+    on_event: EventSink | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Order:
     """One task of a call, on its way to its result."""
 
@@ -252,6 +312,8 @@ class _Order:
     index: int
     assignment: Assignment
     handle: str
+    folder: Folder | None = None
+    """The workspace, once it is open."""
 
     @property
     def task(self) -> Task:
@@ -268,10 +330,17 @@ class _Order:
     def as_caller(self, ledger: Ledger, seat: Seat) -> Caller:
         """The child as one that may delegate in its turn."""
         tier = weaker(self.model.tier if self.model else None, self.caller.tier)
-        return Caller(self.caller.run, ledger, self.caller.depth + 1, tier, seat)
+        deadline = self.caller.deadline
+        return Caller(self.caller.run, ledger, self.caller.depth + 1, tier, seat, deadline=deadline)
+
+    def journal(self, kind: str, data: JsonObject) -> None:
+        """Put on record what the child just did."""
+        self.call.records.event(self.handle, kind, data)
 
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
         """Tell whoever shows progress what happened to this task."""
+        if kind not in ("model_called", "tool_called"):  # those the recorder writes, in full
+            self.journal(kind, {"text": self.call.redactor.text(text), **data})
         if self.call.on_event is None:
             return
         try:
@@ -280,8 +349,17 @@ class _Order:
             _log.exception("the event sink failed")
 
 
+_NEVER_BEGAN = ErrorDetail(code="budget_exceeded", message="the time was up before one of the run's places was free")
+_CANCELLED = ErrorDetail(code="cancelled", message="stopped from outside before it ended")
+
+
 def _detail(code: str, error: Exception) -> ErrorDetail:
     return ErrorDetail(code=code, message=str(error))
+
+
+def _spent_up(error: BudgetExceeded) -> ErrorDetail:
+    hint = f"raise {_SETTINGS.get(error.limit, error.limit)} to allow more"
+    return ErrorDetail(code="budget_exceeded", message=str(error), hint=hint)
 
 
 def _cut(output: str, limit: int, handle: str) -> str:

@@ -8,7 +8,7 @@ exceeded by more than one call's output.
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Literal, Self
 
@@ -17,58 +17,75 @@ from delegate.errors import BudgetExceeded
 Limit = Literal["children", "model_calls", "tokens", "cost_usd"]
 Amounts = Mapping[Limit, float]
 
+ROUNDING = 1e-9
+"""Sums of cents don't add up exactly: a limit counts as kept where it is passed by no more than this part of it."""
+
 _NOTHING: Amounts = {}
 
 
 class Ledger:
-    """Counts of what is spent and reserved, against limits. A limit that is None or absent never refuses."""
+    """Counts of what is spent and reserved, against limits. A limit that is None or absent never refuses.
+
+    May be used by several threads and event loops at once.
+    """
 
     def __init__(self, limits: Mapping[Limit, float | None] | None = None, parent: "Ledger | None" = None) -> None:
         self.limits: dict[Limit, float] = {name: at for name, at in (limits or {}).items() if at is not None}
         self.spent: dict[Limit, float] = {}
         self._open: dict[Reservation, None] = {}
-        self._parent = parent
-        self._lock: threading.Lock = parent._lock if parent else threading.Lock()
+        self._chain: tuple[Ledger, ...] = (self, *(parent._chain if parent else ()))
+        # One for a whole tree. Re-entrant, since the garbage collector may end an abandoned call inside another.
+        self._lock: threading.RLock = parent._lock if parent else threading.RLock()
 
     def reserve(self, sure: Amounts, possible: Amounts = _NOTHING) -> "Reservation":
         """Set amounts aside here and in every ledger above, or raise BudgetExceeded and set nothing aside."""
-        chain = self.chain()
         with self._lock:
-            for ledger in chain:
+            for ledger in self._chain:
                 ledger._refuse_beyond(sure, possible)
-            return Reservation(chain, sure, possible)
+            reservation = Reservation(self, sure, possible)
+            for ledger in self._chain:
+                ledger._open[reservation] = None
+        return reservation
+
+    def settle(self, reservation: "Reservation", spent: Amounts) -> None:
+        """Replace what was set aside by what was spent; what isn't open any more changes nothing."""
+        with self._lock:
+            if reservation not in self._open:
+                return
+            for ledger in self._chain:
+                del ledger._open[reservation]
+                for name, amount in spent.items():
+                    ledger.spent[name] = ledger.spent.get(name, 0) + amount
 
     def left(self, limit: Limit) -> float | None:
         """How much of a limit is neither spent nor reserved, here and in the ledgers above; None: there is no limit."""
-        room = [ledger._room(limit) for ledger in self.chain() if limit in ledger.limits]
-        return min(room, default=None)
-
-    def chain(self) -> "tuple[Ledger, ...]":
-        """The ledger itself and those above it."""
-        return (self, *(self._parent.chain() if self._parent else ()))
+        with self._lock:
+            return min((one._room(limit) for one in self._chain if limit in one.limits), default=None)
 
     def _room(self, limit: Limit) -> float:
-        return max(0.0, self.limits[limit] - self.spent.get(limit, 0) - self._reserved(limit, ()))
+        return max(0.0, self.limits[limit] - self.spent.get(limit, 0) - self._reserved(limit)[0])
 
     def _refuse_beyond(self, sure: Amounts, possible: Amounts) -> None:
         for name, allowed in self.limits.items():
-            needed, spent = sure.get(name, 0), self.spent.get(name, 0)
-            if not needed and not possible.get(name):
+            certain, perhaps = sure.get(name, 0), possible.get(name, 0)
+            if not certain and not perhaps:
                 continue
-            reserved = self._reserved(name, (possible.get(name, 0),))
-            if spent + reserved + needed > allowed:
-                raise BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=needed)
+            spent, (reserved, largest) = self.spent.get(name, 0), self._reserved(name)
+            # Of two possible parts, the smaller one is set aside.
+            needed = certain + min(perhaps, largest)
+            if spent + reserved + needed > allowed * (1 + ROUNDING):
+                wanted = needed or perhaps
+                raise BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=wanted)
 
-    def _settle(self, reservation: "Reservation", spent: Amounts) -> None:
-        with self._lock:
-            del self._open[reservation]
-            for name, amount in spent.items():
-                self.spent[name] = self.spent.get(name, 0) + amount
-
-    def _reserved(self, name: Limit, more: Iterable[float]) -> float:
-        """All that is sure, and of what is possible all but the largest part."""
-        possible = [*more, *(one.possible.get(name, 0) for one in self._open)]
-        return sum(one.sure.get(name, 0) for one in self._open) + sum(possible) - max(possible, default=0)
+    def _reserved(self, name: Limit) -> tuple[float, float]:
+        """All that is surely needed, with all that is possible but the largest part; and that largest part."""
+        sure = possible = largest = 0.0
+        for one in tuple(self._open):
+            sure += one.sure.get(name, 0)
+            perhaps = one.possible.get(name, 0)
+            # The largest is kept apart rather than taken off the sum, so that nothing is left of it by rounding.
+            possible, largest = possible + min(perhaps, largest), max(perhaps, largest)
+        return sure + possible, largest
 
 
 class Reservation:
@@ -77,18 +94,14 @@ class Reservation:
     As a context manager it is released at the end, if it wasn't settled before.
     """
 
-    def __init__(self, chain: tuple[Ledger, ...], sure: Amounts, possible: Amounts) -> None:
+    def __init__(self, ledger: Ledger, sure: Amounts, possible: Amounts) -> None:
         self.sure = sure
         self.possible = possible
-        self._chain = chain
-        for ledger in chain:
-            ledger._open[self] = None  # pyright: ignore[reportPrivateUsage]  # same module
+        self._ledger = ledger
 
     def settle(self, spent: Amounts = _NOTHING) -> None:
         """Replace the reservation by `spent`. A second settling changes nothing."""
-        chain, self._chain = self._chain, ()
-        for ledger in chain:
-            ledger._settle(self, spent)  # pyright: ignore[reportPrivateUsage]  # same module
+        self._ledger.settle(self, spent)
 
     def __enter__(self) -> Self:
         return self

@@ -7,12 +7,13 @@ output so far, its receipts and its bill.
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from delegate.bill import Charge
 from delegate.ports import ChatReply, ToolOutput
-from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus
+from delegate.redaction import Redactor
+from delegate.types import Artifact, ChildRun, ErrorDetail, JsonObject, Receipt, RunStatus
 
 RECEIPT_CHARS = 4_000
 """How much of a tool's answer a receipt keeps; digest and size are those of the whole."""
@@ -21,8 +22,19 @@ RECEIPT_CHARS = 4_000
 class Recorder:
     """Receipts, output, usage and cost of one child. A host's own runner writes to it as the built-in loop does."""
 
-    def __init__(self, charge: Charge | None = None) -> None:
-        """`charge` is where the bill begins: `bill.UNSEEN` for a runner whose model calls aren't seen here."""
+    def __init__(
+        self,
+        charge: Charge | None = None,
+        *,
+        journal: Callable[[str, JsonObject], None] | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        """`charge` is where the bill begins: `bill.UNSEEN` for a runner whose model calls aren't seen here.
+
+        `journal` is told each model call and tool call as it is booked; `redactor` keeps secrets out of all of it.
+        """
+        self._journal = journal
+        self._redactor = redactor or Redactor()
         self.output = ""
         self.charge = charge or Charge()
         self.model: str | None = None
@@ -38,8 +50,13 @@ class Recorder:
         self.charge += charge
         self.model = reply.model_served or self.model
         self.substituted |= substituted
-        if reply.text.strip():
-            self.output = encodable(reply.text)
+        said = self._recordable(reply.text)
+        if said.strip():
+            self.output = said
+        if self._journal is not None:
+            asked = [{"tool": call.name, "args": self._recordable(call.arguments)} for call in reply.tool_calls]
+            tokens = [charge.usage.input_tokens, charge.usage.output_tokens]
+            self._journal("model_called", {"text": said, "calls": asked, "tokens": tokens, "cost_usd": charge.cost_usd})
 
     def next_receipt(self) -> int:
         """Number a tool call that begins now; calls that run side by side keep the order they were asked in."""
@@ -50,18 +67,21 @@ class Recorder:
         """Write the receipt of the tool call that `next_receipt` numbered `n`."""
         text = encodable(answer.text)
         whole = text.encode()
-        self._receipts[n] = Receipt(
+        receipt = Receipt(
             n=n,
-            tool=tool,
-            args=encodable(dict(args)),
+            tool=encodable(tool),
+            args=self._recordable(dict(args)),
             status=answer.status,
-            output=_bounded(text),
+            output=_bounded(self._redactor.text(text)),
             args_sha256=hashlib.sha256(_canonical(args)).hexdigest(),
             output_sha256=hashlib.sha256(whole).hexdigest(),
             output_bytes=len(whole),
             seconds=round(seconds, 6),
             sandbox=answer.sandbox,
         )
+        self._receipts[n] = receipt
+        if self._journal is not None:
+            self._journal("tool_called", receipt.model_dump())
 
     def finish(
         self,
@@ -74,10 +94,10 @@ class Recorder:
         """The run as it stands now, under `status`."""
         return ChildRun(
             status=status,
-            output=self.output if output is None else encodable(output),
+            output=self.output if output is None else self._recordable(output),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
             artifacts=artifacts,
-            error=error,
+            error=error and error.model_copy(update={"message": self._recordable(error.message)}),
             model=self.model,
             substituted=self.substituted,
             usage=self.charge.usage,
@@ -87,6 +107,9 @@ class Recorder:
             steps=self.steps,
             seconds=round(time.monotonic() - self._started, 6),
         )
+
+    def _recordable(self, value: Any) -> Any:
+        return self._redactor.value(encodable(value))
 
 
 def _canonical(args: Mapping[str, Any]) -> bytes:

@@ -1,34 +1,74 @@
-"""The store that keeps each result whole, so that what a parent reads can be short.
+"""The record of every run, written as it goes, so that what a parent reads can be short and a crash loses nothing.
 
-One SQLite file under `home`; every write goes through one thread with one connection. A store that can't be written
-costs the handle, never the result.
+    task begun ──▶ events (model calls, tool calls, checks, verdict) ──▶ result
+
+A task's row is committed before its child starts. What began in a process that is gone, and has no result, reads
+`outcome_unknown`: it may have done anything, and is never run again by itself.
 """
 
-import asyncio
 import json
 import logging
+import os
 import secrets
+import shutil
 import sqlite3
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from delegate.types import ChildRun, Task, TaskResult
+from delegate.store import Store
+from delegate.types import ChildRun, JsonObject, Task, TaskResult
 
 _log = logging.getLogger(__name__)
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS results (
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS tasks (
     handle TEXT PRIMARY KEY,
     run_id TEXT NOT NULL,
     task_index INTEGER NOT NULL,
-    ended_at REAL NOT NULL,
+    process TEXT NOT NULL,
+    began_at REAL NOT NULL,
+    ended_at REAL,
+    status TEXT,
+    verdict TEXT,
+    cost_usd REAL,
     task TEXT NOT NULL,
-    run TEXT NOT NULL,
-    result TEXT NOT NULL
-)
+    run TEXT,
+    result TEXT
+);
+CREATE INDEX IF NOT EXISTS tasks_by_run ON tasks (run_id);
+CREATE INDEX IF NOT EXISTS tasks_by_time ON tasks (began_at);
+CREATE TABLE IF NOT EXISTS events (
+    handle TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS events_by_handle ON events (handle);
 """
+
+_BEGIN = "INSERT INTO tasks (handle, run_id, task_index, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?)"
+_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?)"
+_END = "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, run = ?, result = ? WHERE handle = ?"
+_RUNS = """
+SELECT run_id, MIN(began_at), MAX(ended_at), COUNT(*), SUM(verdict = 'PASS'), SUM(verdict = 'FAIL'),
+    CASE WHEN COUNT(cost_usd) = COUNT(*) THEN SUM(cost_usd) END,
+    GROUP_CONCAT(DISTINCT CASE WHEN status IS NULL THEN process END), MIN(task)
+FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?
+"""
+_REMOVE_OLDER = """
+DELETE FROM tasks WHERE result IS NOT NULL AND began_at < ?
+RETURNING handle, coalesce(json_extract(result, '$.workspace'), '')
+"""
+_REMOVE_OLDEST = """
+DELETE FROM tasks WHERE rowid IN (SELECT rowid FROM tasks WHERE result IS NOT NULL ORDER BY began_at LIMIT ?)
+RETURNING handle, coalesce(json_extract(result, '$.workspace'), '')
+"""
+DAY = 86_400.0
+
+State = Literal["running", "ended", "outcome_unknown"]
 
 
 def new_run_id() -> str:
@@ -36,62 +76,172 @@ def new_run_id() -> str:
     return secrets.token_hex(6)
 
 
+class RunSummary(NamedTuple):
+    """One run in a line. `cost_usd` is None where a part of it is unknown; times are seconds since the epoch."""
+
+    run_id: str
+    began_at: float
+    ended_at: float | None
+    tasks: int
+    passed: int
+    failed: int
+    cost_usd: float | None
+    state: State
+    goal: str
+    """Of its first task."""
+
+
 class Records:
-    """Writes results as they come and reads them back by handle (`<run id>-<task index>`)."""
+    """Writes tasks as they go and reads them back by handle (`<run id>-<number>`).
 
-    def __init__(self, home: Path) -> None:
-        self._path = home / "records.sqlite3"
-        self._thread: ThreadPoolExecutor | None = None
-        self._connection: sqlite3.Connection | None = None
+    A store that can't be written costs the handle, never the result. Records older than `keep_days`, and the oldest
+    beyond `keep_mb` megabytes, are removed when the store is opened, with the workspaces that were kept for them.
+    """
 
-    async def save(self, run_id: str, task: Task, run: ChildRun, result: TaskResult) -> TaskResult:
-        """Store one result under its handle; where that can't be, the result comes back without one."""
+    def __init__(self, home: Path, *, keep_days: float | None = None, keep_mb: float | None = None) -> None:
+        self._home = home
+        self._store = Store(home / "records.sqlite3", SCHEMA)
+        self._keep = (keep_days, keep_mb)
+        self._pruned = False
+
+    async def begin(self, run_id: str, tasks: Sequence[tuple[str, Task]]) -> None:
+        """Write that tasks begin, by handle. When this returns, a crash can no longer hide that they did."""
+        now, process = time.time(), _this_process()
+        rows = [
+            (handle, run_id, index, process, now, task.model_dump_json(exclude_defaults=True))
+            for index, (handle, task) in enumerate(tasks)
+        ]
         try:
-            await self._do(self._insert, run_id, task, run, result)
+            await self._prune()
+            await self._store.write(*((_BEGIN, row) for row in rows))
+        except (sqlite3.Error, OSError, ValueError) as error:
+            _log.warning("the begin of run %s was not stored: %s", run_id, error)
+
+    def event(self, handle: str, kind: str, data: Mapping[str, Any]) -> None:
+        """Write what just happened to a task; it is on its way when this returns."""
+        self._store.post((_EVENT, (handle, time.time(), kind, json.dumps(data, ensure_ascii=False, default=str))))
+
+    async def save(self, run: ChildRun, result: TaskResult) -> TaskResult:
+        """Write how a task ended; where that can't be, the result comes back without its handle."""
+        verdict = result.verdict.verdict if result.verdict else None
+        texts = (run.model_dump_json(), result.model_dump_json())
+        row = (time.time(), result.status, verdict, result.cost_usd, *texts, result.handle)
+        try:
+            await self._store.write((_END, row))
         except (sqlite3.Error, OSError, ValueError) as error:
             _log.warning("result %s was not stored: %s", result.handle, error)
             return result.model_copy(update={"handle": None})
         return result
 
-    async def read(self, handle: str) -> dict[str, Any] | None:
-        """The whole record as plain data: `task`, `run` (with the full output and receipts) and `result`."""
-        return await self._do(self._select, handle)
+    async def read(self, handle: str) -> JsonObject | None:
+        """All that is known of a task: `state`, `task`, `run` (with full output and receipts), `result` and `events`.
+
+        `run` and `result` are None until it ended; the events are there as they happen.
+        """
+        return await self._store.read(lambda connection: _read(connection, handle))
+
+    async def runs(self, limit: int = 20) -> list[RunSummary]:
+        """The latest runs, the newest first."""
+        return await self._store.read(lambda connection: [_summary(row) for row in connection.execute(_RUNS, (limit,))])
 
     async def aclose(self) -> None:
         """Finish what is being written and close the file; a later use opens it again."""
-        if self._thread is not None:
-            await self._do(self._close)
-            self._thread.shutdown(wait=False)
-            self._thread = None
+        await self._store.aclose()
 
-    async def _do(self, function: Any, *args: object) -> Any:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delegate-records")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+    async def _prune(self) -> None:
+        if not self._pruned:
+            self._pruned = True
+            folders = await self._store.maintain(lambda connection: _prune(connection, *self._keep))
+            for folder in folders:
+                path = Path(folder)
+                if path.parent == self._home / "workspaces":  # only what was made for a child is ours to remove
+                    shutil.rmtree(path, ignore_errors=True)
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._connection = sqlite3.connect(self._path, timeout=10, isolation_level=None)
-            # In this mode a commit survives any crash of a process, and needs no wait for the disk.
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-            # Rows are written once and seldom read: SQLite's own 2 MB of cache would only hold memory.
-            self._connection.execute("PRAGMA cache_size=-256")
-            self._connection.execute(_TABLE)
-        return self._connection
 
-    def _insert(self, run_id: str, task: Task, run: ChildRun, result: TaskResult) -> None:
-        row = (result.handle, run_id, result.task_index, time.time())
-        texts = (task.model_dump_json(exclude_defaults=True), run.model_dump_json(), result.model_dump_json())
-        self._open().execute("INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", row + texts)
+def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
+    query = "SELECT process, task, run, result FROM tasks WHERE handle = ?"
+    row = connection.execute(query, (handle,)).fetchone()
+    if row is None:
+        return None
+    process, task, run, result = row
+    events = connection.execute("SELECT at, kind, data FROM events WHERE handle = ? ORDER BY rowid", (handle,))
+    return {
+        "state": _state(process if result is None else None),
+        "task": json.loads(task),
+        "run": json.loads(run) if run else None,
+        "result": json.loads(result) if result else None,
+        "events": [{"at": at, "kind": kind, **json.loads(data)} for at, kind, data in events],
+    }
 
-    def _select(self, handle: str) -> dict[str, Any] | None:
-        query = "SELECT task, run, result FROM results WHERE handle = ?"
-        row = self._open().execute(query, (handle,)).fetchone()
-        return None if row is None else dict(zip(("task", "run", "result"), map(json.loads, row), strict=True))
 
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+def _summary(row: tuple[Any, ...]) -> RunSummary:
+    run_id, began, ended, tasks, passed, failed, cost, processes, task = row
+    goal = str(json.loads(task).get("goal", ""))
+    return RunSummary(run_id, began, ended, tasks, passed or 0, failed or 0, cost, _state(processes), goal)
+
+
+def _state(processes: str | None) -> State:
+    """Of a task, or a run, whose open tasks belong to these processes (None: none is open)."""
+    if not processes:
+        return "ended"
+    return "running" if any(_is_alive(one) for one in processes.split(",")) else "outcome_unknown"
+
+
+def _prune(connection: sqlite3.Connection, keep_days: float | None, keep_mb: float | None) -> list[str]:
+    """Remove what is too old or too much; the workspaces of what was removed."""
+    gone: list[str] = []
+    if keep_days is not None:
+        gone += _remove(connection, _REMOVE_OLDER, time.time() - keep_days * DAY)
+    while keep_mb is not None and _megabytes(connection) > keep_mb:
+        removed = _remove(connection, _REMOVE_OLDEST, 500)
+        if not removed:
+            break
+        gone += removed
+    return [folder for folder in gone if folder]
+
+
+def _remove(connection: sqlite3.Connection, sql: str, value: float) -> list[str]:
+    """The workspaces of what was removed, empty for tasks that left none."""
+    connection.execute("BEGIN IMMEDIATE")
+    rows = connection.execute(sql, (value,)).fetchall()
+    connection.executemany("DELETE FROM events WHERE handle = ?", [(handle,) for handle, _ in rows])
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA incremental_vacuum").fetchall()
+    return [folder for _, folder in rows]
+
+
+def _megabytes(connection: sqlite3.Connection) -> float:
+    (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+    return pages * size / 1e6
+
+
+# ---------------------------------------------------------------------------------------------------------- processes
+
+
+def _this_process() -> str:
+    return _own(os.getpid())  # asked each time, since a fork goes on with another number
+
+
+@cache
+def _own(pid: int) -> str:
+    return _process(pid)
+
+
+def _process(pid: int) -> str:
+    """A process by number and start, since numbers are given again."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return f"{pid}/{stat.rpartition(')')[2].split()[19]}"
+    except (OSError, IndexError):  # not Linux
+        return f"{pid}/"
+
+
+def _is_alive(process: str) -> bool:
+    pid = int(process.partition("/")[0])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return _process(pid) == process

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import count
+from weakref import WeakValueDictionary
 
 from delegate.catalog import Catalog
 from delegate.errors import BudgetExceeded
@@ -41,7 +42,7 @@ class Run:
         )
         self.slots = Slots(settings.max_concurrent)
         self._numbers = count()
-        self._started = time.monotonic()
+        self._started: float | None = None
         self._allowed = settings.run_timeout_seconds
 
     def next_handle(self) -> str:
@@ -50,13 +51,15 @@ class Run:
 
     def seconds_left(self) -> float | None:
         """Wall time that is left; None: there is no limit."""
-        return None if self._allowed is None else self._started + self._allowed - time.monotonic()
+        if self._allowed is None or self._started is None:
+            return self._allowed
+        return self._started + self._allowed - time.monotonic()
 
     def refuse_if_over(self) -> None:
-        """Raise BudgetExceeded when the run's wall time is used up."""
-        left = self.seconds_left()
-        if left is not None and left <= 0:
-            allowed = self._allowed or 0
+        """Raise BudgetExceeded when the run's wall time is used up. The clock starts when this is first asked."""
+        self._started = self._started or time.monotonic()
+        allowed, left = self._allowed, self.seconds_left()
+        if allowed is not None and left is not None and left <= 0:
             raise BudgetExceeded("run_timeout_seconds", allowed=allowed, spent=round(allowed - left, 3))
 
 
@@ -74,8 +77,27 @@ class Caller:
     """The child's place among those at work, which it lends to its own children while it waits for them."""
     tools: frozenset[str] | None = None
     """Names of the child's tools, beyond which its children get none; None: no such limit."""
+    deadline: float | None = None
+    """When the caller's own time is up, on the monotonic clock; None: it has none."""
     delegated: list[Totals] = field(default_factory=list[Totals])
-    """What its calls came to."""
+    """What each task that it delegated came to."""
+
+    def book(self, totals: Totals) -> None:
+        """Put one delegated task on the child's bill. The root has none: its reports say what was spent."""
+        if self.depth:
+            self.delegated.append(totals)
+
+    def seconds_left(self) -> float | None:
+        """Wall time that its children have: what is left of the run's and of its own; None: there is no limit."""
+        own = None if self.deadline is None else self.deadline - time.monotonic()
+        return min((left for left in (own, self.run.seconds_left()) if left is not None), default=None)
+
+    def refuse_if_over(self) -> None:
+        """Raise BudgetExceeded when the run's time is used up, or the caller's own."""
+        self.run.refuse_if_over()
+        left = self.seconds_left()
+        if left is not None and left <= 0:
+            raise BudgetExceeded("seconds_left", allowed=0, spent=0)
 
     def bounds(self, settings: Settings) -> Bounds:
         """The tiers that its children may have."""
@@ -87,12 +109,20 @@ _current: ContextVar[Caller | None] = ContextVar("delegate_caller", default=None
 
 @contextmanager
 def calling(caller: Caller) -> Generator[None]:
-    """Calls made inside, also in tasks and threads that are started there, are made by `caller`."""
+    """Calls made inside are made by `caller`, also those of tasks that are started there, and of threads to which the
+    context is copied, as `asyncio.to_thread` does.
+    """
     token = _current.set(caller)
     try:
         yield
     finally:
         _current.reset(token)
+
+
+def served(tier: Tier) -> None:
+    """The child that is at work here really runs at `tier`, which bounds what it may give its own children."""
+    if caller := _current.get():
+        caller.tier = weaker(caller.tier, tier)
 
 
 class RunRegistry:
@@ -101,7 +131,8 @@ class RunRegistry:
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._settings = settings
         self._catalog = catalog
-        self._of_hosts: OrderedDict[str, Run] = OrderedDict()
+        self._of_hosts: WeakValueDictionary[str, Run] = WeakValueDictionary()
+        self._kept: OrderedDict[str, Run] = OrderedDict()
         self._lock = threading.Lock()
 
     def caller(self, parent: Parent | None = None) -> Caller:
@@ -109,10 +140,12 @@ class RunRegistry:
         parent = parent or Parent()
         current = _current.get()
         tier = weaker(current.tier if current else None, self._tier_of(parent))
+        deadline = None if parent.seconds_left is None else time.monotonic() + parent.seconds_left
         if current is None:
             run = self._of_host(parent.run_id) if parent.run_id else Run(self._settings)
-            return Caller(run, run.ledger, tier=tier or self._settings.parent_tier)
-        return replace(current, tier=tier)
+            return Caller(run, run.ledger, tier=tier or self._settings.parent_tier, deadline=deadline)
+        deadlines = [one for one in (deadline, current.deadline) if one is not None]
+        return replace(current, tier=tier, deadline=min(deadlines, default=None))
 
     @contextmanager
     def root_run(self, parent: Parent | None = None) -> Generator[str]:
@@ -122,11 +155,13 @@ class RunRegistry:
             yield caller.run.id
 
     def _of_host(self, run_id: str) -> Run:
+        """The run of that name. It is found as long as it is kept, and as long as anything is at work in it."""
         with self._lock:
-            run = self._of_hosts.setdefault(run_id, Run(self._settings))
-            self._of_hosts.move_to_end(run_id)
-            if len(self._of_hosts) > KEPT_RUNS:
-                self._of_hosts.popitem(last=False)
+            run = self._of_hosts.get(run_id) or Run(self._settings)
+            self._of_hosts[run_id] = self._kept[run_id] = run
+            self._kept.move_to_end(run_id)
+            if len(self._kept) > KEPT_RUNS:
+                self._kept.popitem(last=False)
             return run
 
     def _tier_of(self, parent: Parent) -> Tier | None:

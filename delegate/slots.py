@@ -6,12 +6,20 @@ synchronous calls' own loop beside the host's, would break it.
 
 import asyncio
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Self
 
-_Waiter = asyncio.Future[None]
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    """Someone in line."""
+
+    called: asyncio.Future[None]
+    has_place: bool = False
+    """The place is theirs from here on, also while their loop is still busy with something else."""
 
 
 class Slots:
@@ -20,8 +28,9 @@ class Slots:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held = 0
-        self._waiters: deque[_Waiter] = deque()
-        self._lock = threading.Lock()
+        self._line: OrderedDict[_Waiter, None] = OrderedDict()
+        # Re-entrant, since the garbage collector may end an abandoned wait inside another's.
+        self._lock = threading.RLock()
 
     @property
     def held(self) -> int:
@@ -42,14 +51,14 @@ class Slots:
     async def take(self) -> None:
         """Take a place, after those who came before."""
         with self._lock:
-            if self._held < self._limit and not self._waiters:
+            if self._held < self._limit:  # then nobody is in line
                 self._held += 1
                 return
-            waiter: _Waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
+            waiter = _Waiter(asyncio.get_running_loop().create_future())
+            self._line[waiter] = None
         try:
-            await waiter
-        except asyncio.CancelledError:
+            await waiter.called
+        except BaseException:
             self._forget(waiter)
             raise
 
@@ -59,41 +68,52 @@ class Slots:
             self._held -= 1
             self._serve()
 
-    def _serve(self) -> None:
-        """Hand free places to those who wait. The place is theirs from here on, also while their loop is busy."""
-        while self._waiters and self._held < self._limit:
-            waiter = self._waiters.popleft()
-            try:
-                waiter.get_loop().call_soon_threadsafe(_grant, waiter)
-            except RuntimeError:  # its loop is closed, and nobody waits there any more
-                continue
-            self._held += 1
+    async def __aenter__(self) -> None:
+        await self.take()
 
-    def _forget(self, waiter: _Waiter) -> None:
-        """A cancelled wait leaves the line; a place that was on its way to it is given back."""
-        with self._lock:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-                return
+    async def __aexit__(self, *_: object) -> None:
         self.give_back()
 
+    def _serve(self) -> None:
+        """Hand free places to those who wait."""
+        while self._line and self._held < self._limit:
+            waiter, _ = self._line.popitem(last=False)
+            self._held += 1
+            waiter.has_place = True
+            try:
+                waiter.called.get_loop().call_soon_threadsafe(_call, waiter.called)
+            except RuntimeError:  # its loop is closed, and nobody waits there any more
+                waiter.has_place = False
+                self._held -= 1
 
-def _grant(waiter: _Waiter) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+    def _forget(self, waiter: _Waiter) -> None:
+        """A wait that was cancelled leaves the line, and gives back a place that was on its way to it."""
+        with self._lock:
+            self._line.pop(waiter, None)
+            if waiter.has_place:
+                self.give_back()
+
+
+def _call(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 class Seat:
-    """One holder's place in `slots`, which it lends out while it only waits for others that need places too."""
+    """One holder's place in `slots`, which it lends out while it only waits for others that need places too.
+
+    Held inside its `async with` block, except inside `lent`.
+    """
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
-        self._borrowers = 0
+        self._away = 1  # how many reasons there are to hold no place: being outside the block, and each loan
         self._holds = False
+        self._door = Slots(1)  # of those who come back at once, one waits for the place for all
+        self._lock = threading.RLock()
 
     async def __aenter__(self) -> Self:
-        await self._slots.take()
-        self._holds = True
+        await self._come_back()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -104,28 +124,42 @@ class Seat:
         """While this lasts, the place is free for others. May be entered several times at once: the last one out
         takes a place again. Who is cancelled doesn't wait for one.
         """
-        self._borrowers += 1
         self._leave()
         try:
             yield
-        except asyncio.CancelledError:
-            self._borrowers -= 1
+        except Exception:
+            await self._come_back()
             raise
         except BaseException:
-            await self._come_back()
+            self._return()
             raise
         await self._come_back()
 
     async def _come_back(self) -> None:
-        self._borrowers -= 1
-        if self._borrowers:
-            return
-        await self._slots.take()
-        self._holds = True
-        if self._borrowers:  # lent again while it waited
-            self._leave()
+        self._return()
+        async with self._door:
+            if self._is_missed():
+                await self._slots.take()
+                self._sit_down()
+
+    def _return(self) -> None:
+        with self._lock:
+            self._away -= 1
+
+    def _is_missed(self) -> bool:
+        with self._lock:
+            return not (self._away or self._holds)
+
+    def _sit_down(self) -> None:
+        """Hold the place that was taken, unless it was lent again or the block was left meanwhile."""
+        with self._lock:
+            wanted = self._holds = not self._away
+        if not wanted:
+            self._slots.give_back()
 
     def _leave(self) -> None:
-        if self._holds:
-            self._holds = False
+        with self._lock:
+            self._away += 1
+            held, self._holds = self._holds, False
+        if held:
             self._slots.give_back()

@@ -62,7 +62,7 @@ async def test_siblings_are_unhurt_by_a_child_that_fails_or_runs_out_of_time() -
     async def answer(request: ChatRequest) -> ChatReply | str:
         match goal_of(request):
             case "fails":
-                raise ProviderError("overloaded", "too busy", provider="x")
+                raise ProviderError("server_error", "broken", provider="x")
             case "crashes":
                 raise RuntimeError("a bug")
             case "hangs":
@@ -84,7 +84,7 @@ async def test_siblings_are_unhurt_by_a_child_that_fails_or_runs_out_of_time() -
         kept = await delegator.read(report.results[2].handle or "")
     assert [result.status for result in report.results] == ["failed", "failed", "timeout", "completed"]
     codes = [result.error.code if result.error else None for result in report.results]
-    assert codes == ["overloaded", "crashed", "timeout", None]
+    assert codes == ["server_error", "crashed", "timeout", None]
     assert report.results[0].verdict
     assert report.results[0].verdict.code == "run_failed"
     hung = report.results[2]

@@ -4,11 +4,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from delegate import metered
-from delegate.catalog import estimate_tokens
+from delegate import metered, runs
+from delegate.catalog import tokens_of
 from delegate.child import prompt
 from delegate.child.job import Job
 from delegate.errors import TierExceeded, ToolDenied, ToolError
+from delegate.fencing import frame, new_mark
 from delegate.ports import ChatReply, ChatRequest, Message, ToolCall, ToolOutput, ToolReply
 from delegate.tiers import is_above
 from delegate.types import ChildRun, ErrorDetail
@@ -56,11 +57,12 @@ class _Conversation:
         assert job.connection is not None
         self._job = job
         self._connection = job.connection
-        self._system = prompt.system_text(job)
+        self._mark = new_mark()
+        self._system = prompt.system_text(job, self._mark)
         self._messages = [Message("user", prompt.assignment(job))]
         self._tools = {tool.name: tool for tool in job.tools}
         self._specs = tuple(tool.spec for tool in job.tools)
-        self._tokens = metered.request_tokens(self._request())
+        self._tokens = metered.request_tokens(self._connection.model, self._request())
         """How long the next request is, estimated."""
 
     async def ask(self) -> ChatReply:
@@ -73,6 +75,8 @@ class _Conversation:
         self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)
         self._job.notify("model_called", call.reply.text[:200], tokens=tokens)
         self._refuse_above_parent(call)
+        if call.served:
+            runs.served(call.served.tier)
         return call.reply
 
     async def answer(self, reply: ChatReply, *, last_turn: bool) -> None:
@@ -83,11 +87,11 @@ class _Conversation:
             outputs += await self._side_by_side(group)
         refused = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
         outputs += [refused] * (len(calls) - len(outputs))
-        replies = [_tool_reply(call, output) for call, output in zip(calls, outputs, strict=True)]
+        replies = [_tool_reply(call, output, self._mark) for call, output in zip(calls, outputs, strict=True)]
         if last_turn:
             final = replies[-1]
             replies[-1] = ToolReply(final.call_id, final.name, final.text + _LAST_TURN, final.is_error)
-        self._tokens += estimate_tokens(sum(len(one.text) for one in replies))
+        self._tokens += self._connection.model.tokens(sum(tokens_of(one.text) for one in replies))
         self._messages.append(Message("assistant", reply.text, calls, native=reply.native))
         self._messages.append(Message("tool", tool_replies=tuple(replies)))
 
@@ -157,8 +161,9 @@ class _Conversation:
         return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
 
 
-def _tool_reply(call: ToolCall, output: ToolOutput) -> ToolReply:
-    text = output.text
-    if len(text) > TOOL_REPLY_CHARS:
-        text = f"{text[:TOOL_REPLY_CHARS]}\n[… {len(text) - TOOL_REPLY_CHARS} more characters left out]"
+def _tool_reply(call: ToolCall, output: ToolOutput, mark: str) -> ToolReply:
+    """What the child reads. Only the receipt has the output as it was."""
+    text = frame(output.text[:TOOL_REPLY_CHARS], mark)
+    if (cut := len(output.text) - TOOL_REPLY_CHARS) > 0:
+        text += f"\n[… {cut} more characters left out]"
     return ToolReply(call.id, call.name, text, is_error=output.status != "ok")
