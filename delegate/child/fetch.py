@@ -6,6 +6,7 @@ checked ones, again at every redirect; a name that resolves differently a moment
 """
 
 import asyncio
+import codecs
 import ipaddress
 import socket
 import zlib
@@ -26,16 +27,15 @@ USER_AGENT = "delegate (fetch_url)"
 
 _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_ALLOCATED = ipaddress.IPv6Network("2000::/3")
+"""All that is given out to the internet so far (RFC 4291, RFC 3587); forms that hide an IPv4 address lie outside."""
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
     for network in (
         "192.0.0.0/24",  # protocol assignments; Oracle's metadata service is 192.0.0.192
         "168.63.129.16/32",  # Azure's platform service
-        "::/96",  # an IPv4 address in old clothes
-        "64:ff9b:1::/48",  # local translation
         "2001::/32",  # Teredo
         "2002::/16",  # 6to4
-        "fec0::/10",  # site-local
     )
 )  # beside what Python's `is_global` knows, which differs between its versions
 _TEXT_TYPES = frozenset({
@@ -43,6 +43,8 @@ _TEXT_TYPES = frozenset({
     "application/x-yaml", "application/toml", "application/x-sh", "application/sql", "application/rtf",
     "application/x-ndjson",
 })  # fmt: skip
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"})
+"""Python's own text encodings. That of punycode takes quadratic time: minutes for a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,8 @@ async def _addresses(url: "URL", policy: FetchPolicy) -> list[str]:
         for address in addresses:
             if not is_public(address):
                 raise ToolDenied(f"{host} is {address}, which is not a public address; it is not fetched")
+            if is_own(address):
+                raise ToolDenied(f"{host} is {address}, which is this machine; it is not fetched")
     return addresses
 
 
@@ -154,7 +158,23 @@ def is_public(address: str) -> bool:
             ip = ip.ipv4_mapped
         elif ip in _NAT64:
             ip = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
+        elif ip not in _ALLOCATED:
+            return False
     return ip.is_global and not ip.is_multicast and not any(ip in network for network in _NOT_PUBLIC)
+
+
+def is_own(address: str) -> bool:
+    """True for an address of this machine, also a public one: a firewall lets in from here what it keeps out.
+
+    The kernel reaches itself from the address that it is asked for. Nothing is sent: the socket is a datagram's.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return probe.getsockname()[0] == address
+    except OSError:  # no way there at all
+        return False
 
 
 def _pinned(addresses: list[str]) -> "AbstractResolver":
@@ -188,12 +208,9 @@ def _pinned(addresses: list[str]) -> "AbstractResolver":
 async def _as_text(url: "URL", response: "aiohttp.ClientResponse", limit: int) -> str:
     kind = response.content_type
     if not (kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))):
-        raise ToolError(f"{url} is {kind}, not text")
+        raise ToolError(f"{url} is {kind[:80]}, not text")
     body = await _body(response, limit + 1)
-    try:
-        text = body[:limit].decode(response.charset or "utf-8", errors="replace")
-    except LookupError:  # a character set that nobody knows
-        text = body[:limit].decode(errors="replace")
+    text = body[:limit].decode(_charset(response.charset), errors="replace")
     if kind in ("text/html", "application/xhtml+xml"):
         text = await asyncio.to_thread(readable, text)
     if len(body) > limit:
@@ -201,6 +218,16 @@ async def _as_text(url: "URL", response: "aiohttp.ClientResponse", limit: int) -
     if response.status >= 400:
         raise ToolError(f"{url} answers {response.status} {response.reason}: {text[:500]}")
     return f"{url} ({response.status}, {kind})\n\n{text}"
+
+
+def _charset(named: str | None) -> str:
+    """The codec to read with: the one that the server names where that is a character set, else UTF-8."""
+    try:
+        codec = codecs.lookup(named or "utf-8").name
+        b"x".decode(codec, errors="replace")
+    except (LookupError, ValueError):  # nobody knows it; or it is Python's own, and no text
+        return "utf-8"
+    return "utf-8" if codec in _NO_CHARSETS else codec
 
 
 async def _body(response: "aiohttp.ClientResponse", limit: int) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import itertools
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -134,7 +135,7 @@ class _WriteFile(_Arguments):
 
 async def _write_file(box: _Box, args: _WriteFile) -> str:
     data = _encoded(args.content)
-    files.write(_file_path(box.folder, args.path), data)
+    box.folder.write(args.path, data)
     return f"wrote {len(data):,} bytes to {args.path}"
 
 
@@ -154,7 +155,7 @@ async def _edit_file(box: _Box, args: _EditFile) -> str:
     if args.old_text == args.new_text:
         raise ToolError("old_text and new_text are the same")
     line = text.count("\n", 0, text.index(args.old_text)) + 1
-    files.write(_file_path(box.folder, args.path), _encoded(text.replace(args.old_text, args.new_text)))
+    box.folder.write(args.path, _encoded(text.replace(args.old_text, args.new_text)))
     return f"edited {args.path} at line {line}"
 
 
@@ -166,13 +167,6 @@ def _encoded(text: str) -> bytes:
     if len(data) > MAX_WRITE_BYTES:
         raise ToolError(f"the file would have {len(data):,} bytes; at most {MAX_WRITE_BYTES:,} can be written")
     return data
-
-
-def _file_path(folder: Folder, path: str) -> Path:
-    real = folder.resolve(path)
-    if real.is_dir():
-        raise ToolError(f"{path} is a folder")
-    return real
 
 
 class _ListFiles(_Arguments):
@@ -209,8 +203,8 @@ async def _search_files(box: _Box, args: _SearchFiles) -> str:
 
 def _folder_path(folder: Folder, path: str) -> Path:
     real = folder.resolve(path)
-    if not real.is_dir():
-        raise ToolError(f"{path} is not a folder; it {'is a file' if real.exists() else 'does not exist'}")
+    if not os.path.isdir(real):
+        raise ToolError(f"{path} is not a folder; it {'is a file' if os.path.lexists(real) else 'does not exist'}")
     return real
 
 

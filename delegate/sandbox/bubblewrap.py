@@ -17,7 +17,10 @@ SECRETS = (
 )  # fmt: skip
 """What is covered below the home folder, where it exists."""
 
-SOCKETS = ("/run/user", "/run/docker.sock", "/run/podman", "/run/containerd")
+SOCKETS = (
+    "/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio",
+    "/run/libvirt", "/run/snapd.socket",
+)  # fmt: skip
 """Doors out: a read-only mount doesn't stop a program from connecting to a socket."""
 
 _TMP = Path("/tmp")  # noqa: S108 - the folder itself is meant
@@ -33,27 +36,36 @@ def installed() -> str | None:
 
 
 def wrap(
-    argv: Sequence[str], *, bwrap: str, cwd: Path, env: Mapping[str, str], network: Literal["host", "none"]
+    argv: Sequence[str],
+    *,
+    bwrap: str,
+    cwd: Path,
+    env: Mapping[str, str],
+    network: Literal["host", "none"],
+    status_fd: int,
+    hidden: Sequence[Path] = (),
 ) -> list[str]:
     """`argv` as it runs inside bubblewrap, with `cwd` (a real path) as the only place of the machine to write to.
 
-    Later mounts cover earlier ones. So what contains `cwd` is covered before `cwd` is mounted, and what lies within
-    it after: a workspace in /tmp stays visible, and ~/.ssh stays hidden where the workspace is the home folder.
+    `hidden` folders are covered as those of secrets are. Later mounts cover earlier ones. So what contains `cwd` is
+    covered before `cwd` is mounted, and what lies within it after: a workspace in /tmp stays visible, and ~/.ssh stays
+    hidden where the workspace is the home folder.
     """
-    covers = list(_covers(env))
+    covers = list(_covers(env, hidden))
     above = [options for path, options in covers if cwd.is_relative_to(path)]
     below = [options for path, options in covers if not cwd.is_relative_to(path)]
     isolated = ["--unshare-net"] if network == "none" else []
     mounts = [option for mount in (*above, ("--bind", str(cwd), str(cwd)), *below) for option in mount]
-    return [bwrap, *_ALWAYS, *isolated, *mounts, "--setenv", "TMPDIR", str(_TMP), "--chdir", str(cwd), "--", *argv]
+    start = ["--setenv", "TMPDIR", str(_TMP), "--chdir", str(cwd), "--json-status-fd", str(status_fd), "--"]
+    return [bwrap, *_ALWAYS, *isolated, *mounts, *start, *argv]
 
 
-def _covers(env: Mapping[str, str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
+def _covers(env: Mapping[str, str], hidden: Sequence[Path]) -> Iterator[tuple[Path, tuple[str, ...]]]:
     yield Path("/dev"), ("--dev", "/dev")
     yield Path("/proc"), ("--proc", "/proc")
     yield _TMP, ("--tmpfs", str(_TMP), *_tools_in_tmp(env))
     home = env.get("HOME", "/nonexistent")
-    for place in (*SOCKETS, *(f"{home}/{name}" for name in SECRETS)):
+    for place in (*SOCKETS, *(f"{home}/{name}" for name in SECRETS), *hidden):
         path = Path(os.path.realpath(place))
         if path.is_dir():
             yield path, ("--tmpfs", str(path))

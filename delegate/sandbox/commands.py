@@ -1,13 +1,14 @@
 """Runs a command line for a child or for a check, under the settings `sandbox` and `commands`.
 
-    command ──▶ policy: may this author run it here? ──▶ bubblewrap, where it works ──▶ limits ──▶ process
+    command ──▶ policy: may this author run it here? ──▶ confinement: subreaper, limits, bubblewrap ──▶ process
 
-Without bubblewrap the mechanism is `process`: a process group of its own, an environment without keys, kernel limits,
-and a kill of the whole group at the end. That keeps accidents in; it is no wall against a hostile command.
+Without bubblewrap the mechanism is `process`: an environment without keys, kernel limits, and an end to all that the
+command started: on Linux by the subreaper, on macOS as far as it stayed in its process group. That keeps accidents in;
+it is no wall against a hostile command. `attacks.py` says what gets through each, and tries it.
 """
 
 import os
-import shutil
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +16,15 @@ from pathlib import Path
 from typing import Literal
 
 from delegate.errors import ToolDenied, ToolError
-from delegate.sandbox import bubblewrap
+from delegate.sandbox.confinement import Confinement, Job, Network, execute, shell, works
 from delegate.sandbox.environment import command_environment
-from delegate.sandbox.limits import limited
-from delegate.sandbox.process import Finished, run_process
 
 Mechanism = Literal["bubblewrap", "process"]
-Network = Literal["host", "none"]
 Author = Literal["model", "person"]
-RefusalCode = Literal["commands_not_allowed", "sandbox_unavailable", "network_isolation_unavailable"]
+RefusalCode = Literal[
+    "commands_not_allowed", "sandbox_unavailable", "network_isolation_unavailable", "platform_not_supported"
+]
 
-PROBE_SECONDS = 5.0
 MEND = 'install bubblewrap, or set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
 
 
@@ -58,10 +57,11 @@ class CommandResult:
 
 
 class Commands:
-    """Runs commands under one policy. Whether bubblewrap works is tried once, when it is first needed.
+    """Runs commands under one policy. Whether bubblewrap and the subreaper work is tried once, when first needed.
 
     `sandbox`: `auto` uses bubblewrap where it works, `require` refuses where it doesn't, `off` never uses it.
     `commands`: what a model's commands may do: `sandboxed` runs them only inside bubblewrap, `allow`, `deny`.
+    `hidden`: folders that bubblewrap covers, but for a command's own folder inside one.
     """
 
     def __init__(
@@ -70,14 +70,18 @@ class Commands:
         sandbox: Literal["auto", "require", "off"] = "auto",
         commands: Literal["sandboxed", "allow", "deny"] = "sandboxed",
         max_output_bytes: int = 64_000,
+        hidden: Sequence[Path] = (),
     ) -> None:
         self._sandbox = sandbox
         self._commands = commands
         self._max_output_bytes = max_output_bytes
-        self._probed: dict[Network, bool] = {}
+        self._hidden = tuple(hidden)
+        self._probed: dict[tuple[Confinement, Network], bool] = {}
 
     async def mechanism(self) -> Mechanism | None:
-        """What confines a command here. None: the settings require bubblewrap, and it doesn't work."""
+        """What confines a command here. None: nothing may run, on Windows or for want of a bubblewrap that works."""
+        if sys.platform == "win32":
+            return None
         if self._sandbox != "off" and await self._bubblewrap_works("host"):
             return "bubblewrap"
         return None if self._sandbox == "require" else "process"
@@ -87,12 +91,14 @@ class Commands:
     ) -> CommandResult:
         """Run `command` in a shell, in `cwd`, and wait for its end; nothing of it survives this call.
 
-        Raises `CommandsNotAllowed` where the settings forbid it, `ToolError` where it can't be started.
+        Raises `CommandsNotAllowed` where the settings forbid it, `ToolError` where it can't be started, and its
+        `SandboxFailed` where the sandbox didn't hold until the command's end.
         """
         mechanism = await self._permitted(author, network)
+        confinement = Confinement(mechanism == "bubblewrap", await self._subreaper_works())
         started = time.monotonic()
         try:
-            finished = await self._execute(_shell(command), mechanism, cwd, timeout_seconds, network)
+            finished = await execute(self._job(command, cwd, timeout_seconds, network), confinement)
         except (OSError, ValueError) as problem:
             raise ToolError(f"the command can't be started: {problem}") from problem
         return CommandResult(
@@ -108,6 +114,10 @@ class Commands:
         """The mechanism to run under, or `CommandsNotAllowed`."""
         if author == "model" and self._commands == "deny":
             raise CommandsNotAllowed("commands_not_allowed", 'commands = "deny" forbids commands written by a model.')
+        if sys.platform == "win32":
+            raise CommandsNotAllowed(
+                "platform_not_supported", "Commands run on Linux and macOS only; on Windows, run delegate inside WSL."
+            )
         mechanism = await self.mechanism()
         if mechanism is None:
             raise CommandsNotAllowed(
@@ -130,39 +140,23 @@ class Commands:
         return mechanism
 
     async def _bubblewrap_works(self, network: Network) -> bool:
-        if network not in self._probed:
-            self._probed[network] = await self._probe(network)
-        return self._probed[network]
+        return await self._works(Confinement(bubblewrap=True, subreaper=await self._subreaper_works()), network)
 
-    async def _probe(self, network: Network) -> bool:
-        """Run `true` inside it: many containers and distributions forbid what it needs, and only trying tells."""
-        if bubblewrap.installed() is None:
-            return False
-        try:
-            finished = await self._execute(["true"], "bubblewrap", Path("/"), PROBE_SECONDS, network)
-        except OSError:
-            return False
-        return finished.exit_code == 0
+    async def _subreaper_works(self) -> bool:
+        return await self._works(Confinement(bubblewrap=False, subreaper=True), "host")
 
-    async def _execute(
-        self, argv: Sequence[str], mechanism: Mechanism, cwd: Path, timeout_seconds: float, network: Network
-    ) -> Finished:
-        env = command_environment(os.environ)
-        cwd = cwd.resolve()  # noqa: ASYNC240 - a few lstat calls
-        bwrap = bubblewrap.installed() if mechanism == "bubblewrap" else None
-        if mechanism == "bubblewrap":
-            if bwrap is None:
-                raise FileNotFoundError("bubblewrap is gone")
-            argv = bubblewrap.wrap(argv, bwrap=bwrap, cwd=cwd, env=env, network=network)
-        return await run_process(
-            limited(argv, timeout_seconds=timeout_seconds),
-            cwd=cwd,
-            env=env,
+    async def _works(self, confinement: Confinement, network: Network) -> bool:
+        if (confinement, network) not in self._probed:
+            self._probed[confinement, network] = await works(confinement, network)
+        return self._probed[confinement, network]
+
+    def _job(self, command: str, cwd: Path, timeout_seconds: float, network: Network) -> Job:
+        return Job(
+            argv=shell(command),
+            cwd=cwd.resolve(),
+            env=command_environment(os.environ),
             timeout_seconds=timeout_seconds,
             max_output_bytes=self._max_output_bytes,
+            network=network,
+            hidden=self._hidden,
         )
-
-
-def _shell(command: str) -> list[str]:
-    """Models write bash; where it is missing, sh has to do."""
-    return [shutil.which("bash") or "/bin/sh", "-c", command]

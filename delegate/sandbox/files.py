@@ -1,22 +1,22 @@
 """Plain reading, writing and walking of files that a child may have laid as traps: pipes, devices, links, odd names.
 
-Paths given here are already confined (`workspace.Folder.resolve`).
+Paths given here are already resolved (`paths.resolve`); opening them holds to that.
 """
 
+import hashlib
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from delegate.errors import ToolError
+from delegate.errors import ToolDenied, ToolError
+from delegate.sandbox import paths
 
 IGNORED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules"})
 """Made by tools and not by authors: neither listed, nor searched, nor artifacts."""
-
-# Without O_NONBLOCK, opening a named pipe waits for its other end; without O_NOFOLLOW, a link put there since the
-# path was checked would be followed.
-_SAFELY = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_DEPTH = 200
+"""Folders nested deeper are not looked into."""
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,64 +46,75 @@ class Excerpt:
         return self.data.decode(errors="replace")
 
 
-def read(path: Path, limit: int) -> Excerpt:
+def read(root: Path, real: Path, limit: int) -> Excerpt:
     """At most `limit` bytes of a regular file. Raises `ToolError` for anything else."""
     try:
-        descriptor = _open(path, os.O_RDONLY)
+        descriptor = paths.open_file(root, real, os.O_RDONLY)
         with open(descriptor, "rb") as file:
             size = os.fstat(descriptor).st_size
             data = file.read(limit)
     except OSError as problem:
-        raise ToolError(f"can't read {path.name}: {problem.strerror}") from problem
+        raise ToolError(f"can't read {real.name}: {problem.strerror}") from problem
     return Excerpt(data, max(size, len(data)))
 
 
-def write(path: Path, data: bytes) -> None:
+def digest(root: Path, real: Path, size: int) -> str | None:
+    """The SHA-256 of a regular file's first `size` bytes; None for links and for what can't be read."""
+    found = hashlib.sha256()
+    try:
+        with open(paths.open_file(root, real, os.O_RDONLY), "rb", buffering=0) as file:
+            while size > 0 and (chunk := file.read(min(size, CHUNK_BYTES))):
+                found.update(chunk)
+                size -= len(chunk)
+    except (OSError, ToolError):
+        return None
+    return found.hexdigest()
+
+
+def write(root: Path, real: Path, data: bytes) -> None:
     """Write the whole of a regular file, making its folders. Raises `ToolError` where that can't be."""
     try:
-        descriptor = _open_or_make(path)
+        descriptor = paths.open_file(root, real, os.O_WRONLY | os.O_CREAT)
         with open(descriptor, "wb", buffering=0) as file:
+            if os.fstat(descriptor).st_nlink > 1:
+                raise ToolDenied(
+                    f"{real.name} has other names (hard links), perhaps outside the workspace, and writing would "
+                    "change what they show too; remove it first, then write it anew"
+                )
             os.ftruncate(descriptor, 0)
             rest = memoryview(data)
             while rest:
                 rest = rest[file.write(rest) :]
     except OSError as problem:
-        raise ToolError(f"can't write {path.name}: {problem.strerror}") from problem
+        raise ToolError(f"can't write {real.name}: {problem.strerror}") from problem
 
 
-def _open_or_make(path: Path) -> int:
-    how = os.O_WRONLY | os.O_CREAT
-    try:
-        return _open(path, how)
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _open(path, how)
+def walk(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Regular files and links under `root`, with their paths from there; links to folders aren't followed.
 
-
-def _open(path: Path, how: int) -> int:
-    descriptor = os.open(path, how | _SAFELY, 0o666)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ToolError(f"{path.name} is not a regular file")
-    return descriptor
-
-
-def walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Regular files and links under `root`, with their paths from there; links to folders aren't followed."""
+    An entry can be asked until the next one is taken. Folders that can't be looked into are added to `unseen`, as
+    `path/`.
+    """
     folders = [""]
     while folders:
         folder = folders.pop()
         try:
-            entries = os.scandir(root / folder)
-        except OSError:  # gone, or not ours to read
-            continue
-        with entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in IGNORED_FOLDERS:
+            if folder.count("/") > MAX_DEPTH:
+                raise OSError(f"over {MAX_DEPTH} folders deep")
+            with paths.entries(root, folder) as entries:
+                for entry in entries:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if entry.name in IGNORED_FOLDERS and (is_folder or entry.name == ".git"):
+                        continue  # in a worktree, `.git` is a file
+                    if is_folder:
                         folders.append(f"{folder}{entry.name}/")
-                elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
-                    yield folder + entry.name, entry
+                    elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+                        yield folder + entry.name, entry
+        except FileNotFoundError:  # gone meanwhile
+            continue
+        except OSError:
+            if unseen is not None:
+                unseen.add(folder)
 
 
 def shown(path: str) -> str:

@@ -1,7 +1,8 @@
 """Runs one program to its end, whatever it does: a deadline, bounded output, and nothing left in its process group.
 
 `asyncio.create_subprocess_exec` isn't used: its `wait()` hangs for as long as a grandchild holds a pipe open. Here the
-end of the *leader* ends the run; the rest of its group is killed, and the pipes get a short time to empty.
+end of the *leader* ends the run; the rest of its group is killed, and the pipes get a short time to empty. A leader
+that has others to end itself (`tidies`) is told to, and killed only where it doesn't.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from typing import IO
 DRAIN_SECONDS = 0.2
 """How long pipes may take to empty after the group is dead. A daemon that left the group can hold them for ever."""
 DEATH_SECONDS = 2.0
-"""How long to wait for a killed leader to be gone; only a process stuck in the kernel takes longer."""
+"""How long to wait for a leader to be gone; a killed one only takes longer where it is stuck in the kernel."""
 CHUNK_BYTES = 65_536
 
 
@@ -35,12 +36,20 @@ class Finished:
 
 
 async def run_process(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_seconds: float, max_output_bytes: int
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_seconds: float,
+    max_output_bytes: int,
+    pass_fds: Sequence[int] = (),
+    tidies: bool = False,
 ) -> Finished:
     """Run `argv` and wait for it. Keeps the last `max_output_bytes` of each stream.
 
-    On every way out, cancellation included, the whole process group is killed and the leader is reaped. Raises
-    OSError or ValueError where the program can't be started.
+    On every way out, cancellation included, the whole process group is killed and the leader is reaped. With `tidies`
+    the leader gets SIGTERM first, and ends by itself what it started. Raises OSError or ValueError where the program
+    can't be started.
     """
     loop = asyncio.get_running_loop()
     started = time.monotonic()
@@ -52,20 +61,25 @@ async def run_process(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        pass_fds=pass_fds,
     )
     assert process.stdout is not None
     assert process.stderr is not None
     stdout, stderr = (_Pipe(loop, file, max_output_bytes) for file in (process.stdout, process.stderr))
     ended = _watch(loop, process)
+    stop = _ask_to_end if tidies else _kill_group
     try:
         in_time, _ = await asyncio.wait([ended], timeout=timeout_seconds)
-        _kill_group(process)
+        stop(process)
+        await asyncio.wait([ended], timeout=DEATH_SECONDS)
         await asyncio.wait([stdout.closed, stderr.closed], timeout=DRAIN_SECONDS)
     finally:
-        _kill_group(process)
+        stop(process)
         stdout.close()
         stderr.close()
-        await asyncio.wait([ended], timeout=DEATH_SECONDS)
+        gone, _ = await asyncio.wait([ended], timeout=DEATH_SECONDS)
+        if not gone:
+            _kill_group(process)
     exit_code = _as_shells_say(process.returncode) if in_time else None
     return Finished(exit_code, stdout.text(), stderr.text(), not in_time, time.monotonic() - started)
 
@@ -146,6 +160,13 @@ def _wait_in_thread(
         process.wait()
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(finish)
+
+
+def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
+    # `process.terminate` isn't used: it may reap, see `_watch`.
+    if process.returncode is None:
+        os.kill(process.pid, signal.SIGTERM)
+        os.kill(process.pid, signal.SIGCONT)  # somebody may have stopped it
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -30,7 +30,7 @@ def find_files(root: Path, glob: str) -> Iterator[tuple[str, int]]:
     fits = _Matcher(rf"(?s)\A(?:{_glob_pattern(glob)})\Z", time.monotonic() + SECONDS)
     for path, entry in itertools.islice(files.walk(root), MAX_FILES):
         if fits(path):
-            with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+            with contextlib.suppress(OSError):  # gone meanwhile, or not ours to look at
                 yield path, entry.stat(follow_symlinks=False).st_size
 
 
@@ -40,7 +40,7 @@ def find_lines(root: Path, pattern: str, glob: str) -> Iterator[str]:
     for path, size in sorted(find_files(root, glob)):
         if size > MAX_FILE_BYTES:
             continue
-        for number, line in enumerate(_lines(root / path), start=1):
+        for number, line in enumerate(_lines(root, path), start=1):
             if fits(line):
                 short = line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + " …"
                 yield f"{files.shown(path)}:{number}: {short}"
@@ -68,9 +68,9 @@ class _Matcher:
             ) from problem
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(root: Path, path: str) -> list[str]:
     try:
-        found = files.read(path, MAX_FILE_BYTES)
+        found = files.read(root, root / path, MAX_FILE_BYTES)
     except ToolError:  # a link, or not ours to read
         return []
     return found.text.split("\n") if found.is_text else []

@@ -1,69 +1,75 @@
 """A child's folder: where it lies, what may be reached from it, and what the child changed in it."""
 
-import asyncio
-import hashlib
 import itertools
 import logging
 import os
 import secrets
-import shutil
-import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-from delegate.errors import CallError, ToolDenied, ToolError
-from delegate.sandbox import files
+from delegate.errors import CallError
+from delegate.sandbox import changes, files, paths, worktree
+from delegate.sandbox.changes import Mark
+from delegate.sandbox.claims import Claimant, Claims
 from delegate.sandbox.files import Excerpt
+from delegate.sandbox.threads import to_its_end
+from delegate.sandbox.trees import copy_tree, remove_tree
+from delegate.sandbox.worktree import Worktree
 from delegate.types import Artifact, Workspace
 
-MAX_COPY_BYTES = 1 << 30
-MAX_FILES = 200_000
-"""Files that a given folder may have, the ignored ones apart; a look at that many takes about a second."""
-MAX_ARTIFACTS = 5_000
-MAX_HASHED_FILES = 1_000
-MAX_HASHED_BYTES = 64 << 20
-"""Together; artifacts beyond are listed without a digest."""
-
 _log = logging.getLogger(__name__)
-
-
-class _Mark(NamedTuple):
-    """By what a change is seen. The change time is there because `touch` can set the modification time back."""
-
-    modified_ns: int
-    changed_ns: int
-    size: int
-    inode: int
+_SMALL_FOLDER = 32
+_SMALL_FILE_BYTES = 65_536
 
 
 @dataclass(slots=True)
 class Folder:
     """The folder that one child works in. Open it with `open`, and `close` it when child and checks are done.
 
-    `owned` says that it was made for this child (fresh or copy) and may be removed again.
+    `owned` says that it was made for this child (fresh, copy, worktree) and may be removed again.
     """
 
     root: Path
     owned: bool
-    _before: dict[str, _Mark] = field(default_factory=dict[str, _Mark])
+    unlisted: int = 0
+    """How many more files changed than `artifacts` listed."""
+    _before: Mapping[str, Mark] = field(default_factory=dict[str, Mark])
+    _claimant: Claimant | None = None
+    _worktree: Worktree | None = None
 
     @classmethod
-    async def open(cls, workspace: Workspace | None, *, home: Path) -> "Folder":
+    async def open(
+        cls,
+        workspace: Workspace | None,
+        *,
+        home: Path,
+        claims: Claims | None = None,
+        who: str = "another task of this run",
+    ) -> "Folder":
         """The folder for `workspace`; new folders are made in `home` under a random name.
 
-        Raises `CallError` where the folder that was named can't be used: it isn't there, or is too large.
+        In a shared folder, `claims` are those of the run, and `who` is this child in its siblings' words. Raises
+        `CallError` where the folder that was named can't be used, and then leaves nothing behind: it isn't there, is
+        too large, is no git repository.
         """
         if workspace is None or workspace.path is None:
             return cls(_new_folder(home), owned=True)
         given = _existing(workspace.path)
         if workspace.mode == "shared":
-            return cls(given, owned=False, _before=await asyncio.to_thread(_marks, given))
-        root = _new_folder(home)
-        await _copy(given, root)
-        return cls(root, owned=True, _before=await asyncio.to_thread(_marks, root))
+            # Before the look at the files: what a sibling writes meanwhile has to be known as its own.
+            folder = cls(given, owned=False, _claimant=claims.join(who) if claims is not None else None)
+        else:
+            folder = cls(_new_folder(home), owned=True)
+        try:
+            await folder._fill(given, workspace)
+        except BaseException:
+            await folder._give_up()
+            raise
+        return folder
 
     @classmethod
     def of_existing(cls, path: Path) -> "Folder":
@@ -72,84 +78,112 @@ class Folder:
 
     def resolve(self, path: str) -> Path:
         """The real place of `path`, links and `..` followed. Raises `ToolDenied` where that is outside the folder."""
-        if not path.strip():
-            raise ToolDenied("the path is empty")
-        try:
-            real = Path(os.path.realpath(os.path.join(self.root, path)))
-        except ValueError as problem:  # NUL bytes, lone surrogates
-            raise ToolDenied(f"the path {path[:200]!r} can't be a path: {problem}") from problem
-        if not real.is_relative_to(self.root):
-            raise ToolDenied(f"{path[:200]!r} leads out of the workspace; use paths inside it, such as 'notes.md'")
-        return real
+        return paths.resolve(self.root, path)
 
     def read(self, path: str, limit: int) -> Excerpt:
-        """At most `limit` bytes of a regular file in the folder. Raises `ToolError` (`ToolDenied` outside)."""
-        return files.read(self.resolve(path), limit)
+        """At most `limit` bytes of a regular file in the folder, or of the diff that `artifacts` made of a worktree.
+
+        Raises `ToolError` (`ToolDenied` outside).
+        """
+        if self._worktree is not None and path == _diff_name(self._worktree):
+            return files.read(self.root.parent, self._worktree.diff_path, limit)
+        return files.read(self.root, self.resolve(path), limit)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a regular file in the folder as a whole, making its folders.
+
+        Raises `ToolError` (`ToolDenied` outside, in a `.git`, for a file with hard links, and for one that another
+        child of the run writes).
+        """
+        real = self.resolve(path)
+        paths.refuse_git(self.root, real)
+        if self._claimant is not None:
+            self._claimant.take(real)
+        files.write(self.root, real, data)
 
     def changes(self) -> tuple[Artifact, ...]:
-        """What was created, changed or deleted since `open`, sorted by path.
+        """What was created, changed or deleted since `open`, sorted by path, without what siblings are known to write.
 
         Cheap for the few files of a fresh folder; for others, `artifacts` does it in a thread.
         """
-        now = _marks(self.root, bounded=True)
-        created_or_changed = sorted(path for path, mark in now.items() if self._before.get(path) != mark)
-        # Past the bound a file that wasn't seen may still be there.
-        deleted = sorted(self._before.keys() - now.keys()) if len(now) < MAX_FILES else []
-        found = sorted(
-            [*self._written(created_or_changed, now), *_deleted(deleted)], key=lambda artifact: artifact.path
-        )
-        if len(found) > MAX_ARTIFACTS:
-            _log.warning("%s: %d files changed; the first %d are listed", self.root, len(found), MAX_ARTIFACTS)
-        return tuple(found[:MAX_ARTIFACTS])
+        foreign = self._claimant.foreign if self._claimant is not None else ()
+        found = changes.since(self._before, self.root, without=foreign)
+        self.unlisted = found.unlisted
+        return found.artifacts
 
     async def artifacts(self) -> tuple[Artifact, ...]:
-        """The same as `changes`, without holding up the event loop where the folder may be large."""
+        """The same as `changes`, without holding up the event loop where the folder may be large.
+
+        For a worktree with changes, the first is the diff, which lies beside the folder.
+        """
         if self.owned and not self._before and _is_small(self.root):
             return self.changes()
-        return await asyncio.to_thread(self.changes)
+        found = await to_its_end(self.changes)
+        if self._worktree is None or not found:
+            return found
+        await self._worktree.write_diff()
+        return (*_diff_artifact(self._worktree), *found)
 
     async def close(self, *, keep: bool = False) -> None:
         """Remove a folder of the child's own, unless the child left something in it that the parent could want.
 
         `keep` says that it did, which is then not looked for.
         """
-        if keep or not self.owned:
+        if self._claimant is not None:
+            self._claimant.leave()
+        if keep or not self.owned or self._is_gone():
             return
+        # In a fresh folder the first file already answers; others have to be compared.
+        left = partial(changes.is_left, self._before, self.root)
+        if not (await to_its_end(left) if self._before else left()):
+            await to_its_end(self._discard)
+
+    async def _fill(self, given: Path, workspace: Workspace) -> None:
+        if workspace.mode == "worktree":
+            self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root)
+        elif workspace.mode == "copy":
+            stop = threading.Event()
+            await to_its_end(partial(copy_tree, given, self.root, stop), stop=stop)
+        self._before = await to_its_end(partial(changes.look, self.root))
+
+    async def _give_up(self) -> None:
+        if self._claimant is not None:
+            self._claimant.leave()
+        if self.owned:
+            await to_its_end(self._discard)
+
+    def _is_gone(self) -> bool:
+        """Whether it is removed, now or before. The usual end of a fresh folder that wasn't needed."""
+        if self._worktree is not None:
+            return False
         try:
             self.root.rmdir()
         except FileNotFoundError:
-            return
+            return True
         except OSError:  # not empty
-            # In a fresh folder the first file already answers; a copy has to be compared.
-            kept = await asyncio.to_thread(self._has_changes) if self._before else self._has_changes()
-            if not kept:
-                await asyncio.to_thread(shutil.rmtree, self.root, ignore_errors=True)
+            return False
+        return True
 
-    def _has_changes(self) -> bool:
-        return any(self._before.get(path) != mark for path, mark in _scan(self.root))
-
-    def _written(self, paths: list[str], now: dict[str, _Mark]) -> Iterator[Artifact]:
-        budget = MAX_HASHED_BYTES
-        for count, path in enumerate(paths[:MAX_ARTIFACTS]):
-            size = now[path].size
-            hashed = count < MAX_HASHED_FILES and size <= budget
-            budget -= size if hashed else 0
-            yield Artifact(
-                path=files.shown(path),
-                change="changed" if path in self._before else "created",
-                bytes=size,
-                sha256=_sha256(self.root / path, size) if hashed else None,
-            )
+    def _discard(self) -> None:
+        try:
+            if self._worktree is not None:
+                self._worktree.unregister()
+                self._worktree.diff_path.unlink(missing_ok=True)
+            remove_tree(self.root)
+        except OSError as problem:
+            _log.warning("the workspace %s can't be removed: %s", self.root, problem)
 
 
-def _deleted(paths: list[str]) -> Iterator[Artifact]:
-    for path in paths:
-        yield Artifact(path=files.shown(path), change="deleted", bytes=0, sha256=None)
+def discard(root: Path) -> None:
+    """Remove a folder that `close` kept, whatever its mode was, and what belongs to it. Raises `OSError`."""
+    worktree.forget(root)
+    root.with_name(f"{root.name}.diff").unlink(missing_ok=True)
+    remove_tree(root)
 
 
 def _existing(path: Path) -> Path:
     real = Path(os.path.realpath(path.expanduser()))
-    if not real.is_dir():
+    if not os.path.isdir(real):
         hint = "name a folder that exists"
         raise CallError("workspace_not_found", f"workspace {path} is not a folder", field="workspace", hint=hint)
     return real
@@ -166,97 +200,26 @@ def _new_folder(home: Path) -> Path:
     return Path(os.path.realpath(root))
 
 
-def _scan(root: Path) -> Iterator[tuple[str, _Mark]]:
-    for path, entry in files.walk(root):
-        try:
-            found = entry.stat(follow_symlinks=False)
-        except OSError:  # gone meanwhile
-            continue
-        yield path, _Mark(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-
-
-def _marks(root: Path, *, bounded: bool = False) -> dict[str, _Mark]:
-    """The marks of all files. Over the bound: cut where `bounded`, else refused, since changes couldn't be told."""
-    marks = dict(itertools.islice(_scan(root), MAX_FILES))
-    if len(marks) == MAX_FILES and not bounded:
-        message = f"workspace {root} has {MAX_FILES:,} files or more; name a smaller folder"
-        raise CallError("workspace_too_large", message, field="workspace")
-    return marks
-
-
 def _is_small(root: Path) -> bool:
     """A handful of small files at the top: looking is quicker than starting a thread."""
-    with os.scandir(root) as entries:
-        few = list(itertools.islice(entries, 33))
-    return len(few) <= 32 and all(
-        entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size <= 65_536 for entry in few
-    )
+    with suppress(OSError), os.scandir(root) as entries:
+        few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
+        return len(few) <= _SMALL_FOLDER and all(
+            entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size <= _SMALL_FILE_BYTES
+            for entry in few
+        )
+    return False
 
 
-def _sha256(path: Path, size: int) -> str | None:
-    """The digest of a regular file's first `size` bytes; None for links and for what can't be read."""
+def _diff_name(of: Worktree) -> str:
+    """The diff's path from the worktree."""
+    return f"../{of.diff_path.name}"
+
+
+def _diff_artifact(of: Worktree) -> tuple[Artifact, ...]:
     try:
-        return hashlib.sha256(files.read(path, size).data).hexdigest()
-    except ToolError:
-        return None
-
-
-# ------------------------------------------------------------------------------------------------------ copying
-
-
-async def _copy(source: Path, target: Path) -> None:
-    """Copy in a thread, which stops when the waiting task is cancelled, and leaves nothing half-done."""
-    stop = threading.Event()
-    try:
-        await asyncio.to_thread(_Copy(source, target, stop).run)
-    finally:
-        stop.set()
-
-
-class _Copy:
-    """One copy of a tree: links stay links, pipes and devices are left out, and size has a bound."""
-
-    def __init__(self, source: Path, target: Path, stop: threading.Event) -> None:
-        self._source, self._target, self._stop = source, target, stop
-        self._bytes = 0
-        self._files = 0
-
-    def run(self) -> None:
-        try:
-            shutil.copytree(
-                self._source,
-                self._target,
-                symlinks=True,
-                dirs_exist_ok=True,
-                ignore=self._own_home,
-                copy_function=self._one,
-            )
-        except shutil.Error as problem:
-            self._discard()
-            first = problem.args[0][0]
-            raise CallError(
-                "workspace_not_copied", f"can't copy {first[0]}: {first[2]}", field="workspace"
-            ) from problem
-        except BaseException:
-            self._discard()
-            raise
-
-    def _discard(self) -> None:
-        shutil.rmtree(self._target, ignore_errors=True)
-
-    def _own_home(self, folder: str, names: list[str]) -> set[str]:
-        """Workspaces may be kept inside the folder that is copied; without this, a copy would copy itself."""
-        home = str(self._target.parent)
-        return {name for name in names if os.path.join(folder, name) == home}
-
-    def _one(self, source: str, target: str) -> None:
-        found = os.lstat(source)
-        if not stat.S_ISREG(found.st_mode):
-            return
-        self._bytes += found.st_size
-        self._files += 1
-        if self._stop.is_set() or self._bytes > MAX_COPY_BYTES or self._files > MAX_FILES:
-            bound = f"{MAX_COPY_BYTES:,} bytes or {MAX_FILES:,} files"
-            message = f"workspace {self._source} is too large to copy (over {bound})"
-            raise CallError("workspace_too_large", message, field="workspace")
-        shutil.copy2(source, target)
+        size = of.diff_path.stat().st_size
+    except OSError:  # the log says why
+        return ()
+    sha256 = files.digest(of.diff_path.parent, of.diff_path, size)
+    return (Artifact(path=_diff_name(of), change="created", bytes=size, sha256=sha256),)

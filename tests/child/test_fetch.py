@@ -1,11 +1,14 @@
 import asyncio
 import gzip
+import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from aiohttp import web
 
-from delegate.child.fetch import FetchPolicy, fetch_url, is_public, readable
+from delegate.child.fetch import FetchPolicy, fetch_url, is_own, is_public, readable
+from delegate.child.url_attacks import url_attacks
 from delegate.errors import ToolDenied, ToolError
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -66,6 +69,7 @@ NOT_PUBLIC = (
     "::", "::1", "fe80::1", "fe80::1%1", "fc00::1", "fd00:ec2::254", "fec0::1", "ff02::1", "2001:db8::1",
     "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::ffff:10.0.0.1", "::127.0.0.1",
     "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::",
+    "::ffff:0:7f00:1", "5f00::1", "4000::1", "100::1",
 )  # fmt: skip
 
 
@@ -79,6 +83,21 @@ def test_an_address_that_not_everybody_reaches_is_not_public(address: str) -> No
 )
 def test_an_address_of_the_open_internet_is_public(address: str) -> None:
     assert is_public(address)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_an_address_of_this_machine_is_its_own(address: str) -> None:
+    try:
+        socket.getaddrinfo(address, 9, flags=socket.AI_ADDRCONFIG)
+        assert is_own(address)
+    except socket.gaierror:
+        pytest.skip(f"no way to {address} here")
+
+
+async def test_every_attack_by_url_is_stopped() -> None:
+    rows = await url_attacks()
+    assert len(rows) == 15
+    assert [row for row in rows if row.outcome != "stopped"] == []
 
 
 @pytest.mark.parametrize(
@@ -211,6 +230,21 @@ async def test_what_is_not_text_is_refused(site: Site, kind: str) -> None:
 
 async def test_an_unknown_character_set_is_read_as_utf8(site: Site) -> None:
     url = site.serve("/", body="grün".encode(), headers={"Content-Type": "text/plain; charset=klingon"})
+    assert (await fetch_url(url, site.allowed)).endswith("grün")
+
+
+@pytest.mark.parametrize("charset", ["punycode", "idna", "undefined", "base64", "unicode_escape", "a b", "\xff"])
+async def test_a_codec_that_is_no_character_set_is_not_used(site: Site, charset: str) -> None:
+    body = b"a-" + b"b9" * 400_000  # seconds of punycode
+    url = site.serve("/", body=body, headers={"Content-Type": f"text/plain; charset={charset}"})
+    started = time.monotonic()
+    assert (await fetch_url(url, site.allowed)).endswith("b9b9")
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize(("charset", "data"), [("latin-1", b"gr\xfcn"), ("utf-16", "grün".encode("utf-16"))])
+async def test_a_named_character_set_is_read_with(site: Site, charset: str, data: bytes) -> None:
+    url = site.serve("/", body=data, headers={"Content-Type": f"text/plain; charset={charset}"})
     assert (await fetch_url(url, site.allowed)).endswith("grün")
 
 

@@ -12,8 +12,10 @@ import pytest
 from delegate.child.toolbox import toolbox
 from delegate.errors import ToolDenied, ToolError
 from delegate.ports import Tool, ToolOutput
+from delegate.sandbox.claims import Claims
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder
+from delegate.types import Workspace
 
 NAMES = [
     "read_file", "write_file", "edit_file", "list_files", "search_files", "run_shell", "fetch_url", "think",
@@ -225,6 +227,41 @@ async def test_an_edit_that_is_not_clear_changes_nothing(
     with pytest.raises(ToolError, match=word):
         await text(tools["edit_file"], path="a", old_text=old, new_text=new)
     assert (folder.root / "a").read_text() == "one two"
+
+
+async def test_a_file_that_a_sibling_writes_is_denied_with_the_siblings_name(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    claims, shared = Claims(), Workspace(mode="shared", path=tmp_path / "project")
+    one, two = [
+        {tool.name: tool for tool in toolbox(folder, Commands(commands="deny"))}
+        for n in range(2)
+        for folder in [await Folder.open(shared, home=tmp_path, claims=claims, who=f"task {n} of this run")]
+    ]
+    await text(one["write_file"], path="report.md", content="mine")
+    for name, rest in (("write_file", {"content": "x"}), ("edit_file", {"old_text": "mine", "new_text": "x"})):
+        with pytest.raises(ToolDenied, match=r"report\.md is written by task 0 of this run"):
+            await text(two[name], path="report.md", **rest)
+    assert await text(two["read_file"], path="report.md") == "mine"
+
+
+@pytest.mark.parametrize("name", ["write_file", "edit_file"])
+async def test_what_git_runs_cannot_be_written_by_a_tool(tools: Mapping[str, Tool], folder: Folder, name: str) -> None:
+    (folder.root / ".git").mkdir()
+    (folder.root / ".git" / "config").write_text("[core]\n")
+    rest = {"write_file": {"content": "x"}, "edit_file": {"old_text": "core", "new_text": "x"}}[name]
+    with pytest.raises(ToolDenied, match="git"):
+        await text(tools[name], path=".git/config", **rest)
+    assert (folder.root / ".git" / "config").read_text() == "[core]\n"
+
+
+async def test_a_search_stays_inside_although_a_link_leads_out(
+    tools: Mapping[str, Tool], folder: Folder, tmp_path: Path
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("canary")
+    (folder.root / "link").symlink_to(tmp_path / "outside")
+    assert "canary" not in await text(tools["search_files"], pattern="canary")
+    assert "secret" not in await text(tools["list_files"])
 
 
 # ---------------------------------------------------------------------------------------------- list and search

@@ -1,13 +1,21 @@
+import asyncio
 import hashlib
 import os
+import shutil
 import socket
+import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from delegate.errors import CallError, ToolDenied, ToolError
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.claims import Claims
+from delegate.sandbox.threads import to_its_end
+from delegate.sandbox.trees import copy_tree
+from delegate.sandbox.workspace import Folder, discard
 from delegate.types import Artifact, Workspace
 
 
@@ -37,6 +45,31 @@ async def opened(mode: Literal["copy", "shared"], path: Path, home: Path) -> Fol
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[Path]:
+    """A folder of a user who isn't root: root reads what nobody may."""
+    place = Path(tempfile.mkdtemp(prefix="delegate-test-", dir="/tmp"))
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.chown(place, 65_534, 65_534)
+        os.seteuid(65_534)
+    yield place
+    if is_root:
+        os.seteuid(0)
+    shutil.rmtree(place)
+
+
+def nest(root: Path, depth: int) -> None:
+    """Folders in folders, deeper than a path can say."""
+    at = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
 
 
 # ------------------------------------------------------------------------------------------------------ opening
@@ -91,45 +124,37 @@ async def test_a_shared_folder_is_the_folder_itself(home: Path, project: Path) -
     assert (await opened("shared", project, home)).root == project
 
 
-# -------------------------------------------------------------------------------------------------- confinement
+async def test_a_folder_nested_too_deep_to_copy_is_refused_and_leaves_nothing(home: Path, project: Path) -> None:
+    nest(project, 600)
+    with pytest.raises(CallError) as refused:
+        await opened("copy", project, home)
+    assert refused.value.code == "workspace_not_copied"
+    assert list(home.iterdir()) == []
+    discard(project)  # pytest's own cleaning fails at it
 
 
-@pytest.mark.parametrize("path", ["notes.md", "./notes.md", "a/b/notes.md", "a/../notes.md", "...", "~", "a b", "ü"])
-async def test_a_path_inside_is_found_inside(fresh: Folder, path: str) -> None:
-    assert fresh.resolve(path) == Path(os.path.normpath(fresh.root / path))
+async def test_a_file_that_cannot_be_copied_is_named_and_nothing_is_left(as_nobody: Path) -> None:
+    (as_nobody / "project").mkdir()
+    (as_nobody / "project" / "locked").touch(0o000)
+    with pytest.raises(CallError, match=r"locked: .*Permission denied"):
+        await opened("copy", as_nobody / "project", as_nobody / "home")
+    assert list((as_nobody / "home").iterdir()) == []
 
 
-async def test_an_absolute_path_inside_is_fine(fresh: Folder) -> None:
-    assert fresh.resolve(str(fresh.root / "notes.md")) == fresh.root / "notes.md"
+async def test_a_cancelled_copy_leaves_nothing(home: Path, project: Path) -> None:
+    for n in range(2_000):
+        (project / f"{n}").write_text("x")
+    opening = asyncio.create_task(opened("copy", project, home))
+    async with asyncio.timeout(20):
+        while not list(home.glob("*/1*")):  # noqa: ASYNC110 - only the disk says that it has begun
+            await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.wait([opening])
+    assert opening.cancelled()
+    assert list(home.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["", "  ", "..", "../x", "a/../../x", "/", "/etc/passwd", "//etc/passwd", "a\0b", "\ud800", "./.././x"],
-)
-async def test_a_path_that_leads_out_is_denied(fresh: Folder, path: str) -> None:
-    with pytest.raises(ToolDenied):
-        fresh.resolve(path)
-
-
-async def test_a_neighbour_whose_name_begins_alike_is_outside(fresh: Folder) -> None:
-    with pytest.raises(ToolDenied):
-        fresh.resolve(f"../{fresh.root.name}-too/x")
-
-
-@pytest.mark.parametrize("target", ["/etc/passwd", "/etc", "..", "../..", "loop"])
-async def test_a_link_that_leads_out_is_not_followed(fresh: Folder, target: str) -> None:
-    (fresh.root / "loop").symlink_to("/")
-    (fresh.root / "link").symlink_to(target)
-    for path in ("link", "link/hosts"):
-        with pytest.raises(ToolDenied):
-            fresh.resolve(path)
-
-
-async def test_a_link_that_stays_inside_is_followed(fresh: Folder) -> None:
-    (fresh.root / "real").mkdir()
-    (fresh.root / "link").symlink_to("real")
-    assert fresh.resolve("link/x") == fresh.root / "real" / "x"
+# ------------------------------------------------------------------------------------------------------ reading
 
 
 async def test_reading_is_bounded_and_says_the_whole_size(fresh: Folder) -> None:
@@ -232,6 +257,139 @@ async def test_a_file_name_that_is_not_utf8_can_stand_in_json(fresh: Folder) -> 
     assert artifact.model_dump_json()
 
 
+async def test_a_link_says_where_it_points(fresh: Folder) -> None:
+    (fresh.root / "link").symlink_to("../else/where")
+    (fresh.root / "file").write_text("x")
+    assert [(found.path, found.link_to) for found in fresh.changes()] == [("file", None), ("link", "../else/where")]
+
+
+@pytest.mark.parametrize("mode", ["copy", "shared"])
+async def test_a_file_that_became_a_folder_is_deleted_and_its_content_created(
+    home: Path, project: Path, mode: Literal["copy", "shared"]
+) -> None:
+    folder = await opened(mode, project, home)
+    (folder.root / "README.md").unlink()
+    (folder.root / "README.md").mkdir()
+    (folder.root / "README.md" / "x").write_text("x")
+    shutil.rmtree(folder.root / "src")
+    (folder.root / "src").symlink_to("README.md")
+    found = [(artifact.path, artifact.change, artifact.link_to) for artifact in folder.changes()]
+    assert found == [
+        ("README.md", "deleted", None),
+        ("README.md/x", "created", None),
+        ("src", "created", "README.md"),
+        ("src/main.py", "deleted", None),
+    ]
+
+
+async def test_what_cannot_be_read_any_more_is_neither_an_error_nor_deleted(as_nobody: Path) -> None:
+    project = as_nobody / "project"
+    for path in ("locked/a", "listed/b", "file", "gone"):
+        (project / path).parent.mkdir(exist_ok=True, parents=True)
+        (project / path).write_text("x")
+    folder = await opened("copy", project, as_nobody / "home")
+    (folder.root / "file").write_text("new")
+    (folder.root / "file").chmod(0o000)
+    (folder.root / "gone").unlink()
+    (folder.root / "locked").chmod(0o000)
+    (folder.root / "listed").chmod(0o400)
+    assert await folder.artifacts() == (
+        Artifact(path="file", change="changed", bytes=3),
+        Artifact(path="gone", change="deleted"),
+    )
+    for path in ("file", "locked/a", "listed/b"):
+        with pytest.raises(ToolError):
+            folder.read(path, 10)
+    await folder.close(keep=True)
+    discard(folder.root)
+    assert list((as_nobody / "home").iterdir()) == []
+
+
+async def test_more_files_than_are_listed_are_counted(fresh: Folder) -> None:
+    for n in range(5_003):
+        (fresh.root / f"{n:04}").touch()
+    assert len(await fresh.artifacts()) == 5_000
+    assert fresh.unlisted == 3
+
+
+async def test_files_past_the_bound_are_listed_but_not_read(fresh: Folder) -> None:
+    for name, size in (("a", 60 << 20), ("b", 5 << 20), ("c", 4 << 20)):
+        with open(fresh.root / name, "wb") as sparse:
+            sparse.truncate(size)
+    assert [artifact.sha256 is None for artifact in fresh.changes()] == [False, True, False]
+
+
+# ----------------------------------------------------------------------------------- two writers in one folder
+
+
+async def shared(project: Path, home: Path, claims: Claims, who: str) -> Folder:
+    return await Folder.open(Workspace(mode="shared", path=project), home=home, claims=claims, who=who)
+
+
+async def test_the_second_writer_of_a_file_reads_which_task_has_it(home: Path, project: Path) -> None:
+    claims = Claims()
+    one = await shared(project, home, claims, "task 0 of this run")
+    two = await shared(project / "src", home, claims, "task 1 of this run")
+    one.write("src/main.py", b"one")
+    with pytest.raises(ToolDenied, match=r"main\.py is written by task 0 of this run.*src/main\.py"):
+        two.write("./../src/main.py", b"two")
+    assert (project / "src" / "main.py").read_bytes() == b"one"
+    one.write("src/main.py", b"one again")
+    two.write("other.py", b"two")
+    with pytest.raises(ToolDenied, match="task 1"):
+        one.write("src/other.py", b"one")
+
+
+async def test_a_file_is_free_again_when_its_writer_is_done(home: Path, project: Path) -> None:
+    claims = Claims()
+    one, two = [await shared(project, home, claims, f"task {n}") for n in range(2)]
+    one.write("README.md", b"one")
+    await one.close()
+    two.write("README.md", b"two")
+    assert (project / "README.md").read_bytes() == b"two"
+
+
+async def test_names_that_differ_in_case_only_are_two_files_where_the_system_says_so(home: Path, project: Path) -> None:
+    claims = Claims()
+    one, two = [await shared(project, home, claims, f"task {n}") for n in range(2)]
+    one.write("notes.md", b"one")
+    are_two = not (project / "NOTES.md").exists()
+    try:
+        two.write("NOTES.md", b"two")
+    except ToolDenied:
+        assert not are_two
+    assert (project / "notes.md").read_bytes() == b"one"
+
+
+async def test_what_a_sibling_wrote_is_not_taken_for_this_childs_work(home: Path, project: Path) -> None:
+    claims = Claims()
+    one, two = [await shared(project, home, claims, f"task {n}") for n in range(2)]
+    one.write("one.md", b"one")
+    two.write("two.md", b"two")
+    (project / "by-a-command.md").write_text("nobody knows by whose")
+    assert [artifact.path for artifact in one.changes()] == ["by-a-command.md", "one.md"]
+    assert [artifact.path for artifact in two.changes()] == ["by-a-command.md", "two.md"]
+
+
+async def test_what_a_sibling_writes_while_a_folder_is_opened_is_the_siblings(home: Path, project: Path) -> None:
+    claims = Claims()
+    one = await shared(project, home, claims, "task 0")
+    opening = asyncio.create_task(shared(project, home, claims, "task 1"))
+    await asyncio.sleep(0)  # it has begun to look
+    one.write("README.md", b"one")
+    assert (await opening).changes() == ()
+
+
+async def test_children_of_different_runs_and_folders_of_their_own_are_not_in_each_others_way(
+    home: Path, project: Path
+) -> None:
+    one = await shared(project, home, Claims(), "task 0")
+    two = await shared(project, home, Claims(), "task 0")
+    three = await opened("copy", project, home)
+    for folder in (one, two, three):
+        folder.write("README.md", b"mine")
+
+
 # ------------------------------------------------------------------------------------------------------ closing
 
 
@@ -262,3 +420,61 @@ async def test_a_shared_folder_is_never_removed(home: Path, tmp_path: Path) -> N
     folder = await opened("shared", tmp_path / "empty", home)
     await folder.close()
     assert folder.root.is_dir()
+
+
+async def test_a_folder_full_of_traps_is_removed_whole(home: Path, project: Path) -> None:
+    (project / "outside").mkdir()
+    (project / "outside" / "file").touch()
+    folder = await opened("copy", project, home)
+    nest(folder.root, 1_200)
+    os.mkfifo(folder.root / "pipe")
+    (folder.root / "link").symlink_to(project / "outside")
+    await folder.close(keep=True)
+    discard(folder.root)
+    assert list(home.iterdir()) == []
+    assert (project / "outside" / "file").exists()
+
+
+async def test_what_lies_too_deep_is_not_listed_but_is_not_removed_either(fresh: Folder) -> None:
+    nest(fresh.root, 1_000)
+    (fresh.root / "/".join("d" * 250) / "x").touch()
+    assert await fresh.artifacts() == ()
+    await fresh.close()
+    assert fresh.root.is_dir()
+    discard(fresh.root)
+
+
+async def test_a_stopped_copy_copies_nothing_more(project: Path, tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(CallError):
+        copy_tree(project, tmp_path / "copy", stop)
+    assert not (tmp_path / "copy" / "README.md").exists()
+
+
+async def test_a_cancelled_caller_waits_until_its_thread_has_ended() -> None:
+    begun, stop, ending = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        assert stop.wait(10)
+        assert ending.wait(10)
+
+    caller = asyncio.create_task(to_its_end(work, stop=stop))
+    assert await asyncio.to_thread(begun.wait, 10)
+    caller.cancel()
+    assert await asyncio.to_thread(stop.wait, 10)
+    assert not caller.done()
+    ending.set()
+    await asyncio.wait([caller])
+    assert caller.cancelled()
+
+
+async def test_an_untouched_copy_with_folders_that_may_not_be_entered_is_removed(as_nobody: Path) -> None:
+    for path in ("a", "a/b"):
+        (as_nobody / "project" / path).mkdir(parents=True)
+    (as_nobody / "project" / "a").chmod(0o500)
+    folder = await opened("copy", as_nobody / "project", as_nobody / "home")
+    await folder.close()
+    assert list((as_nobody / "home").iterdir()) == []
+    (as_nobody / "project" / "a").chmod(0o700)

@@ -1,0 +1,204 @@
+"""A git worktree for one child: the files of a commit, beside the user's own checkout and every other child's.
+
+    repository, at `base` ──▶ worktree, on a detached HEAD ──▶ child ──▶ diff against `base`
+
+Nothing of the repository or of the user's configuration is run: no hooks, no file monitor, no diff drivers, no filters
+(so files of Git LFS are pointers, and those of git-crypt stay locked), no network. Submodules are empty folders.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from delegate.errors import CallError, ToolError
+from delegate.sandbox import files
+from delegate.sandbox.environment import command_environment
+from delegate.sandbox.process import Finished, run_process
+from delegate.sandbox.trees import remove_tree
+
+ADD_SECONDS = 120.0
+DIFF_SECONDS = 60.0
+MAX_DIFF_BYTES = 16 << 20
+DIFFED_FILE = "5m"
+"""A larger file stands in a diff by its name only."""
+_MAX_OUTPUT_BYTES = 64_000
+_INDEX = "delegate-index"
+
+_HARMLESS = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", f"core.bigFileThreshold={DIFFED_FILE}",
+    "-c", "submodule.recurse=false", "-c", "worktree.useRelativePaths=false",
+)  # fmt: skip
+_QUIET = {
+    "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
+}  # fmt: skip
+_NEW_FILES = ("add", "--intent-to-add", "--ignore-errors", "--", ".")
+_DIFF = (
+    "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "--src-prefix=a/",
+    "--dst-prefix=b/",
+)  # fmt: skip
+
+_log = logging.getLogger(__name__)
+_turns: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path], asyncio.Lock] = WeakValueDictionary()
+"""One worktree at a time is added to a repository: git's locks don't wait, they fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """A worktree in the folder `root`. Made by `add`; `discard` when it isn't wanted any more."""
+
+    root: Path
+    base: str
+    """The commit, in full."""
+    _admin: Path
+    """What the repository keeps about it."""
+    _env: Mapping[str, str]
+
+    @classmethod
+    async def add(cls, repository: Path, base: str, root: Path) -> "Worktree":
+        """Check out `base`, a revision of `repository`, in the empty folder `root`.
+
+        Raises `CallError` where that can't be; then nothing is left of it in the repository.
+        """
+        env = await _environment(repository)
+        common = await _common_folder(repository, env)
+        commit = await _commit(repository, base, env)
+        worktree = cls(root, commit, common / "worktrees" / root.name, env)
+        try:
+            async with _turns.setdefault((asyncio.get_running_loop(), common), asyncio.Lock()):
+                how = ("worktree", "add", "--quiet", "--detach", str(root), commit)
+                added = await _git(how, repository, env, ADD_SECONDS)
+            if added.exit_code != 0:
+                message = f"git makes no worktree of {repository}: {_said(added, ADD_SECONDS)}"
+                raise CallError("workspace_git_failed", message, field="workspace")
+            # Of the child's own index we believe nothing: files in it can be marked as never changed.
+            with suppress(FileNotFoundError):  # the commit is empty
+                shutil.copyfile(worktree._admin / "index", worktree._admin / _INDEX)
+        except BaseException:
+            worktree.unregister()
+            raise
+        return worktree
+
+    @property
+    def diff_path(self) -> Path:
+        """Where `write_diff` puts the diff: beside the worktree, where a confined child can't write."""
+        return self.root.with_name(f"{self.root.name}.diff")
+
+    async def write_diff(self) -> None:
+        """Write what differs from `base`: commits and new files too, ignored files not. Or why that can't be said."""
+        try:
+            self.diff_path.unlink(missing_ok=True)
+            fault = await self._diff()
+            if fault:
+                self.diff_path.write_text(f"There is no diff against {self.base}: {fault}\n")
+        except (OSError, CallError) as problem:
+            _log.warning("%s: there is no diff: %s", self.root, problem)
+
+    async def _diff(self) -> str | None:
+        """Write the diff. What went wrong, if anything did."""
+        places = ("--git-dir", str(self._admin), "--work-tree", str(self.root))
+        env = {**self._env, "GIT_INDEX_FILE": str(self._admin / _INDEX)}
+        new = await _git((*places, *_NEW_FILES), self.root, env, DIFF_SECONDS)
+        if new.exit_code not in (0, 1):  # 1: all but what can't be added, such as a repository without commits
+            return _said(new, DIFF_SECONDS)
+        how = (*places, *_DIFF, f"--output={self.diff_path}", self.base, "--")
+        made = await _git(how, self.root, env, DIFF_SECONDS)
+        if made.exit_code != 0:
+            return _said(made, DIFF_SECONDS)
+        size = self.diff_path.stat().st_size
+        return f"it has {size:,} bytes, over {MAX_DIFF_BYTES:,}" if size > MAX_DIFF_BYTES else None
+
+    def unregister(self) -> None:
+        """Let the repository forget the worktree. Raises `OSError`.
+
+        By hand, since git refuses a half-made worktree, and `git worktree prune` would take those of others with it.
+        """
+        _forget(self._admin)
+
+
+def forget(root: Path) -> None:
+    """Let its repository forget the worktree in `root`, if it is one: if both point at each other. Raises `OSError`."""
+    pointer = _line(root, ".git")
+    admin = Path(pointer.removeprefix("gitdir: "))
+    if admin.is_absolute() and _line(admin, "gitdir") == str(root / ".git"):
+        _forget(admin)
+
+
+def _line(folder: Path, name: str) -> str:
+    try:
+        return files.read(folder, folder / name, 4_096).text.rstrip("\n")
+    except ToolError:
+        return ""
+
+
+def _forget(admin: Path) -> None:
+    if admin.is_dir() and not admin.is_symlink():
+        remove_tree(admin)
+
+
+# ---------------------------------------------------------------------------------------------------- asking git
+
+
+async def _environment(repository: Path) -> Mapping[str, str]:
+    """What git gets to see, with every filter that is configured switched off."""
+    env = {**command_environment(os.environ), **_QUIET}
+    listed = await _git(("config", "--null", "--name-only", "--get-regexp", r"^filter\."), repository, env, ADD_SECONDS)
+    drivers = sorted({name.rpartition(".")[0] for name in listed.stdout.split("\0") if name})
+    settings = [
+        setting
+        for driver in drivers
+        for setting in ((f"{driver}.{action}", "") for action in ("clean", "smudge", "process"))
+    ] + [(f"{driver}.required", "false") for driver in drivers]
+    env["GIT_CONFIG_COUNT"] = str(len(settings))
+    for n, (key, value) in enumerate(settings):
+        env |= {f"GIT_CONFIG_KEY_{n}": key, f"GIT_CONFIG_VALUE_{n}": value}
+    return env
+
+
+async def _common_folder(repository: Path, env: Mapping[str, str]) -> Path:
+    """The folder that all worktrees of a repository share: its `.git`, or itself where it is bare."""
+    asked = await _git(("rev-parse", "--git-common-dir", "--show-prefix"), repository, env, ADD_SECONDS)
+    common, _, prefix = asked.stdout.partition("\n")
+    if asked.exit_code != 0:
+        raise CallError(
+            "workspace_not_a_repository",
+            f"workspace {repository} can't be used as a git repository: {_said(asked, ADD_SECONDS)}",
+            field="workspace",
+            hint="name the top folder of a git repository, or use mode copy or shared",
+        )
+    if prefix.strip():
+        top = repository.parents[prefix.strip().count("/") - 1]
+        message = f"workspace {repository} is a folder inside the repository {top}"
+        raise CallError("workspace_not_a_repository", message, field="workspace", hint="name the repository itself")
+    return Path(os.path.realpath(repository / common))  # noqa: ASYNC240 - a few lstat calls
+
+
+async def _commit(repository: Path, base: str, env: Mapping[str, str]) -> str:
+    asked = await _git(("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"), repository, env, ADD_SECONDS)
+    if asked.exit_code != 0:
+        message = f"the repository {repository} has no commit {base}"
+        hint = "commit something first" if base == "HEAD" else "name a branch, a tag or a commit"
+        raise CallError("workspace_base_not_found", message, field="workspace", hint=hint)
+    return asked.stdout.strip()
+
+
+async def _git(args: Sequence[str], cwd: Path, env: Mapping[str, str], seconds: float) -> Finished:
+    git = shutil.which("git")
+    if git is None:
+        hint = "install git, or use mode copy or shared"
+        raise CallError("workspace_git_missing", "mode worktree needs git, which isn't installed", field="workspace",
+                        hint=hint)  # fmt: skip
+    return await run_process(
+        (git, *_HARMLESS, *args), cwd=cwd, env=env, timeout_seconds=seconds, max_output_bytes=_MAX_OUTPUT_BYTES
+    )
+
+
+def _said(finished: Finished, seconds: float) -> str:
+    if finished.timed_out:
+        return f"git took longer than {seconds:g} s"
+    return " ".join(finished.stderr.split())[-400:] or f"git ended with {finished.exit_code}"

@@ -1,0 +1,141 @@
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from delegate.errors import ToolDenied, ToolError
+from delegate.sandbox.attacks import Row
+from delegate.sandbox.path_attacks import ATTACKS, path_attacks
+from delegate.sandbox.workspace import Folder
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Row]:
+    return {row.attack: row for row in path_attacks()}
+
+
+@pytest.mark.parametrize("attack", [attack.name for attack in ATTACKS])
+def test_an_attack_on_the_paths_is_stopped_at_once(rows: dict[str, Row], attack: str) -> None:
+    row = rows[attack]
+    assert row.outcome == "stopped", row.note
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    (tmp_path / "root").mkdir()
+    return Folder.of_existing(tmp_path / "root")
+
+
+@pytest.mark.parametrize("path", ["notes.md", "./notes.md", "a/b/notes.md", "a/../notes.md", "...", "~", "a b", "ü"])
+def test_a_path_inside_is_found_inside(folder: Folder, path: str) -> None:
+    assert folder.resolve(path) == Path(os.path.normpath(folder.root / path))
+
+
+def test_an_absolute_path_inside_is_fine(folder: Folder) -> None:
+    assert folder.resolve(str(folder.root / "notes.md")) == folder.root / "notes.md"
+
+
+@pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/", "/etc/passwd", "//etc/passwd", "./.././x"])
+def test_a_path_that_leads_out_is_denied(folder: Folder, path: str) -> None:
+    with pytest.raises(ToolDenied):
+        folder.resolve(path)
+
+
+@pytest.mark.parametrize("target", ["real", "./x/../real", "../root/real", "{root}/real", "other"])
+def test_a_link_that_stays_inside_is_followed(folder: Folder, target: str) -> None:
+    (folder.root / "real").mkdir()
+    (folder.root / "other").symlink_to("real")
+    (folder.root / "link").symlink_to(target.format(root=folder.root))
+    assert folder.resolve("link/x") == folder.root / "real" / "x"
+    folder.write("link/x", b"written")
+    assert folder.read("other/x", 10).text == "written"
+
+
+def test_a_file_with_a_second_name_can_be_read_but_not_written(folder: Folder) -> None:
+    folder.write("one", b"first")
+    os.link(folder.root / "one", folder.root / "two")
+    assert folder.read("two", 10).text == "first"
+    with pytest.raises(ToolDenied, match="hard links"):
+        folder.write("two", b"second")
+    (folder.root / "one").unlink()
+    folder.write("two", b"second")
+
+
+@pytest.mark.parametrize("path", [".git", ".GIT/config", "a/.git/x", ".git./x", "GIT~1/x"])
+def test_what_git_would_run_cannot_be_written(folder: Folder, path: str) -> None:
+    with pytest.raises(ToolDenied, match="git"):
+        folder.write(path, b"x")
+
+
+@pytest.mark.parametrize("path", [".gitignore", ".github/x", "git/x", "a.git/x"])
+def test_names_that_only_look_like_gits_can_be_written(folder: Folder, path: str) -> None:
+    folder.write(path, b"x")
+
+
+# -------------------------------------------------------------------------------------------------- any input
+
+_NAMES = st.sampled_from(["a", "b", "c", "file", "..", ".", "", "{root}", "{outside}", "secret"])
+_PATHS = st.lists(_NAMES, min_size=1, max_size=6).map("/".join)
+_TREES = st.dictionaries(st.sampled_from(["a", "b", "c", "a/x", "b/c"]), st.none() | _PATHS, max_size=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(tree=_TREES, path=_PATHS)
+def test_a_path_is_resolved_as_the_kernel_would_or_denied(tree: dict[str, str | None], path: str) -> None:
+    """In any tree of folders and links, the resolver agrees with the kernel inside, and denies the rest."""
+    with tempfile.TemporaryDirectory() as place:
+        root, outside = _planted(Path(place).resolve(), tree)
+        tried = path.format(root=root, outside=outside)
+        try:
+            resolved = Folder.of_existing(root).resolve(tried)
+        except ToolDenied:
+            resolved = None
+        try:
+            real = Path(os.path.realpath(os.path.join(root, tried), strict=True))
+        except OSError:  # the kernel finds nothing there
+            assert resolved is None or resolved.is_relative_to(root)
+        else:
+            assert resolved == (real if real.is_relative_to(root) and tried.strip() else None)
+
+
+@settings(max_examples=120, deadline=None)
+@given(tree=_TREES, path=_PATHS | st.text(max_size=20))
+def test_no_path_whatever_reads_or_writes_a_file_outside(tree: dict[str, str | None], path: str) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        root, outside = _planted(Path(place).resolve(), tree)
+        folder = Folder.of_existing(root)
+        tried = path.replace("{root}", str(root)).replace("{outside}", str(outside))
+        before = _files(Path(place), root)
+        for action in (lambda: folder.read(tried, 100).text, lambda: folder.write(tried, b"overwritten")):
+            try:
+                assert action() != "the secret"
+            except ToolError:
+                continue
+        assert _files(Path(place), root) == before
+
+
+def _files(place: Path, but: Path) -> dict[Path, str | None]:
+    """Everything in `place`, apart from what is in `but`."""
+    found = (path for path in place.rglob("*") if not path.is_relative_to(but))
+    return {path: path.read_text() if path.is_file() else None for path in found}
+
+
+def _planted(place: Path, tree: dict[str, str | None]) -> tuple[Path, Path]:
+    """A folder with this tree (None: a folder, else a link to there), and one beside it with a secret."""
+    root, outside = place / "root", place / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (root / "file").write_text("inside")
+    (outside / "secret").write_text("the secret")
+    for name, target in tree.items():
+        try:
+            if target is None:
+                (root / name).mkdir()
+            elif target:
+                (root / name).symlink_to(target.format(root=root, outside=outside))
+        except OSError:  # its folder isn't there, or is a link to elsewhere
+            continue
+    return root, outside
