@@ -63,6 +63,7 @@ schemas: $(READY)
 
 docs: $(READY)
 	PYTHONPATH=. $(BIN)/python scripts/write_readme.py
+	PYTHONPATH=. $(BIN)/python scripts/write_faults.py
 
 catalog: $(READY)
 	$(BIN)/python -m pip install --quiet -e '.[catalog]'

@@ -16,6 +16,8 @@ from delegate.types import ChildRun, ErrorDetail
 
 MAX_CALLS_PER_TURN = 32
 """A turn that asks for more tool calls than this gets an error for the rest."""
+MOST_CALLS_PER_TURN = 256
+"""A turn that asks for more than this ends the child: each call needs an answer, which the next request would carry."""
 TOOL_REPLY_CHARS = 40_000
 _LAST_TURN = "\n\n[That was the last turn with tools. The next message must be the report.]"
 _STOPS = {"length": "truncated", "refusal": "refused"}
@@ -33,6 +35,9 @@ class AgentLoop:
             reply = await talk.ask()
             if not reply.tool_calls:
                 return _end(job, reply)
+            if (asked := len(reply.tool_calls)) > MOST_CALLS_PER_TURN:
+                message = f"the model called {asked:,} tools in one turn; at most {MOST_CALLS_PER_TURN} can be answered"
+                return job.recorder.finish("failed", error=ErrorDetail(code="too_many_tool_calls", message=message))
             await talk.answer(reply, last_turn=turn == job.max_steps - 1)
         message = f"the child still called tools after {job.max_steps} turns"
         return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=message))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from email.utils import mktime_tz, parsedate_tz
@@ -18,11 +19,18 @@ from delegate.types import JsonObject
 
 T = TypeVar("T")
 
+# Of a long conversation aiohttp warns that its bytes are sent at once; where a host turns warnings into errors, that
+# would end the child.
+warnings.filterwarnings("ignore", message="Sending a large body directly", category=ResourceWarning)
+
 REFUSALS = (429, 503, 529)
 """Statuses of a model that has too much to do. SDKs don't retry these: `delegate.ratelimit` does, for all callers."""
 
 MAX_RETRY_AFTER = 30.0
 """Seconds. A server that asks for a longer wait isn't asked again by the SDK: Anthropic's would sleep for all of it."""
+
+MAX_REPLY_BYTES = 16 << 20
+"""Many times what a model can write in one reply. To read the JSON of much more would hold up the event loop."""
 
 SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What reading a reply raises when it isn't in the provider's format."""
@@ -64,7 +72,10 @@ def arguments(text: str) -> JsonObject | None:
 
 
 def reply_object(data: str | bytes, provider: str) -> JsonObject:
-    """A reply's body. Raises `ProviderError("bad_reply")` where it isn't a JSON object."""
+    """A reply's body. Raises `ProviderError("bad_reply")` where it isn't a JSON object, or too long to be read."""
+    if len(data) > MAX_REPLY_BYTES:
+        text = f"{provider}: the reply has {len(data):,} bytes; at most {MAX_REPLY_BYTES:,} are read"
+        raise ProviderError("bad_reply", text, provider=provider)
     body = json_object(data)
     if body is None:
         raise ProviderError("bad_reply", f"{provider}: the reply isn't a JSON object", provider=provider)
@@ -156,7 +167,9 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
         fault = "bad_reply"
     elif any(isinstance(cause, TimeoutError) for cause in chain) or (slow and len(chain) == 1):
         fault = "timeout"
-    said = " ".join(str(chain[-1]).split())[:200] or type(chain[-1]).__name__
+    # aiohttp writes "400, message:" before what is wrong with a body, whatever the server's status was.
+    said = str(getattr(chain[-1], "message", "") or chain[-1])
+    said = " ".join(said.split())[:200] or type(chain[-1]).__name__
     return ProviderError(fault, f"{provider}: {said}", provider=provider)
 
 

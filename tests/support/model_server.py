@@ -49,20 +49,23 @@ from tests.support.wire_formats import FORMATS, Api, Json, Reply, WireFormat
 
 __all__ = ["Call", "Fault", "ModelServer", "Reply"]
 
+DRIP_SECONDS = 0.05
+
 
 @dataclass(frozen=True)
 class Fault:
     """Anything but a good reply.
 
     `status` and `html` answer with `status`; `hang` never answers; `reset` breaks the connection with a TCP reset;
-    `truncate` sends half of `body` and closes. Without a `body` the API's own form of an error is sent.
+    `truncate` sends half of `body` and closes, `stall` sends half of it and then nothing more, and `drip` sends it
+    byte by byte, one every `DRIP_SECONDS`. Without a `body` the API's own form of an error is sent.
     """
 
     status: int = 500
     body: bytes | str | Json | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     delay: float = 0.0
-    kind: Literal["status", "hang", "reset", "truncate", "html"] = "status"
+    kind: Literal["status", "hang", "reset", "truncate", "stall", "drip", "html"] = "status"
 
 
 @dataclass(frozen=True)
@@ -318,6 +321,12 @@ class _Connection(asyncio.Protocol):
             linger = struct.pack("ii", 1, 0)  # closing with a zero linger time is what sends a reset
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self._transport.abort()
+        elif fault.kind == "stall":
+            self._transport.write(data)
+        elif fault.kind == "drip":
+            head = data.index(b"\r\n\r\n") + 4
+            self._transport.write(data[:head])
+            self._drip(data[head:])
         else:
             self.send(data)
         if fault.kind == "truncate":
@@ -325,6 +334,15 @@ class _Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self._transport.abort()
+
+    def _drip(self, left: bytes) -> None:
+        if self._transport.is_closing():
+            return
+        if len(left) <= 1:
+            self.send(left)
+            return
+        self._transport.write(left[:1])
+        asyncio.get_running_loop().call_later(DRIP_SECONDS, self._drip, left[1:])
 
     def _done(self) -> None:
         self._waiting -= 1
@@ -384,7 +402,7 @@ def _fault_bytes(call: Call, fault: Fault) -> bytes:
     if isinstance(body, dict):
         body = json.dumps(body)
     data = body.encode() if isinstance(body, str) else cast("bytes", body)
-    sent = data[: len(data) // 2] if fault.kind == "truncate" else data
+    sent = data[: len(data) // 2] if fault.kind in ("truncate", "stall") else data
     return _response(fault.status, sent, headers, size=len(data))
 
 
