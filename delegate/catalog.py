@@ -23,6 +23,8 @@ from delegate.errors import ConfigError
 from delegate.types import Text, Tier, Usage, Value
 
 SHIPPED = "judges/catalog.toml"
+LONGEST_NAME = 200
+"""Characters. No model's name is longer; looking into a longer one could take as long as its writer likes."""
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """US dollars per million tokens."""
@@ -185,6 +187,8 @@ class Catalog:
         `models/gemini-3.8-flash` are known where their base is. Nothing else is stripped, so `gpt-6` is not
         `gpt-6-luna`, and `google/gpt-6-luna` is nothing.
         """
+        if len(name) > LONGEST_NAME:
+            return None
         providers: set[str | None] = {None}
         while (model := self._by_name.get(name) or self._find_snapshot(name)) is None:
             prefix, slash, name = name.partition("/")

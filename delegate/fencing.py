@@ -1,9 +1,10 @@
 """Text hygiene: what untrusted text goes through before a model reads it.
 
-A child's words, file contents, command output and a judge's reasons are data. Three things are done to them:
+A child's words, file contents, command output and a judge's reasons are data. Four things are done to them:
 
     clean      what a person would not see is taken out, and fence look-alikes are defused
     fence      the text stands between two lines that carry a nonce, which nobody could know beforehand
+    frame      the same for what tools answer to a child, in few tokens, and with the text as exact as it was
     one_line   short quotes, where a text stands within a line of ours
 
 `clean` comes first and decides: its text is what a model sees *and* what quotes are verified against, so that a judge
@@ -12,6 +13,7 @@ cannot quote what it never saw. Cleaning is idempotent. Nothing here knows what 
 
 import re
 import secrets
+import unicodedata
 from typing import NamedTuple
 
 FENCE_MARK = "<<<"
@@ -45,6 +47,10 @@ _SUSPECT = re.compile(
     rf"\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f{_SELECTORS}]"
 )
 _FENCE_LOOK_ALIKE = re.compile(r"[<\uff1c\ufe64]{3,}")
+_ANGLE = re.compile(r"[<>\uff1c\uff1e\ufe64\ufe65\u226a\u226b\u22d8\u22d9]")
+_ANGLES_WRITTEN_OUT = str.maketrans({"\u226a": "<<", "\u226b": ">>", "\u22d8": "<<<", "\u22d9": ">>>"})
+_OPENING = "<\uff1c\ufe64\u226a\u22d8"
+_BEGINS_LIKE_A_MARK = re.compile(r"[^\w<>]*+(?:<{3,}+\s*+\d{4}|\d{4,}+\s*+>{3})")
 
 
 _PLAIN = bytes([9, 10, *range(32, 127)])
@@ -64,8 +70,7 @@ def clean(text: str) -> Cleaned:
     Line breaks of every kind become a newline, and half surrogate pairs U+FFFD, so that the text can be encoded.
     Colours, soft hyphens and byte-order marks go without being called hidden: honest text has them.
     """
-    plain = text.isascii() and not text.encode().translate(None, _PLAIN)  # most texts, in one cheap pass
-    if plain or not _SUSPECT.search("".join(set(text))):
+    if _is_plain(text) or not _SUSPECT.search("".join(set(text))):
         return Cleaned(_defuse(text), hidden=False)
     text = _COLOUR.sub("", text)
     without = _ESCAPE_SEQUENCES.sub("", text)
@@ -85,6 +90,24 @@ def new_nonce() -> str:
     return secrets.token_hex(6)
 
 
+def new_mark() -> str:
+    """Six digits from the system's randomness, for `frame`: two or three tokens, where hexadecimal digits take more."""
+    return str(100_000 + secrets.randbelow(900_000))
+
+
+def frame(text: str, mark: str) -> str:
+    """The text between the lines `<<<mark` and `mark>>>`, neither of which any line of the text can pass for.
+
+    Who edits a file needs its exact text. So nothing else is changed: the first line says whether lines were, and
+    whether there are characters that a person would not see.
+    """
+    exact = "".join(_without_mark(line, mark) for line in text.splitlines(keepends=True)) if _may_mark(text) else text
+    first = f"{FENCE_MARK}{mark}"
+    first += " (with hidden characters)" if clean(text).hidden else ""
+    first += " (in lines like this one, < is shown as \u2039 and > as \u203a)" if exact != text else ""
+    return f"{first}\n{exact}\n{mark}>>>"
+
+
 def one_line(text: str, limit: int) -> str:
     """The text cleaned, on one line, at most `limit` characters long; a cut shows as `…`."""
     # Twice the limit leaves room for blanks and hidden characters, and bounds the work on long texts.
@@ -97,6 +120,11 @@ def quoted(text: str, limit: int) -> str:
     return '"' + one_line(text, limit).replace('"', "'") + '"'
 
 
+def _is_plain(text: str) -> bool:
+    """Most texts are, and this is one cheap pass."""
+    return text.isascii() and not text.encode().translate(None, _PLAIN)
+
+
 def _without_hidden(text: str) -> str:
     """Until nothing changes: what one removal brings together may be another thing to remove."""
     for _ in range(8):
@@ -104,6 +132,26 @@ def _without_hidden(text: str) -> str:
         if not removed:
             return text
     return re.sub(f"[{_SHAPERS}]", "", text)
+
+
+def _may_mark(text: str) -> bool:
+    """False for most texts, at little cost."""
+    return "<<" in text or ">>" in text if _is_plain(text) else _ANGLE.search(text) is not None
+
+
+def _without_mark(line: str, mark: str) -> str:
+    """The line as it is, unless a reader could take it for one that begins or ends a frame."""
+    if _ANGLE.search(line) is None:
+        return line
+    visible = _without_hidden(_INVISIBLE.sub("", _ESCAPE_SEQUENCES.sub("", line)))
+    read = unicodedata.normalize("NFKC", visible.translate(_ANGLES_WRITTEN_OUT))
+    like_any = _BEGINS_LIKE_A_MARK.match(read) is not None
+    like_this = mark in read and (FENCE_MARK in read or ">>>" in read)
+    return _ANGLE.sub(_defused_angle, line) if like_any or like_this else line
+
+
+def _defused_angle(angle: re.Match[str]) -> str:
+    return "\u2039" if angle[0] in _OPENING else "\u203a"
 
 
 def _defuse(text: str) -> str:

@@ -177,6 +177,8 @@ def _models(choice: Choice, fault: str | None) -> Iterator[Note]:
 def _sandbox(mechanism: str | None, settings: Settings) -> Note:
     if mechanism == "bubblewrap":
         return Note("sandbox", "ok", f'bubblewrap works; commands = "{settings.commands}"')
+    if mechanism is None and platform.system() == "Windows":
+        return Note("sandbox", "note", "no commands on Windows: shell criteria and the shell tool are refused")
     if mechanism is None:
         mend = 'install it, or set sandbox = "auto"'
         return Note("sandbox", "problem", 'sandbox = "require", but bubblewrap doesn\'t work here', mend)

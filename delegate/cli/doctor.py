@@ -1,16 +1,29 @@
 """`delegate doctor`: what is set up here, what isn't, and what to do about it."""
 
+from typing import Annotated
+
 import typer
 
 from delegate.cli.formats import Format, FormatOption
 
+SecurityOption = Annotated[
+    bool,
+    typer.Option("--security", help="Try attacks on this machine's confinement, harmlessly, and show how they end."),
+]
 
-def doctor(format: FormatOption = Format.pretty) -> None:
+
+def doctor(security: SecurityOption = False, format: FormatOption = Format.pretty) -> None:
     """Look at keys, model servers, sandbox, versions and folders, and say what to do about each problem.
 
     Keys are never printed. Exits with 0 when children have a model that answers, else with 1.
     """
     from delegate.cli.checkup import examine
+
+    if security:
+        from delegate.cli.security import report_security
+
+        report_security(format)
+        raise typer.Exit(0)
     from delegate.cli.output import console, print_json, print_jsonl
     from delegate.cli.work import work
     from delegate.delegator import Delegator

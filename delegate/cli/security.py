@@ -1,21 +1,30 @@
 """`delegate doctor --security`: attacks tried out on this machine, and how they ended."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.table import Table
 
+from delegate.child.url_attacks import url_attacks
 from delegate.cli.formats import Format
+from delegate.cli.injection_attacks import injection_attacks
 from delegate.cli.output import console, plain, print_json, print_jsonl, slim_table
+from delegate.judging.criterion_attacks import criterion_attacks
 from delegate.sandbox.attacks import Row, shell_attacks
+from delegate.sandbox.path_attacks import path_attacks
 
 _STYLES = {"stopped": "green", "possible": "bold yellow", "n/a": "dim"}
 _MEANING = "stopped: the attack failed here. possible: it got what it was after. n/a: it can't be tried here."
 
 
-def report_security(format: Format, more: Iterable[Row] = ()) -> None:
-    """Try what a hostile command may do, under each mechanism that works here, and print it with the rows of `more`."""
-    print_attacks(format, [*asyncio.run(shell_attacks()), *more])
+def report_security(format: Format) -> None:
+    """Try what a hostile command, path, address or text may do, under what works here, and print how it ended."""
+    print_attacks(format, asyncio.run(_tried()))
+
+
+async def _tried() -> list[Row]:
+    shell, paths, urls = await shell_attacks(), path_attacks(), await url_attacks()
+    return [*shell, *paths, *urls, *await criterion_attacks(), *await injection_attacks()]
 
 
 def print_attacks(format: Format, rows: Sequence[Row]) -> None:

@@ -3,12 +3,27 @@
     tool()        the definition in a host's dialect      dialects, schemas/delegate_task.json
     parse_call()  a call's arguments to tasks              parse, problems, reading, schema_shape
     render()      a report to the text the parent reads    render
+    read_tool(), parse_read(), render_slice()              the second tool: readback, schemas/read_delegation.json
 
-No SDK is imported here, and nothing is run: all three are pure functions.
+No SDK is imported here, and nothing is run: all are pure functions.
 """
 
-from delegate.contract.dialects import DIALECTS, Dialect, Limits, Variant, tool
+from delegate.contract.dialects import DIALECTS, Dialect, Limits, Variant, read_tool, tool
 from delegate.contract.parse import CheckSchema, parse_call
+from delegate.contract.readback import Slice, parse_read, render_slice
 from delegate.contract.render import render
 
-__all__ = ["DIALECTS", "CheckSchema", "Dialect", "Limits", "Variant", "parse_call", "render", "tool"]
+__all__ = [
+    "DIALECTS",
+    "CheckSchema",
+    "Dialect",
+    "Limits",
+    "Slice",
+    "Variant",
+    "parse_call",
+    "parse_read",
+    "read_tool",
+    "render",
+    "render_slice",
+    "tool",
+]

@@ -86,6 +86,16 @@ def tool(
     return _ENVELOPES[dialect](name, description, parameters)
 
 
+def read_tool(dialect: Dialect) -> JsonObject:
+    """The second tool, with which a parent reads a whole report back by its handle."""
+    definition = resources.schema("read_delegation")
+    made = _ENVELOPES[dialect](definition["name"], definition["description"], definition["parameters"])
+    if dialect == "mcp":
+        hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+        made |= {"title": "Read a delegated task's report", "annotations": hints}
+    return made
+
+
 def _parameters(definition: JsonObject, variant: Variant, *, repeat: bool) -> JsonObject:
     """The parameters of one variant. The full one spells the criteria out once, and for batches only with `repeat`.
 

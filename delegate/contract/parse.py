@@ -49,6 +49,7 @@ from delegate.contract.reading import (
 )
 from delegate.contract.schema_shape import schema_fault
 from delegate.errors import CallError
+from delegate.fencing import one_line
 from delegate.types import TIERS, JsonObject, Task
 
 CheckSchema = Callable[[JsonObject], str | None]
@@ -169,7 +170,7 @@ class _Reader:
             raise CallError("invalid_schema", message, field=path)
         as_object = dict(cast("Mapping[str, Any]", schema))
         if fault := self._check_schema(as_object):
-            raise CallError("invalid_schema", f"`{path}` is not a JSON Schema: {fault}", field=path)
+            raise CallError("invalid_schema", f"`{path}` is not a JSON Schema: {one_line(fault, 300)}", field=path)
         return as_object
 
     def _criteria(self, value: object, path: str) -> list[object]:

@@ -9,7 +9,6 @@ from pydantic_core import ErrorDetails
 
 from delegate.contract.reading import join, show
 from delegate.errors import CallError
-from delegate.fencing import one_line
 from delegate.types import AnyCriterion, CriterionBase, Task
 
 TASK_FIELDS = ("goal", "context", "acceptance_criteria", "tier", "output_schema")
@@ -84,11 +83,12 @@ class Problems:
     def unknown_fields(self, given: Mapping[str, object], known: Sequence[str], path: str) -> None:
         """One problem for each key that isn't known there."""
         for name in [str(key) for key in given if key not in known][:_MOST_UNKNOWN]:
-            self.add("unknown_field", join(path, one_line(name, 60)), "is not a field here", _mend(name, known))
+            self.add("unknown_field", join(path, name), "is not a field here", _mend(name, known))
 
     def unknown_kind(self, kind: object, path: str) -> None:
         """The criterion's `kind` is none of ours."""
-        near = _MEANT_KIND.get(str(kind).lower()) or _nearest(str(kind), tuple(KINDS))
+        name = kind.lower() if isinstance(kind, str) else ""
+        near = _MEANT_KIND.get(name) or _nearest(name, tuple(KINDS))
         hint = f"the kinds are {', '.join(KINDS)}" + (f"; did you mean `{near}`?" if near else "")
         self.add("unknown_criterion_kind", join(path, "kind"), f"is {show(kind)}, which is no kind of criterion", hint)
 

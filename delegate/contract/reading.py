@@ -16,6 +16,8 @@ MAX_CRITERIA = 50
 """Of one task."""
 MAX_DEPTH = 64
 """Of nested objects and lists. Far above any honest schema, far below Python's recursion limit."""
+MAX_NUMBER_BITS = 10_000
+"""About 3,000 digits. Python refuses to write integers of more than 4,300, with an error of its own."""
 MAX_VALUES = 20_000
 """Objects, lists and single values in one call."""
 
@@ -63,6 +65,8 @@ def weigh(value: object, path: str) -> None:
             if depth == MAX_DEPTH:
                 raise _too_deep(path or None)
             waiting += [(part, place, depth + 1) for place, part in _parts(parts, where)]
+        elif isinstance(item, int) and item.bit_length() > MAX_NUMBER_BITS:
+            raise CallError("too_large", f"`{where}` is a number of thousands of digits", field=where)
         elif isinstance(item, float) and not math.isfinite(item):
             raise CallError("wrong_type", f"`{where}` is {item}, which is not a JSON number", field=where)
         elif not (item is None or isinstance(item, (int, float))):
@@ -103,8 +107,9 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 def join(path: str, name: str) -> str:
-    """`tasks[0]` and `goal` make `tasks[0].goal`."""
-    return f"{path}.{name}" if path else name
+    """`tasks[0]` and `goal` make `tasks[0].goal`. A name that the call made up is shown short and harmless."""
+    shown = name if name.isascii() and name.isidentifier() and len(name) < 60 else one_line(name, 60) or "?"
+    return f"{path}.{shown}" if path else shown
 
 
 def _parts(item: Mapping[object, object] | Sequence[object], where: str) -> list[tuple[str, object]]:
@@ -113,16 +118,11 @@ def _parts(item: Mapping[object, object] | Sequence[object], where: str) -> list
         return [(f"{where}[{n}]", part) for n, part in enumerate(item)]
     parts: list[tuple[str, object]] = []
     for key, part in item.items():
-        name = key if isinstance(key, str) and key.isidentifier() and len(key) < 60 else _odd_key(key, where)
-        parts.append((join(where, name), part))
+        if not isinstance(key, str):
+            raise CallError("wrong_type", f"`{where}` has the key {show(key)}, which is {kind_of(key)}", field=where)
+        _weigh_text(key, where)
+        parts.append((join(where, key), part))
     return parts
-
-
-def _odd_key(key: object, where: str) -> str:
-    if not isinstance(key, str):
-        raise CallError("wrong_type", f"`{where}` has the key {show(key)}, which is {kind_of(key)}", field=where)
-    _weigh_text(key, where)
-    return one_line(key, 60)
 
 
 def _weigh_text(text: str, where: str) -> None:

@@ -1,9 +1,10 @@
 """One finished run that waits for its verdict."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from delegate.catalog import Model
+from delegate.redaction import Redactor
 from delegate.sandbox.workspace import Folder
 from delegate.types import AnyCriterion, ChildRun, CriterionResult, DecidedBy, Outcome, Task, Tier
 
@@ -26,6 +27,8 @@ class Case:
     """No judge above this tier is asked, nor above the worker's."""
     has_receipts: bool = True
     """Whether tool calls were recorded: where they were, the absence of one says that it wasn't made."""
+    redactor: Redactor = field(default_factory=Redactor)
+    """Keeps secrets out of what a judge sees, and so out of what it quotes."""
 
 
 def result(

@@ -20,6 +20,7 @@ from delegate.judging import receipts
 from delegate.judging.case import Case, result
 from delegate.judging.json_schema import SchemaProblem, validate
 from delegate.judging.output import parse_json
+from delegate.redaction import Redactor
 from delegate.sandbox.commands import CommandResult, Commands
 from delegate.types import (
     AnyCriterion,
@@ -67,7 +68,7 @@ async def _shell(criterion: ShellCriterion, case: Case, commands: Commands) -> C
         return result(criterion, "error", "nobody", getattr(error, "code", "command_failed"), str(error))
     if ran.timed_out:
         return result(criterion, "error", "check", "timeout", f"ran longer than {criterion.timeout_seconds:g} s")
-    tail = _last_lines(ran)
+    tail = _last_lines(ran, case.redactor)
     reason = f"exit code {ran.exit_code}, wanted {criterion.exit_code}" + (f": {tail}" if tail else "")
     if ran.exit_code == criterion.exit_code:
         return _met(criterion, reason, evidence=tail)
@@ -196,8 +197,8 @@ async def _fits(criterion: AnyCriterion, value: Any, schema: dict[str, Any]) -> 
     return _not_met(criterion, problem) if problem else _met(criterion, "fits the schema")
 
 
-def _last_lines(ran: CommandResult) -> str:
-    text = ran.stderr.strip() or ran.stdout.strip()
+def _last_lines(ran: CommandResult, redactor: Redactor) -> str:
+    text = redactor.text(ran.stderr.strip() or ran.stdout.strip())  # before a cut can make a key unrecognizable
     return "\n".join(text.splitlines()[-TAIL_LINES:])[-1_000:]
 
 

@@ -6,8 +6,8 @@ the judge saw, so neither cleaning nor cutting can make an honest quote fail or 
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
 from delegate.errors import ToolError
@@ -37,6 +37,8 @@ class Evidence:
     findings: tuple[Finding, ...]
     cut: frozenset[str] = frozenset()
     """Names of the sources that the judge saw only in part."""
+    redacted: Callable[[str], str] = field(default=str, repr=False)
+    """Takes secrets out of the other parts of a prompt too: a parent's key may stand in its goal."""
 
     def find(self, quote: str, said: str = "") -> str | None:
         """The name of a source that holds `quote`, white space aside: the one that was `said`, else the first.
@@ -89,12 +91,14 @@ def gather(case: Case, checks: Sequence[CriterionResult]) -> Evidence:
     sources: dict[str, str] = {}
     hidden: list[str] = []
     cut: list[str] = []
+    redacted = case.redactor.text
     for name, text, limit in _raw_sources(case, checks):
         cleaned = clean(text)
-        sources[name] = _bounded(cleaned.text, limit)
+        name, shown = redacted(name), redacted(cleaned.text)
+        sources[name] = _bounded(shown, limit)
         hidden += [name] if cleaned.hidden else []
-        cut += [name] if len(cleaned.text) > limit else []
-    return Evidence(sources, tuple(_findings(case, hidden, cut)), frozenset(cut))
+        cut += [name] if len(shown) > limit else []
+    return Evidence(sources, tuple(_findings(case, hidden, cut)), frozenset(cut), redacted)
 
 
 def _raw_sources(case: Case, checks: Sequence[CriterionResult]) -> Iterator[tuple[str, str, int]]:

@@ -1,8 +1,9 @@
 """Finds the JSON in a child's report: the last fenced block that is marked as JSON, else the whole text."""
 
 import json
+import math
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 _FENCE = re.compile(r"^```(json)?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
@@ -11,7 +12,7 @@ def parse_json(output: str) -> Any:
     """The report's JSON value. Raises ValueError saying why there is none."""
     block = _last_block(output)
     try:
-        return json.loads(output if block is None else block, parse_constant=refuse_constant)
+        return json.loads(output if block is None else block, parse_float=_finite, parse_constant=refuse_constant)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
     except ValueError as error:
@@ -31,6 +32,12 @@ def _last_block(output: str) -> str | None:
     return block
 
 
-def refuse_constant(word: str) -> None:
+def _finite(number: str) -> float:
+    """For `json.loads`: Python reads 1e999 as infinity, which JSON doesn't have either."""
+    value = float(number)
+    return value if math.isfinite(value) else refuse_constant(number)
+
+
+def refuse_constant(word: str) -> NoReturn:
     """For `json.loads`: Python reads NaN and Infinity, which JSON doesn't have."""
     raise ValueError(f"{word} is not JSON")

@@ -37,7 +37,7 @@ def with_evidence(goal: str, asked: str, evidence: Evidence, last: str) -> str:
     nonce = new_nonce()
     fenced = "\n\n".join(fence(one_line(name, 200), content, nonce) for name, content in evidence.sources.items())
     return (
-        f"Goal:\n{clean(goal).text}\n\n{asked}\n\n"
+        f"Goal:\n{evidence.redacted(clean(goal).text)}\n\n{evidence.redacted(asked)}\n\n"
         f"Evidence (every piece stands between lines with the mark {nonce}):\n\n{fenced}\n\n{last}"
     )
 

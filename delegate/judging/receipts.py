@@ -5,6 +5,7 @@ since a write that nobody asked for is as wrong as a missing one.
 """
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import regex
 from delegate.types import ExpectedCall, Receipt, ReceiptCriterion
 
 REGEX_SECONDS = 0.2
+"""For all patterns of one criterion on all receipts together: each of a thousand pairs may be a slow one."""
 SHOWN = 5
 
 
@@ -22,7 +24,7 @@ def mismatch(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> str | 
     done = [receipt for receipt in receipts if receipt.status == "ok" and (not counted or receipt.tool in counted)]
     if criterion.mode == "none":
         return _unwanted(criterion, done)
-    owner = _assign(criterion.calls, done)
+    owner = _assign(criterion.calls, done, _Patterns())
     missing = [call for n, call in enumerate(criterion.calls) if n not in owner.values()]
     if missing:
         return f"no successful call of {_expected(missing)}; {_seen(done)}"
@@ -34,7 +36,7 @@ def mismatch(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> str | 
 def matching(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> list[Receipt]:
     """The receipts that show it: those that the expected calls matched."""
     done = [receipt for receipt in receipts if receipt.status == "ok"]
-    return [done[n] for n in sorted(_assign(criterion.calls, done))]
+    return [done[n] for n in sorted(_assign(criterion.calls, done, _Patterns()))]
 
 
 def patterns_in(wanted: Any) -> Iterator[str]:
@@ -53,14 +55,33 @@ def _unwanted(criterion: ReceiptCriterion, done: Sequence[Receipt]) -> str | Non
     """With expected calls, none of those may have been made; without, no counted tool at all."""
     if not criterion.calls:
         return f"called: {_shown(done)}" if done else None
-    hits = [receipt for receipt in done if any(_fits(call, receipt) for call in criterion.calls)]
+    patterns = _Patterns()
+    hits = [receipt for receipt in done if any(_fits(call, receipt, patterns) for call in criterion.calls)]
     return f"called: {_shown(hits)}" if hits else None
 
 
-def _assign(calls: Sequence[ExpectedCall], done: Sequence[Receipt]) -> dict[int, int]:
+class _Patterns:
+    """Searches for patterns until the time for all of them is used up."""
+
+    def __init__(self) -> None:
+        self._left = REGEX_SECONDS
+
+    def match(self, pattern: str, value: Any) -> bool:
+        """Whether the pattern is found. Raises ValueError where it is none, or takes too long."""
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        started = time.thread_time()
+        try:
+            return regex.search(pattern, text, timeout=max(self._left, 1e-6)) is not None  # 0 means no limit
+        except (regex.error, TimeoutError) as error:
+            raise ValueError(f"the pattern {pattern[:80]!r} can't be used: {error}") from None
+        finally:
+            self._left -= time.thread_time() - started
+
+
+def _assign(calls: Sequence[ExpectedCall], done: Sequence[Receipt], patterns: _Patterns) -> dict[int, int]:
     """Which done call (key) stands for which expected one: as many as possible (augmenting paths)."""
     owner: dict[int, int] = {}
-    fits = [[n for n, receipt in enumerate(done) if _fits(call, receipt)] for call in calls]
+    fits = [[n for n, receipt in enumerate(done) if _fits(call, receipt, patterns)] for call in calls]
 
     def place(call: int, tried: set[int]) -> bool:
         for n in fits[call]:
@@ -77,31 +98,25 @@ def _assign(calls: Sequence[ExpectedCall], done: Sequence[Receipt]) -> dict[int,
     return owner
 
 
-def _fits(call: ExpectedCall, receipt: Receipt) -> bool:
-    return call.tool == receipt.tool and _contains(receipt.args, call.args)
+def _fits(call: ExpectedCall, receipt: Receipt, patterns: _Patterns) -> bool:
+    return call.tool == receipt.tool and _contains(receipt.args, call.args, patterns)
 
 
-def _contains(value: Any, wanted: Any) -> bool:
+def _contains(value: Any, wanted: Any, patterns: _Patterns) -> bool:
     """Whether `value` has what is wanted: objects as a subset, lists item by item, the rest by equality."""
     if isinstance(wanted, dict):
         fields = cast("dict[str, Any]", wanted)
         if set(fields) == {"matches"} and isinstance(fields["matches"], str):
-            return _matches(fields["matches"], value)
+            return patterns.match(fields["matches"], value)
         return isinstance(value, dict) and all(
-            key in value and _contains(cast("dict[str, Any]", value)[key], part) for key, part in fields.items()
+            key in value and _contains(cast("dict[str, Any]", value)[key], part, patterns)
+            for key, part in fields.items()
         )
     if isinstance(wanted, list):
         items, parts = cast("list[Any]", value), cast("list[Any]", wanted)
-        return isinstance(value, list) and len(items) == len(parts) and all(map(_contains, items, parts))
+        alike = isinstance(value, list) and len(items) == len(parts)
+        return alike and all(_contains(item, part, patterns) for item, part in zip(items, parts, strict=True))
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
-
-
-def _matches(pattern: str, value: Any) -> bool:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    try:
-        return regex.search(pattern, text, timeout=REGEX_SECONDS) is not None
-    except (regex.error, TimeoutError) as error:
-        raise ValueError(f"the pattern {pattern[:80]!r} can't be used: {error}") from None
 
 
 def _expected(calls: Sequence[ExpectedCall]) -> str:

@@ -62,7 +62,8 @@ def one_object(text: str) -> dict[str, Any]:
         text = fenced.group(1)
     try:
         value = json.loads(text, object_pairs_hook=_no_twice, parse_constant=refuse_constant)
-        json.dumps(value, ensure_ascii=False).encode()  # refuses half surrogate pairs, which no report can carry
+        # Refuses half surrogate pairs and 1e999, which no report can carry.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise UnparseableReply(f"the reply is not one JSON object: {error}") from None
     if not isinstance(value, dict):

@@ -1,7 +1,6 @@
 """One case in, one verdict out: the order of judging, as it can be read in `Judging.verdict` and `_Judgement`."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from delegate.judging.layers import decide_in_order
 from delegate.judging.versions import judge_version, rubric_version
 from delegate.ledger import Ledger
 from delegate.ports import Notify
+from delegate.redaction import logger
 from delegate.sandbox.commands import Commands
 from delegate.types import (
     AnyCriterion,
@@ -29,7 +29,7 @@ from delegate.types import (
     Verdict,
 )
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ class Judging:
         cancellation = cancellation or Cancellation()
         limit = cancellation.limit(seconds)
         try:
+            if (refused := judgement.at_the_gate()) is not None:
+                return refused
             async with limit:
                 return await judgement.reach()
         except asyncio.CancelledError:  # the caller keeps what there is, and lets it travel on
@@ -85,15 +87,19 @@ class _Judgement:
     findings: list[Finding] = field(default_factory=list[Finding])
     gate_code: str | None = None
 
-    async def reach(self) -> Verdict:
-        """Gate, checks and judge, in their order."""
+    def at_the_gate(self) -> Verdict | None:
+        """The gate's verdict, where it is a "no"."""
         case = self.case
         rejection = gate.inspect(case.task, case.run, lambda path: _exists(case, path))
         self.gate_code = rejection.code if rejection else None
         # A run that ended badly has nothing to be judged, whatever the setting.
         if rejection and (self.judging.use_gate or case.run.status != "completed"):
             return self.refused("gate", rejection.code, rejection.reason)
-        return await self._verdict(await decide_in_order(case.task.criteria, is_check, self.check, self.judge))
+        return None
+
+    async def reach(self) -> Verdict:
+        """Checks and judge, in their order."""
+        return await self._verdict(await decide_in_order(self.case.task.criteria, is_check, self.check, self.judge))
 
     async def check(self, criteria: list[AnyCriterion], so_far: list[CriterionResult]) -> list[CriterionResult]:
         """Let code decide."""

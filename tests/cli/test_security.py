@@ -5,6 +5,7 @@ import pytest
 from delegate.cli.formats import Format
 from delegate.cli.security import print_attacks
 from delegate.sandbox.attacks import Row
+from tests.cli.command import delegate
 
 ROWS = [
     Row("shell", "a daemon", "bubblewrap", "stopped", "it ends with its command"),
@@ -35,3 +36,12 @@ def test_as_json_every_row_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["outcome"] for row in document["attacks"]] == ["stopped", "possible", "stopped"]
     print_attacks(Format.jsonl, ROWS)
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == document["attacks"]
+
+
+def test_doctor_tries_every_kind_of_attack_on_this_machine() -> None:
+    done = delegate("doctor", "--security", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    attacks = json.loads(done.stdout)["attacks"]
+    assert {attack["kind"] for attack in attacks} == {"shell", "path", "url", "predicate", "schema", "injection"}
+    assert {attack["outcome"] for attack in attacks} <= {"stopped", "possible", "n/a"}
+    assert all(attack["note"] for attack in attacks)

@@ -146,8 +146,10 @@ def _slice(budget: Budget, this: Items, args: Args) -> Js:
 def _sorted(budget: Budget, this: Items, args: Args) -> Js:
     present = [item for item in this if item is not UNDEFINED]
     budget.spend(_STEPS_PER_SORTED * len(this))
-    compare: Callback | None = args[0] if args and args[0] is not UNDEFINED else None
-    ordered = _sorted_by(present, compare) if compare else sorted(present, key=to_text)
+    compare: Callback | Js = args[0] if args else UNDEFINED
+    if compare is not UNDEFINED and not callable(compare):
+        raise PredicateError(f"`.sort()` takes a function, not {kind(compare)}")
+    ordered = _sorted_by(present, compare) if callable(compare) else sorted(present, key=to_text)
     return ordered + [UNDEFINED] * (len(this) - len(present))
 
 

@@ -1,0 +1,84 @@
+"""The resolver of paths, among folders and links laid out at random: nothing outside is read, written or named."""
+
+import os
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from delegate.errors import ToolDenied, ToolError
+from delegate.sandbox.workspace import Folder
+from tests.fuzz.fuzzing import ends_soon, fuzz
+from tests.fuzz.targets import check_path
+from tests.fuzz.values import ANY_CHARACTER
+
+NAMES = ("a", "b", "c", "file")
+PARTS = st.sampled_from([*NAMES, "..", "..", ".", "", "secret", "{root}", "{outside}", "/", "A", "a ", "file/"])
+PATHS = st.builds(
+    "{}{}".format,
+    st.sampled_from(["", "", "{root}/", "{outside}/"]),
+    st.lists(PARTS, min_size=1, max_size=6).map("/".join),
+)
+PLACES = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+LINKS = st.dictionaries(PLACES, PATHS, max_size=5)
+ODD_NAMES = ["a" * 256, "a/" * 3_000, "../" * 2_000 + "etc", "~", "~root", "file:///etc/passwd", "/proc/self/fd/0"]
+ODD_PATHS = st.text(ANY_CHARACTER | st.sampled_from("/.~\0\\"), max_size=60) | st.sampled_from(ODD_NAMES)
+
+
+@contextmanager
+def tree(links: dict[str, str]) -> Generator[Folder]:
+    """A folder with some files, the links that fit in, and a secret beside it."""
+    with tempfile.TemporaryDirectory() as place:
+        root, outside = Path(os.path.realpath(place)) / "root", Path(os.path.realpath(place)) / "outside"
+        for folder in (root / "a" / "b", root / "c", outside / "a"):
+            folder.mkdir(parents=True)
+        for file in (outside / "secret", outside / "file", outside / "a" / "file"):
+            file.write_text("outside")
+        (root / "a" / "file").write_text("inside")
+        for link, target in links.items():
+            with suppress(OSError):  # a parent is a file, a name is taken, the target is empty
+                (root / link).symlink_to(target.format(root=root, outside=outside))
+        yield Folder.of_existing(root)
+
+
+def _everything_outside(folder: Folder) -> dict[str, str]:
+    outside = folder.root.parent / "outside"
+    return {str(path): path.read_text() for path in outside.rglob("*") if path.is_file()} | {
+        str(path): "" for path in folder.root.parent.iterdir()
+    }
+
+
+@fuzz(150, links=LINKS, paths=st.lists(PATHS, min_size=1, max_size=6))
+def test_no_way_leads_out_of_any_tree(links: dict[str, str], paths: list[str]) -> None:
+    with tree(links) as folder:
+        before = _everything_outside(folder)
+        for path in paths:
+            given = path.format(root=folder.root, outside=folder.root.parent / "outside")
+            check_path(folder, given)
+            with ends_soon(), suppress(ToolError):
+                folder.write(given, b"written")
+        assert _everything_outside(folder) == before
+
+
+@fuzz(150, links=LINKS, path=PATHS)
+def test_what_is_found_is_where_the_kernel_finds_it(links: dict[str, str], path: str) -> None:
+    with tree(links) as folder:
+        given = path.format(root=folder.root, outside=folder.root.parent / "outside")
+        try:
+            kernels = (folder.root / given).resolve(strict=True)
+        except (OSError, RuntimeError):  # it isn't there, or goes round in a circle
+            return
+        try:
+            assert folder.resolve(given) == kernels
+        except ToolDenied:
+            assert not (given and kernels.is_relative_to(folder.root))
+
+
+@fuzz(150, path=ODD_PATHS)
+def test_any_text_is_a_place_inside_or_a_tool_error(path: str) -> None:
+    with tree({"a/up": "../..", "c/out": "../../outside"}) as folder:
+        check_path(folder, path)
+        with ends_soon(), suppress(ToolError):
+            folder.write(path, b"x")

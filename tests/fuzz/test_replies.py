@@ -1,0 +1,207 @@
+"""The readers of replies: of judges, of rubric judges, and of the JSON in a child's report.
+
+A verdict on whatever a judge says is there soon, can be written down, and is a PASS only where the judge quoted what is
+there.
+"""
+
+import asyncio
+import json
+from collections.abc import Generator
+from random import Random
+from typing import Any, cast
+
+import pytest
+from hypothesis import strategies as st
+
+from delegate import Delegator
+from delegate.contract import render
+from delegate.judging.output import parse_json
+from delegate.judging.reply import UnparseableReply, one_object
+from delegate.ports import ChatReply, ChatRequest
+from delegate.providers.scripted import Scripted
+from delegate.types import Report, TaskResult, Usage
+from tests.fuzz.fuzzing import ends_soon, fuzz
+from tests.fuzz.targets import check_output, check_reply
+from tests.fuzz.values import ANY_CHARACTER, JUNK, Mutator
+
+OUTPUT = "The report is in notes.md and has four findings."
+ANSWERS: list[Any] = [
+    {
+        "answers": [
+            {"id": "c1", "source": "output", "evidence": "four findings", "reason": "It says so.", "verdict": "met"},
+            {"id": "c2", "source": "", "evidence": "", "reason": "Nothing about it.", "verdict": "cannot_tell"},
+        ]
+    }
+]
+SCORES: list[Any] = [
+    {
+        "scores": [
+            {"id": id, "evidence": "four findings", "reason": "It says so.", "score": 3}
+            for id in ("clarity", "accuracy")
+        ],
+        "failure_modes": ["vague"],
+        "wins": ["short"],
+    }
+]
+RUBRIC = {
+    "name": "small",
+    "threshold": 0.5,
+    "dimensions": [{"id": id, "description": id, "weight": 1, "min": 0, "max": 4} for id in ("clarity", "accuracy")],
+    "failure_modes": [{"id": "vague", "description": "Vague."}],
+    "wins": [{"id": "short", "description": "Short."}],
+}
+TEXTS = st.text(ANY_CHARACTER, max_size=200) | JUNK.map(json.dumps)
+
+
+def damaged(base: list[Any]) -> st.SearchStrategy[str]:
+    """Replies in which a few places are wrong, or the text of which is."""
+
+    def write(seed: int, junk: list[Any]) -> str:
+        mutator = Mutator(seed, junk)
+        value = mutator.random.choice(base)
+        for _ in range(mutator.random.choice([0, 1, 1, 1, 2, 3])):
+            value = mutator.changed(value)
+        return _damaged_text(json.dumps(value), mutator.random)
+
+    return st.builds(write, st.integers(0, 2**32), st.lists(JUNK, min_size=1, max_size=3))
+
+
+def _damaged_text(text: str, random: Random) -> str:
+    at = random.randrange(len(text) + 1)
+    match random.randint(0, 14):
+        case 0:
+            return text[:at]
+        case 1:
+            return text[:at] + random.choice(['"', "{", "\x00", "\ud800", "NaN", "1e999"]) + text[at:]
+        case 2:
+            return f"```json\n{text}\n```"
+        case 3:
+            return f"{text}\n{text}"
+        case 4:
+            return text.replace('"verdict"', '"verdict": "not_met", "verdict"', 1)
+        case _:
+            return text
+
+
+@fuzz(200, text=damaged(ANSWERS) | TEXTS)
+def test_any_reply_is_answers_or_unparseable(text: str) -> None:
+    check_reply(text)
+
+
+@fuzz(200, text=damaged([{"a": [1, 2.5, None, "x"]}, *ANSWERS]) | TEXTS)
+def test_any_report_is_json_or_a_value_error(text: str) -> None:
+    check_output(f"I am done.\n```json\n{text}\n```\n")
+    check_output(text)
+
+
+BIG = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"answers":[' + "{}," * 100_000 + "{}]}",
+        '{"answers":' + "9" * BIG + "}",
+        '{"answers":[{"id":"c1","evidence":"' + "x" * BIG + '","reason":"","verdict":"met"}]}',
+        "```json\n" * 100_000,
+        "```json\n" + "```\n" * 100_000,
+        "```" + " " * BIG + "\n```",
+        "\ud800" * BIG,
+        "\n" * BIG,
+        "{" + ",".join(f'"k{n}":1' for n in range(100_000)) + "}",
+    ],
+    ids=lambda text: f"{text[:20]!r} ({len(text)})",
+)
+def test_an_oversized_reply_is_read_soon(text: str) -> None:
+    check_reply(text)
+    check_output(text)
+
+
+# --------------------------------------------------------------------------------------------------- whole verdicts
+
+
+class Bench:
+    """A judge that says what it is told to, and the verdicts that come of it."""
+
+    def __init__(self) -> None:
+        self.said = ChatReply("", "end", Usage())
+        self._runner = asyncio.Runner()
+        self._delegator = Delegator(client=Scripted(self._answer))
+
+    def _answer(self, request: ChatRequest) -> ChatReply:
+        return self.said
+
+    def verdict(self, said: str, *criteria: Any) -> Any:
+        """The verdict where the judge says that; it must be there soon, and be fit to be told."""
+        self.said = ChatReply(said, "end", Usage())
+        judging = self._delegator.judge(goal="Write a report.", acceptance_criteria=criteria, output=OUTPUT)
+        with ends_soon():
+            verdict = self._runner.run(judging)
+        verdict.model_dump_json().encode()
+        report = Report(results=(TaskResult(task_index=0, status="completed", summary=OUTPUT, verdict=verdict),))
+        assert render(report).startswith(f"task 0: {verdict.verdict} (")
+        return verdict
+
+    def close(self) -> None:
+        self._runner.run(self._delegator.aclose())
+        self._runner.close()
+
+
+@pytest.fixture
+def bench() -> Generator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+def test_what_a_judge_says_makes_a_verdict(bench: Bench) -> None:
+    @fuzz(150, said=damaged(ANSWERS) | TEXTS)
+    def hunt(said: str) -> None:
+        verdict = bench.verdict(said, "The report has findings.", "The report is in a file.")
+        for criterion in verdict.criteria:
+            assert criterion.outcome != "met" or criterion.evidence.strip() in OUTPUT
+
+    hunt()
+
+
+def test_what_a_rubric_judge_says_makes_a_verdict(bench: Bench) -> None:
+    @fuzz(150, said=damaged(SCORES) | TEXTS)
+    def hunt(said: str) -> None:
+        (criterion,) = bench.verdict(said, {"kind": "rubric", "rubric": RUBRIC}).criteria
+        assert criterion.score is None or 0 <= criterion.score <= 1
+        assert criterion.outcome in ("met", "not_met", "error")
+
+    hunt()
+
+
+def test_the_good_replies_are_good(bench: Bench) -> None:
+    verdict = bench.verdict(json.dumps(ANSWERS[0]), "The report has findings.", "The report is in a file.")
+    assert [criterion.outcome for criterion in verdict.criteria] == ["met", "cannot_tell"]
+    (criterion,) = bench.verdict(json.dumps(SCORES[0]), {"kind": "rubric", "rubric": RUBRIC}).criteria
+    assert (criterion.outcome, criterion.score) == ("met", 0.75)
+
+
+@pytest.mark.parametrize("odd", [{"weight": 1e308}, {"min": -1e307}, {"max": 5e-324}, {"weight": 5e-324}])
+def test_a_rubric_of_extreme_numbers_has_a_score_or_an_error(bench: Bench, odd: dict[str, float]) -> None:
+    dimensions = [one | odd for one in cast("list[dict[str, Any]]", RUBRIC["dimensions"])]
+    said = json.dumps(SCORES[0]).replace('"score": 3', f'"score": {odd.get("max", 3)}')
+    (criterion,) = bench.verdict(said, {"kind": "rubric", "rubric": RUBRIC | {"dimensions": dimensions}}).criteria
+    assert criterion.score is None or 0 <= criterion.score <= 1
+
+
+# ----------------------------------------------------------------------------------------------------- found by fuzzing
+
+
+def test_many_json_blocks_that_are_left_open_are_read_soon() -> None:
+    check_output("```json\n" * 20_000)
+    assert parse_json("```json\n" * 20_000 + "1\n```\n```json\n2\n```\n```json\n3") == 2
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_a_number_that_no_report_can_carry_is_no_json(number: str) -> None:
+    with pytest.raises(ValueError, match="is not JSON"):
+        parse_json(f'{{"a": {number}}}')
+    with pytest.raises(UnparseableReply):
+        one_object(f'{{"a": {number}}}')
