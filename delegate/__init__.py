@@ -12,6 +12,7 @@ Start reading at `schemas/delegate_task.json` (what a parent model sees), then `
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from delegate.cancellation import Cancellation
     from delegate.child.job import ChildRunner, Job
     from delegate.delegator import Delegator
     from delegate.errors import CallError, ConfigError, DelegateError, ToolError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CallError",
+    "Cancellation",
     "ChildRun",
     "ChildRunner",
     "ConfigError",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "delegate.cancellation": ("Cancellation",),
     "delegate.child.job": ("ChildRunner", "Job"),
     "delegate.delegator": ("Delegator",),
     "delegate.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),

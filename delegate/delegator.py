@@ -12,25 +12,27 @@ from typing import Any, Self, TypeVar
 import pydantic
 
 from delegate import connections, contract
-from delegate.cancellation import Cancellation, let_cancel_travel
+from delegate.cancellation import Cancellation, to_its_end
 from delegate.catalog import Model
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
 from delegate.contract import Dialect, Limits, Variant
 from delegate.declared import catalog_in_force
-from delegate.errors import BudgetExceeded, CallError
+from delegate.errors import BudgetExceeded, CallError, DelegateError
 from delegate.executor import Assignment, Executor
 from delegate.judging import Bench, Case, Judging, refuse_undecidable
 from delegate.judging.case import Author
 from delegate.judging.json_schema import check_schema
 from delegate.ports import ChatClient, EventKind, EventSink, Tool, ToolOutput
-from delegate.records import Records
+from delegate.recorder import Recorder
+from delegate.records import Records, RunSummary, TaskSummary
+from delegate.redaction import Redactor, declare
 from delegate.routing import ChildRequest, choose_child
 from delegate.runs import Caller, RunRegistry
 from delegate.sandbox.commands import Commands
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.workspace import Folder, discard
 from delegate.settings import Settings, load_settings
-from delegate.types import ChildRun, ErrorDetail, JsonObject, Parent, Receipt, Report, Task, Verdict
+from delegate.types import ChildRun, ErrorDetail, JsonObject, Parent, Receipt, Report, Task, TaskResult, Verdict
 
 T = TypeVar("T")
 Arguments = Mapping[str, Any] | str | bytes
@@ -71,9 +73,12 @@ class Delegator:
             if client
             else connections.connect(self.settings, os.environ, self.catalog)
         )
+        declare(endpoint.key_env for endpoint in self.settings.endpoints if endpoint.key_env)
         self._runs = RunRegistry(self.settings, self.catalog)
         self._on_event = on_event
-        self._records = Records(self.settings.home)
+        self._records = Records(
+            self.settings.home, keep_days=self.settings.keep_days, keep_mb=self.settings.keep_mb, discard=discard
+        )
         self._runner = runner or AgentLoop()
         commands = Commands(
             sandbox=self.settings.sandbox, commands=self.settings.commands, hidden=(self.settings.home,)
@@ -138,6 +143,23 @@ class Delegator:
         """Execute one tool call and write its report as the text that the parent's model reads, verdict first."""
         return self._rendered(await self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
 
+    def read_tool(self, dialect: Dialect) -> JsonObject:
+        """The definition of a second tool, with which a parent reads a report that was cut in its result."""
+        return contract.read_tool(dialect)
+
+    async def read_answer(self, arguments: Arguments, *, parent: Parent | None = None) -> str:
+        """Answer a call of the second tool, with a slice of a report as data, or with what is wrong with the call.
+
+        A handle can't be guessed, so who has one may read. A call that belongs to a known run (the host named it, or it
+        is made inside `root_run` or by a child) reads the reports of that run only.
+        """
+        try:
+            wanted = contract.parse_read(arguments)
+            result, report = await self._report(wanted.handle, self._runs.known_run(parent))
+            return contract.render_slice(wanted, result, report, limit=self.settings.result_chars)
+        except CallError as error:
+            return self._rendered(_refusal(error))
+
     def root_run(self, parent: Parent | None = None) -> AbstractContextManager[str]:
         """`with delegator.root_run(): …` puts all calls made inside, however many at once, in one run; gives its id."""
         return self._runs.root_run(parent)
@@ -167,6 +189,7 @@ class Delegator:
         receipts: Sequence[Receipt | Mapping[str, Any]] | None = None,
         worker_model: str | None = None,
         parent: Parent | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Verdict:
         """Judge work that exists already, whoever did it: `output` is its report, `workspace` the folder it left.
 
@@ -189,19 +212,33 @@ class Delegator:
         numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
         folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
         artifacts = await folder.artifacts() if folder else ()
-        run = ChildRun(status="completed", output=output, receipts=numbered, artifacts=artifacts)
+        redactor = Redactor()
+        run = Recorder(redactor=redactor).redacted(ChildRun(status="completed", output=output, receipts=numbered))
+        run = run.model_copy(update={"artifacts": artifacts})
         worker = self.catalog.find(worker_model) if worker_model else None
         caller = self._runs.caller(parent)
         ceiling = caller.bounds(self.settings).ceiling
-        case = Case(task, run, folder, "person", worker, ceiling, has_receipts=receipts is not None)
-        verdict = await self._judging.verdict(case, caller.ledger, _say_nothing, seconds=caller.seconds_left())
-        let_cancel_travel()
+        recorded = receipts is not None
+        case = Case(task, run, folder, "person", worker, ceiling, has_receipts=recorded, redactor=redactor)
+        with (cancellation or Cancellation()).part() as own:
+            judging = self._judging.verdict(
+                case, caller.ledger, _say_nothing, seconds=caller.seconds_left(), cancellation=own
+            )
+            verdict = await to_its_end(judging, own)
         assert verdict is not None
-        return verdict
+        return redactor.model(verdict)
 
     async def read(self, handle: str) -> JsonObject | None:
-        """The whole record of a result: `task`, `run` (full output, receipts) and `result`; None if there is none."""
+        """All that is on record of a task, also while it runs: see `Records.read`; None if there is nothing."""
         return await self._records.read(handle)
+
+    async def runs(self, limit: int = 20) -> list[RunSummary]:
+        """The latest runs on record, the newest first."""
+        return await self._records.runs(limit)
+
+    async def tasks(self, run_id: str) -> list[TaskSummary]:
+        """The tasks of a run on record, in the order in which they began."""
+        return await self._records.tasks(run_id)
 
     # ----------------------------------------------------------------------------------- without an event loop
 
@@ -284,6 +321,23 @@ class Delegator:
             return await self._executor.execute(
                 assignments, caller=caller, author=author, on_event=sink, cancellation=cancellation
             )
+
+    async def _report(self, handle: str, run_id: str | None) -> tuple[TaskResult, str]:
+        """A task's result and its whole report. Raises CallError where they can't be read, now or here."""
+        hint = "use a handle as it stands in a result of yours"
+        try:
+            record = await self.read(handle)
+        except DelegateError as error:
+            raise CallError("unreadable", str(error), field="handle", hint="do without it") from None
+        if record is None:
+            raise CallError("unknown_handle", "there is no record of this handle", field="handle", hint=hint)
+        if run_id is not None and record["run_id"] != run_id:
+            raise CallError("other_run", "this handle belongs to another run", field="handle", hint=hint)
+        if record["run"] is None:
+            words = {"running": "is still at work", "outcome_unknown": "was lost before it gave a result"}
+            message = f"the child of this handle {words[record['state']]}"
+            raise CallError(record["state"], message, field="handle", hint="there is no report to be read")
+        return TaskResult.model_validate(record["result"]), record["run"]["output"]
 
     def _refuse_too_deep(self, caller: Caller) -> None:
         if caller.depth >= self.settings.max_depth:
@@ -368,6 +422,13 @@ def _refusal(error: CallError) -> Report:
     return Report(error=detail)
 
 
+async def _telling(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
+    try:
+        return await work
+    finally:
+        ended.set()
+
+
 class _LoopThread:
     """An event loop of its own in a thread of its own, started when first used."""
 
@@ -377,12 +438,14 @@ class _LoopThread:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and wait for it; an interrupt of the wait cancels the work."""
-        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        """Run `work` on the loop and wait for it. An interrupt of the wait cancels the work, and waits for its end."""
+        ended = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_telling(work, ended), self._started())
         try:
             return future.result()
         except BaseException:
             future.cancel()
+            ended.wait()
             raise
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:

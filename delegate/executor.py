@@ -8,7 +8,6 @@ child's place.
 """
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from delegate import bill
-from delegate.cancellation import Cancellation, let_cancel_travel
+from delegate.cancellation import Cancellation, Limit, let_cancel_travel, to_its_end
 from delegate.catalog import Model
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
@@ -32,7 +31,7 @@ from delegate.metered import Connection
 from delegate.ports import Event, EventKind, EventSink, Tool
 from delegate.recorder import Recorder, encodable
 from delegate.records import Records
-from delegate.redaction import Redactor
+from delegate.redaction import Redactor, logger
 from delegate.runs import Caller, Run, calling
 from delegate.sandbox.claims import Claims
 from delegate.sandbox.commands import Commands
@@ -47,6 +46,7 @@ from delegate.types import (
     Receipt,
     ReceiptCounts,
     Report,
+    RunStatus,
     Task,
     TaskResult,
     Tier,
@@ -54,7 +54,7 @@ from delegate.types import (
     Verdict,
 )
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _SETTINGS = {
     "cost_usd": "max_cost_usd (of the task or in the settings)",
@@ -110,14 +110,24 @@ class Executor:
         """Run all assignments; the report's results stand in their order."""
         started = time.monotonic()
         ceiling = caller.bounds(self.settings).ceiling
-        call = _Call(caller, author, ceiling, cancellation or Cancellation(), self.records, Redactor(), on_event)
-        orders = [_Order(call, n, assignment, caller.run.next_handle()) for n, assignment in enumerate(assignments)]
-        await self.records.begin(caller.run.id, [(order.handle, order.task) for order in orders])
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._one(order)) for order in orders]
-        results = tuple(task.result() for task in tasks)
+        with (cancellation or Cancellation()).part() as own:
+            call = _Call(caller, author, ceiling, own, self.records, Redactor(), on_event)
+            orders = [_Order(call, n, assignment, caller.run.next_handle()) for n, assignment in enumerate(assignments)]
+            results = await to_its_end(self._all(call, orders), own)
         totals = bill.totals(results, time.monotonic() - started)
         return Report(results=results, totals=totals, run_id=caller.run.id)
+
+    async def _all(self, call: "_Call", orders: Sequence["_Order"]) -> tuple[TaskResult, ...]:
+        """The results of all tasks, which are on record before the first begins."""
+        tasks = [(order.handle, order.task) for order in orders]
+        try:
+            await self.records.begin(call.caller.run.id, tasks, depth=call.caller.depth, redactor=call.redactor)
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(self._one(order)) for order in orders]
+        except BaseException:
+            self.records.lost([order.handle for order in orders])
+            raise
+        return tuple(task.result() for task in running)
 
     async def _one(self, order: "_Order") -> TaskResult:
         """One task's one result: a fault of ours costs this task, and neither its siblings nor the host."""
@@ -126,7 +136,11 @@ class Executor:
         except Exception as error:
             _log.exception("task %d failed inside delegate", order.index)
             detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
-            return TaskResult(verdict=None, task_index=order.index, status="failed", summary="", error=detail)
+            result = TaskResult(
+                verdict=None, task_index=order.index, status="failed", summary="", error=detail, handle=order.handle
+            )
+            child = ChildRun(status="failed", error=detail)
+            return await self.records.save(child, result, redactor=order.call.redactor)
 
     async def _work(self, order: "_Order") -> TaskResult:
         """One task from its workspace to its stored result."""
@@ -146,42 +160,33 @@ class Executor:
                 await order.folder.close(keep=left_files)
         result = self._result(order, child, verdict, child_caller.delegated, time.monotonic() - started)
         order.caller.book(bill.of_result(result))
-        result = await self.records.save(child, result)
+        result = await self.records.save(child, result, redactor=order.call.redactor)
         let_cancel_travel()
         return result
 
     async def _in_its_turn(self, order: "_Order", as_caller: Caller, seat: Seat) -> ChildRun:
-        """Wait for a place, and run the child in it."""
+        """Wait for a place, open the workspace, and run the child in it."""
         unseen = bill.UNSEEN if order.model is None else None
         recorder = Recorder(unseen, journal=order.journal, redactor=order.call.redactor)
         async with AsyncExitStack() as place:
+            limit = order.call.cancellation.limit(order.caller.seconds_left())
             try:
-                async with order.call.cancellation.limit(order.caller.seconds_left()):
+                order.caller.refuse_if_over()
+                async with limit:
                     await place.enter_async_context(seat)
-            except asyncio.CancelledError:
-                return recorder.finish("cancelled", error=_CANCELLED)
-            except TimeoutError:
-                if order.call.cancellation.cancelled:
-                    return recorder.finish("cancelled", error=_CANCELLED)
-                return recorder.finish("budget_exceeded", error=_NEVER_BEGAN)
-            return await self._child(order, as_caller, recorder)
+                    order.folder = folder = await self._open(order)
+            except (asyncio.CancelledError, DelegateError, OSError) as error:
+                status, detail = _never_began(order, limit, error)
+                return recorder.finish(status, error=detail)
+            return await self._child(order, as_caller, folder, recorder)
 
-    async def _child(self, order: "_Order", as_caller: Caller, recorder: Recorder) -> ChildRun:
-        """Open the workspace, run the child in it, and see what it left there."""
-        try:
-            order.caller.refuse_if_over()
-            order.folder = folder = await self._open(order)
-        except BudgetExceeded as error:
-            return recorder.finish("budget_exceeded", error=_spent_up(error))
-        except CallError as error:
-            detail = ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
-            return recorder.finish("failed", error=detail)
-        except (DelegateError, OSError) as error:
-            return recorder.finish("failed", error=_detail("workspace", error))
+    async def _child(self, order: "_Order", as_caller: Caller, folder: Folder, recorder: Recorder) -> ChildRun:
+        """Run the child, and see what it left in its workspace."""
+        self.records.opened(order.handle, folder.root)
         with calling(as_caller):
             job = self._job(order, as_caller, folder, recorder)
             order.notify("child_started", order.model.id if order.model else "")
-            child = await self._run_child(order, job)
+            child = recorder.redacted(await self._run_child(order, job))
         artifacts = await folder.artifacts()
         return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
 
@@ -249,7 +254,9 @@ class Executor:
 
     async def _verdict(self, order: "_Order", child: ChildRun, ledger: Ledger) -> Verdict | None:
         worker = order.assignment.served(child)
-        case = Case(order.task, child, order.folder, order.call.author, worker, order.call.ceiling)
+        case = Case(
+            order.task, child, order.folder, order.call.author, worker, order.call.ceiling, redactor=order.call.redactor
+        )
         return await self.judging.verdict(
             case, ledger, order.notify, seconds=order.caller.seconds_left(), cancellation=order.call.cancellation
         )
@@ -333,14 +340,15 @@ class _Order:
         deadline = self.caller.deadline
         return Caller(self.caller.run, ledger, self.caller.depth + 1, tier, seat, deadline=deadline)
 
-    def journal(self, kind: str, data: JsonObject) -> None:
+    def journal(self, kind: str, data: str | JsonObject) -> None:
         """Put on record what the child just did."""
         self.call.records.event(self.handle, kind, data)
 
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
         """Tell whoever shows progress what happened to this task."""
+        text = self.call.redactor.text(text)
         if kind not in ("model_called", "tool_called"):  # those the recorder writes, in full
-            self.journal(kind, {"text": self.call.redactor.text(text), **data})
+            self.journal(kind, {"text": text, **data})
         if self.call.on_event is None:
             return
         try:
@@ -349,11 +357,24 @@ class _Order:
             _log.exception("the event sink failed")
 
 
-_NEVER_BEGAN = ErrorDetail(code="budget_exceeded", message="the time was up before one of the run's places was free")
 _CANCELLED = ErrorDetail(code="cancelled", message="stopped from outside before it ended")
+_TOO_LATE = ErrorDetail(code="budget_exceeded", message="the time was up before it could begin")
 
 
-def _detail(code: str, error: Exception) -> ErrorDetail:
+def _never_began(order: _Order, limit: Limit, error: BaseException) -> tuple[RunStatus, ErrorDetail]:
+    """How a child ended that didn't get a place or a workspace."""
+    if isinstance(error, asyncio.CancelledError) or (limit.expired() and order.call.cancellation.cancelled):
+        return "cancelled", _CANCELLED
+    if limit.expired():
+        return "budget_exceeded", _TOO_LATE
+    if isinstance(error, BudgetExceeded):
+        return "budget_exceeded", _spent_up(error)
+    if isinstance(error, CallError):
+        return "failed", ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
+    return "failed", _detail("workspace", error)
+
+
+def _detail(code: str, error: BaseException) -> ErrorDetail:
     return ErrorDetail(code=code, message=str(error))
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 from delegate.bill import Charge
 from delegate.ports import ChatReply, ToolOutput
 from delegate.redaction import Redactor
-from delegate.types import Artifact, ChildRun, ErrorDetail, JsonObject, Receipt, RunStatus
+from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus
 
 RECEIPT_CHARS = 4_000
 """How much of a tool's answer a receipt keeps; digest and size are those of the whole."""
@@ -26,12 +26,12 @@ class Recorder:
         self,
         charge: Charge | None = None,
         *,
-        journal: Callable[[str, JsonObject], None] | None = None,
+        journal: Callable[[str, str], None] | None = None,
         redactor: Redactor | None = None,
     ) -> None:
         """`charge` is where the bill begins: `bill.UNSEEN` for a runner whose model calls aren't seen here.
 
-        `journal` is told each model call and tool call as it is booked; `redactor` keeps secrets out of all of it.
+        `journal` is told of each model call and tool call in JSON. `redactor` keeps secrets out of it all.
         """
         self._journal = journal
         self._redactor = redactor or Redactor()
@@ -43,9 +43,10 @@ class Recorder:
         self._receipts: dict[int, Receipt] = {}
         self._receipts_begun = 0
         self._started = time.monotonic()
+        self._finished: ChildRun | None = None
 
-    def model_called(self, reply: ChatReply, charge: Charge, *, substituted: bool = False) -> None:
-        """Book one model call. An unknown cost makes the whole run's cost unknown."""
+    def model_called(self, reply: ChatReply, charge: Charge, *, substituted: bool = False) -> str:
+        """Book one model call, and give its text as it was recorded. An unknown cost makes the whole run's unknown."""
         self.steps += 1
         self.charge += charge
         self.model = reply.model_served or self.model
@@ -54,9 +55,11 @@ class Recorder:
         if said.strip():
             self.output = said
         if self._journal is not None:
-            asked = [{"tool": call.name, "args": self._recordable(call.arguments)} for call in reply.tool_calls]
+            calls = [{"tool": encodable(call.name), "args": encodable(call.arguments)} for call in reply.tool_calls]
             tokens = [charge.usage.input_tokens, charge.usage.output_tokens]
-            self._journal("model_called", {"text": said, "calls": asked, "tokens": tokens, "cost_usd": charge.cost_usd})
+            call = {"text": said, "calls": calls, "tokens": tokens, "cost_usd": charge.cost_usd}
+            self._journal("model_called", self._redactor.json(json.dumps(call, ensure_ascii=False, default=str)))
+        return said
 
     def next_receipt(self) -> int:
         """Number a tool call that begins now; calls that run side by side keep the order they were asked in."""
@@ -70,18 +73,20 @@ class Recorder:
         receipt = Receipt(
             n=n,
             tool=encodable(tool),
-            args=self._recordable(dict(args)),
+            args=encodable(dict(args)),
             status=answer.status,
-            output=_bounded(self._redactor.text(text)),
+            output=text if len(text) <= RECEIPT_CHARS else _bounded(self._redactor.text(text)),
             args_sha256=hashlib.sha256(_canonical(args)).hexdigest(),
             output_sha256=hashlib.sha256(whole).hexdigest(),
             output_bytes=len(whole),
             seconds=round(seconds, 6),
             sandbox=answer.sandbox,
         )
-        self._receipts[n] = receipt
+        as_given = receipt.model_dump_json()
+        record = self._redactor.json(as_given)  # one look at all of it
+        self._receipts[n] = receipt if record is as_given else Receipt.model_validate_json(record)
         if self._journal is not None:
-            self._journal("tool_called", receipt.model_dump())
+            self._journal("tool_called", record)
 
     def finish(
         self,
@@ -92,7 +97,7 @@ class Recorder:
         artifacts: tuple[Artifact, ...] = (),
     ) -> ChildRun:
         """The run as it stands now, under `status`."""
-        return ChildRun(
+        self._finished = ChildRun(
             status=status,
             output=self.output if output is None else self._recordable(output),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
@@ -107,6 +112,13 @@ class Recorder:
             steps=self.steps,
             seconds=round(time.monotonic() - self._started, 6),
         )
+        return self._finished
+
+    def redacted(self, run: ChildRun) -> ChildRun:
+        """What a runner gave back, which may have made it without `finish`."""
+        if run is self._finished:
+            return run
+        return ChildRun.model_validate(encodable(self._redactor.value(run.model_dump())))
 
     def _recordable(self, value: Any) -> Any:
         return self._redactor.value(encodable(value))

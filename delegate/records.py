@@ -2,70 +2,80 @@
 
     task begun ──▶ events (model calls, tool calls, checks, verdict) ──▶ result
 
-A task's row is committed before its child starts. What began in a process that is gone, and has no result, reads
-`outcome_unknown`: it may have done anything, and is never run again by itself.
+A task's row is committed before its child starts, and its result before anybody gets it. What began in a process that
+is gone, and has no result, reads `outcome_unknown`: it may have done anything, and is never run again by itself.
 """
 
+import contextlib
 import json
-import logging
+import math
 import os
 import secrets
-import shutil
 import sqlite3
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from delegate.store import Store
+from delegate.errors import DelegateError
+from delegate.redaction import Redactor, logger
+from delegate.store import Statement, Store
 from delegate.types import ChildRun, JsonObject, Task, TaskResult
 
-_log = logging.getLogger(__name__)
+T = TypeVar("T")
+_log = logger(__name__)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks (
     handle TEXT PRIMARY KEY,
     run_id TEXT NOT NULL,
     task_index INTEGER NOT NULL,
+    depth INTEGER NOT NULL,
     process TEXT NOT NULL,
     began_at REAL NOT NULL,
     ended_at REAL,
     status TEXT,
     verdict TEXT,
     cost_usd REAL,
+    workspace TEXT,
     task TEXT NOT NULL,
     run TEXT,
     result TEXT
 );
-CREATE INDEX IF NOT EXISTS tasks_by_run ON tasks (run_id);
+CREATE INDEX IF NOT EXISTS tasks_by_run ON tasks (run_id, began_at);
 CREATE INDEX IF NOT EXISTS tasks_by_time ON tasks (began_at);
-CREATE TABLE IF NOT EXISTS events (
-    handle TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
-    at REAL NOT NULL,
-    kind TEXT NOT NULL,
-    data TEXT NOT NULL
-);
+CREATE INDEX IF NOT EXISTS tasks_by_workspace ON tasks (workspace) WHERE workspace IS NOT NULL;
+CREATE INDEX IF NOT EXISTS tasks_open ON tasks (process) WHERE ended_at IS NULL;
+CREATE TABLE IF NOT EXISTS events (handle TEXT NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS events_by_handle ON events (handle);
 """
 
-_BEGIN = "INSERT INTO tasks (handle, run_id, task_index, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?)"
+_BEGIN = "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_FORGET = "DELETE FROM tasks WHERE handle = ?"
+_FORGET_EVENTS = "DELETE FROM events WHERE handle = ?"
 _EVENT = "INSERT INTO events VALUES (?, ?, ?, ?)"
-_END = "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, run = ?, result = ? WHERE handle = ?"
-_RUNS = """
-SELECT run_id, MIN(began_at), MAX(ended_at), COUNT(*), SUM(verdict = 'PASS'), SUM(verdict = 'FAIL'),
-    CASE WHEN COUNT(cost_usd) = COUNT(*) THEN SUM(cost_usd) END,
-    GROUP_CONCAT(DISTINCT CASE WHEN status IS NULL THEN process END), MIN(task)
-FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?
+_WORKSPACE = "UPDATE tasks SET workspace = ? WHERE handle = ?"
+_END = (
+    "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, workspace = ?, run = ?, result = ? "
+    "WHERE handle = ?"
+)
+_LOSE = "UPDATE tasks SET process = '' WHERE handle = ? AND ended_at IS NULL"
+_TASKS = """
+SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task FROM tasks
+WHERE run_id = ? ORDER BY rowid
 """
-_REMOVE_OLDER = """
-DELETE FROM tasks WHERE result IS NOT NULL AND began_at < ?
-RETURNING handle, coalesce(json_extract(result, '$.workspace'), '')
+_LATEST_RUNS = "SELECT run_id FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
+_RECORD = "SELECT run_id, process, began_at, ended_at, workspace, task, run, result FROM tasks WHERE handle = ?"
+_OPEN_PROCESSES = "SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL"
+_REMOVABLE = """
+SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({dead})) AND began_at < ?
+ORDER BY began_at LIMIT ?
 """
-_REMOVE_OLDEST = """
-DELETE FROM tasks WHERE rowid IN (SELECT rowid FROM tasks WHERE result IS NOT NULL ORDER BY began_at LIMIT ?)
-RETURNING handle, coalesce(json_extract(result, '$.workspace'), '')
-"""
+_ELSEWHERE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
+_REMOVED_AT_ONCE = 20
+_BETWEEN_LOOKS = 3600.0
 DAY = 86_400.0
 
 State = Literal["running", "ended", "outcome_unknown"]
@@ -76,17 +86,37 @@ def new_run_id() -> str:
     return secrets.token_hex(6)
 
 
-class RunSummary(NamedTuple):
-    """One run in a line. `cost_usd` is None where a part of it is unknown; times are seconds since the epoch."""
+class TaskSummary(NamedTuple):
+    """One task in a line. Times are seconds since the epoch; `cost_usd` is None where it isn't known."""
 
+    handle: str
     run_id: str
+    depth: int
+    """0 for what the root delegated, 1 for what its children did."""
+    state: State
     began_at: float
     ended_at: float | None
+    status: str | None
+    verdict: str | None
+    cost_usd: float | None
+    goal: str
+
+
+class RunSummary(NamedTuple):
+    """One run in a line: what its root delegated, with the costs of all below. Times are seconds since the epoch."""
+
+    run_id: str
+    state: State
+    began_at: float
+    ended_at: float | None
+    """When its last task ended; None while one is open."""
     tasks: int
     passed: int
     failed: int
+    other: int
+    """Without verdict: no criteria, or no result."""
     cost_usd: float | None
-    state: State
+    """None where a part of it isn't known."""
     goal: str
     """Of its first task."""
 
@@ -94,79 +124,121 @@ class RunSummary(NamedTuple):
 class Records:
     """Writes tasks as they go and reads them back by handle (`<run id>-<number>`).
 
-    A store that can't be written costs the handle, never the result. Records older than `keep_days`, and the oldest
-    beyond `keep_mb` megabytes, are removed when the store is opened, with the workspaces that were kept for them.
+    A store that can't be written costs the handle, never the result. What is older than `keep_days`, and the oldest
+    beyond `keep_mb` megabytes, is removed between other writes, at first use and every hour after: the record, and
+    through `discard` the workspace that was kept in `home/workspaces`. Tasks that still run are kept.
     """
 
-    def __init__(self, home: Path, *, keep_days: float | None = None, keep_mb: float | None = None) -> None:
-        self._home = home
+    def __init__(
+        self,
+        home: Path,
+        *,
+        keep_days: float | None = None,
+        keep_mb: float | None = None,
+        discard: Callable[[Path], None] | None = None,
+    ) -> None:
         self._store = Store(home / "records.sqlite3", SCHEMA)
-        self._keep = (keep_days, keep_mb)
-        self._pruned = False
+        self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
+        self._next_look = -_BETWEEN_LOOKS
 
-    async def begin(self, run_id: str, tasks: Sequence[tuple[str, Task]]) -> None:
+    async def begin(
+        self, run_id: str, tasks: Sequence[tuple[str, Task]], *, depth: int = 0, redactor: Redactor | None = None
+    ) -> None:
         """Write that tasks begin, by handle. When this returns, a crash can no longer hide that they did."""
-        now, process = time.time(), _this_process()
+        now, process, redacted = time.time(), _this_process(), (redactor or Redactor()).json
         rows = [
-            (handle, run_id, index, process, now, task.model_dump_json(exclude_defaults=True))
+            (handle, run_id, index, depth, process, now, redacted(task.model_dump_json(exclude_defaults=True)))
             for index, (handle, task) in enumerate(tasks)
         ]
         try:
-            await self._prune()
             await self._store.write(*((_BEGIN, row) for row in rows))
-        except (sqlite3.Error, OSError, ValueError) as error:
-            _log.warning("the begin of run %s was not stored: %s", run_id, error)
+        except (sqlite3.Error, OSError, ValueError):  # the store has said so
+            return
+        self._look_for_old_ones()
 
-    def event(self, handle: str, kind: str, data: Mapping[str, Any]) -> None:
-        """Write what just happened to a task; it is on its way when this returns."""
-        self._store.post((_EVENT, (handle, time.time(), kind, json.dumps(data, ensure_ascii=False, default=str))))
+    def event(self, handle: str, kind: str, data: str | Mapping[str, Any]) -> None:
+        """Write what just happened to a task: it is stored a tenth of a second later, with all that comes till then.
 
-    async def save(self, run: ChildRun, result: TaskResult) -> TaskResult:
-        """Write how a task ended; where that can't be, the result comes back without its handle."""
+        `data` is a JSON object, or the text of one.
+        """
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+        self._store.post((_EVENT, (handle, time.time(), kind, text)))
+
+    def opened(self, handle: str, workspace: Path) -> None:
+        """Write where a child works."""
+        self._store.post((_WORKSPACE, (str(workspace), handle)))
+
+    async def save(self, run: ChildRun, result: TaskResult, *, redactor: Redactor | None = None) -> TaskResult:
+        """Write how a task ended, and give its result back: redacted, and without a handle where it can't be stored."""
+        redactor = redactor or Redactor()
+        run_text, as_given = run.model_dump_json(), result.model_dump_json()
+        text = redactor.json(as_given)
+        if text is not as_given:
+            result = TaskResult.model_validate_json(text)
+            run_text = redactor.json(run_text)
         verdict = result.verdict.verdict if result.verdict else None
-        texts = (run.model_dump_json(), result.model_dump_json())
-        row = (time.time(), result.status, verdict, result.cost_usd, *texts, result.handle)
-        try:
-            await self._store.write((_END, row))
-        except (sqlite3.Error, OSError, ValueError) as error:
-            _log.warning("result %s was not stored: %s", result.handle, error)
-            return result.model_copy(update={"handle": None})
-        return result
+        ended = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
+        row = (*ended, run_text, text, result.handle)
+        with contextlib.suppress(sqlite3.Error, OSError, ValueError):  # the store has said so
+            if await self._store.write((_END, row)):
+                return result
+        return result.model_copy(update={"handle": None})
+
+    def lost(self, handles: Sequence[str]) -> None:
+        """Write that tasks which have no result will get none, though their process goes on: `outcome_unknown`."""
+        for handle in handles:
+            self._store.post((_LOSE, (handle,)))
 
     async def read(self, handle: str) -> JsonObject | None:
-        """All that is known of a task: `state`, `task`, `run` (with full output and receipts), `result` and `events`.
+        """All that is known of a task; None where nothing is.
 
-        `run` and `result` are None until it ended; the events are there as they happen.
+        `state`, `run_id`, `began_at`, `ended_at`, `workspace`, `task`, `run` (with full output and receipts), `result`
+        and `events`. `run` and `result` are None until it has ended; events are there as they happen.
+
+        Raises DelegateError where they can't be read.
         """
-        return await self._store.read(lambda connection: _read(connection, handle))
+        return await self._query(lambda connection: _read(connection, handle))
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
-        """The latest runs, the newest first."""
-        return await self._store.read(lambda connection: [_summary(row) for row in connection.execute(_RUNS, (limit,))])
+        """The latest runs, the newest first. Raises DelegateError where they can't be read."""
+        return await self._query(lambda connection: list(_latest(connection, limit))) or []
+
+    async def tasks(self, run_id: str) -> list[TaskSummary]:
+        """The tasks of a run, in the order in which they began. Raises DelegateError where they can't be read."""
+        return await self._query(lambda connection: _tasks(connection, run_id)) or []
 
     async def aclose(self) -> None:
         """Finish what is being written and close the file; a later use opens it again."""
         await self._store.aclose()
 
-    async def _prune(self) -> None:
-        if not self._pruned:
-            self._pruned = True
-            folders = await self._store.maintain(lambda connection: _prune(connection, *self._keep))
-            for folder in folders:
-                path = Path(folder)
-                if path.parent == self._home / "workspaces":  # only what was made for a child is ours to remove
-                    shutil.rmtree(path, ignore_errors=True)
+    async def _query(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
+        try:
+            return await self._store.read(query)
+        except (sqlite3.Error, OSError) as error:
+            raise DelegateError(f"the records can't be read: {error}") from error
+
+    def _look_for_old_ones(self) -> None:
+        if time.monotonic() >= self._next_look and self._retention.limits:
+            self._next_look = time.monotonic() + _BETWEEN_LOOKS
+            self._store.maintain(self._retention.step)
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
 
 
 def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
-    query = "SELECT process, task, run, result FROM tasks WHERE handle = ?"
-    row = connection.execute(query, (handle,)).fetchone()
+    row = connection.execute(_RECORD, (handle,)).fetchone()
     if row is None:
         return None
-    process, task, run, result = row
+    run_id, process, began_at, ended_at, workspace, task, run, result = row
     events = connection.execute("SELECT at, kind, data FROM events WHERE handle = ? ORDER BY rowid", (handle,))
     return {
-        "state": _state(process if result is None else None),
+        "handle": handle,
+        "run_id": run_id,
+        "state": _state(process, ended_at),
+        "began_at": began_at,
+        "ended_at": ended_at,
+        "workspace": workspace,
         "task": json.loads(task),
         "run": json.loads(run) if run else None,
         "result": json.loads(result) if result else None,
@@ -174,45 +246,100 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     }
 
 
-def _summary(row: tuple[Any, ...]) -> RunSummary:
-    run_id, began, ended, tasks, passed, failed, cost, processes, task = row
-    goal = str(json.loads(task).get("goal", ""))
-    return RunSummary(run_id, began, ended, tasks, passed or 0, failed or 0, cost, _state(processes), goal)
+def _tasks(connection: sqlite3.Connection, run_id: str) -> list[TaskSummary]:
+    return [_task(row) for row in connection.execute(_TASKS, (run_id,))]
 
 
-def _state(processes: str | None) -> State:
-    """Of a task, or a run, whose open tasks belong to these processes (None: none is open)."""
-    if not processes:
+def _task(row: tuple[Any, ...]) -> TaskSummary:
+    handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task = row
+    state, goal = _state(process, ended_at), str(json.loads(task).get("goal", ""))
+    return TaskSummary(handle, run_id, depth, state, began_at, ended_at, status, verdict, cost_usd, goal)
+
+
+def _latest(connection: sqlite3.Connection, limit: int) -> Iterator[RunSummary]:
+    for (run_id,) in connection.execute(_LATEST_RUNS, (limit,)).fetchall():
+        yield _run(run_id, _tasks(connection, run_id))
+
+
+def _run(run_id: str, tasks: Sequence[TaskSummary]) -> RunSummary:
+    """A run, of which the first task is the root's."""
+    top = [task for task in tasks if task.depth == tasks[0].depth]
+    ends = [task.ended_at for task in tasks if task.ended_at is not None]
+    costs = [task.cost_usd for task in top if task.cost_usd is not None]
+    passed, failed = (sum(task.verdict == word for task in top) for word in ("PASS", "FAIL"))
+    states = {task.state for task in tasks}
+    return RunSummary(
+        run_id,
+        "running" if "running" in states else "outcome_unknown" if "outcome_unknown" in states else "ended",
+        tasks[0].began_at,
+        max(ends) if len(ends) == len(tasks) else None,
+        len(top),
+        passed,
+        failed,
+        len(top) - passed - failed,
+        round(sum(costs), 9) if len(costs) == len(top) else None,
+        tasks[0].goal,
+    )
+
+
+def _state(process: str, ended_at: float | None) -> State:
+    if ended_at is not None:
         return "ended"
-    return "running" if any(_is_alive(one) for one in processes.split(",")) else "outcome_unknown"
+    return "running" if _is_alive(process) else "outcome_unknown"
 
 
-def _prune(connection: sqlite3.Connection, keep_days: float | None, keep_mb: float | None) -> list[str]:
-    """Remove what is too old or too much; the workspaces of what was removed."""
-    gone: list[str] = []
-    if keep_days is not None:
-        gone += _remove(connection, _REMOVE_OLDER, time.time() - keep_days * DAY)
-    while keep_mb is not None and _megabytes(connection) > keep_mb:
-        removed = _remove(connection, _REMOVE_OLDEST, 500)
-        if not removed:
-            break
-        gone += removed
-    return [folder for folder in gone if folder]
+# ---------------------------------------------------------------------------------------------------------- retention
 
 
-def _remove(connection: sqlite3.Connection, sql: str, value: float) -> list[str]:
-    """The workspaces of what was removed, empty for tasks that left none."""
-    connection.execute("BEGIN IMMEDIATE")
-    rows = connection.execute(sql, (value,)).fetchall()
-    connection.executemany("DELETE FROM events WHERE handle = ?", [(handle,) for handle, _ in rows])
-    connection.execute("COMMIT")
-    connection.execute("PRAGMA incremental_vacuum").fetchall()
-    return [folder for _, folder in rows]
+class _Retention:
+    """What is removed: by age, and by size."""
+
+    def __init__(
+        self, workspaces: Path, keep_days: float | None, keep_mb: float | None, discard: Callable[[Path], None] | None
+    ) -> None:
+        self._workspaces = workspaces
+        self._days = math.inf if keep_days is None else keep_days
+        self._mb = math.inf if keep_mb is None else keep_mb
+        self._discard = discard
+
+    @property
+    def limits(self) -> bool:
+        """Whether anything is ever removed."""
+        return min(self._days, self._mb) < math.inf
+
+    def step(self, connection: sqlite3.Connection) -> list[Statement]:
+        """Remove a few workspaces, and give what removes their records: in this order, so that no crash parts them."""
+        now = time.time()
+        old = self._removable(connection, now - self._days * DAY)
+        if not old and _megabytes(connection) > self._mb:
+            old = self._removable(connection, now)
+        for handle, workspace in old:
+            if workspace and not connection.execute(_ELSEWHERE_IN_USE, (workspace, handle)).fetchone():
+                self._remove(Path(workspace))
+        return [(sql, (handle,)) for handle, _ in old for sql in (_FORGET, _FORGET_EVENTS)]
+
+    def _removable(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
+        dead = [process for (process,) in connection.execute(_OPEN_PROCESSES) if not _is_alive(process)]
+        sql = _REMOVABLE.format(dead=", ".join("?" * len(dead)))
+        return connection.execute(sql, (*dead, before, _REMOVED_AT_ONCE)).fetchall()
+
+    def _remove(self, workspace: Path) -> None:
+        """Only what lies where workspaces are made is ours to remove."""
+        ours = Path(os.path.realpath(workspace)).parent == Path(os.path.realpath(self._workspaces))
+        if self._discard is None or not ours or workspace.is_symlink():
+            return
+        try:
+            self._discard(workspace)
+        except FileNotFoundError:  # somebody did so before
+            pass
+        except OSError as error:
+            _log.warning("the workspace %s can't be removed: %s", workspace, error)
 
 
 def _megabytes(connection: sqlite3.Connection) -> float:
-    (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
-    return pages * size / 1e6
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+    return (pages - free) * size / 1e6
 
 
 # ---------------------------------------------------------------------------------------------------------- processes
@@ -228,20 +355,26 @@ def _own(pid: int) -> str:
 
 
 def _process(pid: int) -> str:
-    """A process by number and start, since numbers are given again."""
+    """A process by number and start, since numbers are given again. Where the start isn't told, by number alone."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        return f"{pid}/{stat.rpartition(')')[2].split()[19]}"
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{pid}/{fields[18] if state not in 'ZX' else 'dead'}/{boot}"
     except (OSError, IndexError):  # not Linux
         return f"{pid}/"
 
 
 def _is_alive(process: str) -> bool:
+    """Whether it runs on this machine; seen from within a container, in the same one."""
+    if not process or process == _this_process():
+        return bool(process)
+    if sys.platform == "win32":  # where a signal would not only look
+        return False
     pid = int(process.partition("/")[0])
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except OSError:
-        return True
+        pass
     return _process(pid) == process

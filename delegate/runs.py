@@ -147,6 +147,12 @@ class RunRegistry:
         deadlines = [one for one in (deadline, current.deadline) if one is not None]
         return replace(current, tier=tier, deadline=min(deadlines, default=None))
 
+    def known_run(self, parent: Parent | None = None) -> str | None:
+        """The id of the run that a call belongs to; None where it would be one of its own."""
+        if _current.get() is not None or (parent and parent.run_id):
+            return self.caller(parent).run.id
+        return None
+
     @contextmanager
     def root_run(self, parent: Parent | None = None) -> Generator[str]:
         """All calls made inside belong to one run. Gives its id."""

@@ -123,6 +123,10 @@ class Settings(Value):
     """How much of a child's report the parent reads; the whole stays readable by handle."""
     home: Path = Field(default_factory=lambda: _default_home())
     """Where records and kept workspaces lie. Default: `delegate` in the XDG data folder."""
+    keep_days: float | None = Field(default=30, gt=0)
+    """Days after which records are removed, and the workspaces kept for them; None, or `inf`, keeps them for ever."""
+    keep_mb: float | None = Field(default=1_000, gt=0)
+    """Megabytes of records, beyond which the oldest are removed, as by age; None, or `inf`, means no limit."""
     endpoints: tuple[DeclaredEndpoint, ...] = ()
     """Model servers of your own (only in `delegate.toml` or Python)."""
     models: tuple[Model, ...] = ()

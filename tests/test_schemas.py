@@ -24,7 +24,7 @@ from scripts.write_schemas import GENERATED, document
 SHIPPED = sorted(
     file.name.removesuffix(".json") for file in resources.folder("schemas").iterdir() if ".json" in file.name
 )
-TOOLS = ("delegate_task", "think")
+TOOLS = ("delegate_task", "read_delegation", "think")
 
 VERDICT = Verdict(
     verdict="FAIL",

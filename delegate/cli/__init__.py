@@ -1,7 +1,7 @@
 """The `delegate` command. Results go to stdout, progress to stderr, and whatever goes wrong is one line on stderr.
 
 Exit codes: 0 every verdict is PASS (a task without criteria has completed), 1 any FAIL or any child that didn't
-complete, 2 the command or its settings can't be used as they are, 130 interrupted.
+complete, 2 the command or its settings can't be used as they are, 130 interrupted before there was a report.
 """
 
 import contextlib

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from delegate.cli import call, demo, doctor, judge, lint, models, run, show, tool
+from delegate.cli import call, demo, doctor, judge, lint, models, run, runs, show, tool
 
 app = typer.Typer(
     help="Hand work to other agents, and know whether it was really done.",
     epilog="Exit codes: 0 every verdict is PASS (or, without criteria, the child completed); 1 any FAIL, or a child "
-    "that didn't complete; 2 bad usage. Results go to stdout, progress to stderr and only on a terminal.",
+    "that didn't complete; 2 bad usage; 130 interrupted before there was a report. Results go to stdout, progress to "
+    "stderr and only on a terminal.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -24,6 +25,7 @@ for command in (
     models.models,
     doctor.doctor,
     tool.tool,
+    runs.runs,
     show.show,
 ):
     app.command()(command)

@@ -16,14 +16,16 @@ def call(
 
     A call that can't be executed prints one object with the key `error`, costs nothing, and exits with 2.
     """
+    from functools import partial
+
     from delegate.cli.formats import Format
     from delegate.cli.output import exit_code, print_report_as
-    from delegate.cli.work import work
+    from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
 
     given = _read(arguments)
     delegator = Delegator()
-    report = work(delegator, lambda sink: delegator.call(given, on_event=sink))
+    report = stoppable(delegator, partial(delegator.call, given))
     print_report_as(Format.json, report)
     raise typer.Exit(exit_code(report))
 

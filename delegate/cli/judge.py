@@ -1,6 +1,5 @@
 """`delegate judge`: a verdict on work that exists already, whoever did it."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,9 @@ from delegate.cli.formats import Format, FormatOption
 from delegate.cli.run import CriteriaOption
 
 if TYPE_CHECKING:
+    from delegate.cancellation import Cancellation
     from delegate.cli.workfile import Placed
+    from delegate.ports import EventSink
     from delegate.types import Verdict
 
 
@@ -85,16 +86,21 @@ def _verdict(goal: str, files: Files, typed: list[str], **given: Any) -> "Verdic
     receipts = read_receipts(files[2]) if files[2] else ()
     output = read_text(files[1])
     work = {"goal": task.goal, "acceptance_criteria": task.acceptance_criteria, "output": output, "receipts": receipts}
-    return asyncio.run(_judged(criteria, {**work, **given}))
+    return _judged(criteria, {**work, **given})
 
 
-async def _judged(criteria: "list[Placed]", work: dict[str, Any]) -> "Verdict":
+def _judged(criteria: "list[Placed]", work: dict[str, Any]) -> "Verdict":
+    from delegate.cli.work import stoppable
     from delegate.cli.workfile import at_its_place
     from delegate.delegator import Delegator
     from delegate.errors import CallError
 
-    async with Delegator() as delegator:
-        try:
-            return await delegator.judge(**work)
-        except CallError as error:
-            raise at_its_place(error, criteria) from None
+    delegator = Delegator()
+
+    async def judging(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Verdict":
+        return await delegator.judge(**work, cancellation=cancellation)
+
+    try:
+        return stoppable(delegator, judging)
+    except CallError as error:
+        raise at_its_place(error, criteria) from None

@@ -45,6 +45,7 @@ class _Branch:
     checks: list[str] = field(default_factory=list[str])
     started: float | None = None
     ended: float | None = None
+    status: str = ""
     verdict: str | None = None
 
 
@@ -71,7 +72,7 @@ class Progress:
                 failed = event.data.get("status", "ok") != "ok"
                 branch.doing = f"{text} ({event.data['status']})" if failed else text
             case "child_ended":
-                branch.doing = "checking" if text == "completed" else text
+                branch.status, branch.doing = text, "checking" if text == "completed" else text
             case "check_ended":
                 branch.checks.append(str(event.data.get("outcome", "")))
                 branch.doing = f"check: {text}"
@@ -82,6 +83,8 @@ class Progress:
 
     def tree(self) -> Tree:
         """The tree as it stands now."""
+        if not self._branches:
+            return Tree("", hide_root=True)
         done = sum(branch.verdict is not None for branch in self._branches.values())
         tree = Tree(Text(f"delegate · {done} of {len(self._branches)} done", "bold"), guide_style="dim")
         for n, branch in sorted(self._branches.items()):
@@ -93,8 +96,7 @@ class Progress:
         if branch.verdict is None:
             line.append(_SPIN[int(self._clock() * 10) % len(_SPIN)], "green").append(" ")
         else:
-            mark, style = _ENDS.get(branch.verdict, (branch.verdict, "bold"))
-            line.append(mark, style).append("  ")
+            line.append(*_end(branch.status, branch.verdict)).append("  ")
         line.append(f"{n + 1}. {branch.title}").append(f"  {branch.model}", "cyan")
         line.append(f"  {self._counts(branch)}", "dim")
         return line if branch.verdict is not None else line.append(f"  {branch.doing}", "yellow")
@@ -106,6 +108,13 @@ class Progress:
         if branch.started is not None:
             parts.append(f"{(branch.ended or self._clock()) - branch.started:.1f} s")
         return " · ".join(parts)
+
+
+def _end(status: str, verdict: str) -> tuple[str, str]:
+    """Mark and style of a task that has ended. Without criteria, it's the child's own end that counts."""
+    if verdict == "no criteria" and status != "completed":
+        return f"✗ {status}", "bold red"
+    return _ENDS.get(verdict, (verdict, "bold"))
 
 
 def _many(count: int, noun: str) -> str:

@@ -112,15 +112,17 @@ def _typed_task(goal: str, given: dict[str, Any]) -> "Task":
 
 
 def _run(tasks: "Sequence[Task]", format: Format) -> NoReturn:
+    from functools import partial
+
     from delegate.cli.output import exit_code, print_report, print_report_as
-    from delegate.cli.work import work
+    from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
     from delegate.errors import CallError
     from delegate.settings import load_settings
 
     goals = [task.goal for task in tasks]
     delegator = Delegator(_with_room(load_settings(), tasks))
-    report = work(delegator, lambda sink: delegator.run(*tasks, on_event=sink), titles=goals)
+    report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals)
     if format is not Format.pretty:
         print_report_as(format, report)
     elif (error := report.error) is not None:

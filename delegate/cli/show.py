@@ -1,5 +1,6 @@
-"""`delegate show`: the whole record of one result."""
+"""`delegate show`: all that is on record of one task, or the tasks of one run."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,44 +9,100 @@ from delegate.cli.formats import Format, FormatOption
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
-    from delegate.types import ChildRun, JsonObject
+    from delegate.delegator import Delegator
+    from delegate.records import TaskSummary
+    from delegate.types import JsonObject, Receipt
 
 
 def show(
-    handle: Annotated[str, typer.Argument(help="The handle of a result, such as 1f2e3d4c5b6a-0.")],
+    handle: Annotated[str, typer.Argument(help="The handle of a result, such as 1f2e3d4c5b6a-0; or a run's id.")],
+    transcript: Annotated[
+        bool, typer.Option("--transcript", help="The whole course: every model text, tool call, check and verdict.")
+    ] = False,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """Print the whole record of a result: its task, verdict, full report and every tool call."""
-    from delegate.cli.output import print_json, print_jsonl
+    """Print all that is on record of a task: its verdict, full report and every tool call; or the tasks of a run.
+
+    Of a task that still runs, or whose process is gone (outcome_unknown), it is what is known so far. The JSON formats
+    hold the transcript in any case.
+    """
+    from delegate.cli.output import print_json, print_jsonl, refusals_as
     from delegate.cli.work import work
     from delegate.delegator import Delegator
-    from delegate.errors import CallError
 
     delegator = Delegator()
-    record = work(delegator, lambda _: delegator.read(handle))
-    if record is None:
-        raise CallError("unknown_handle", f"there is no record {handle!r}", hint="records lie in DELEGATE_HOME")
-    if format is Format.pretty:
-        _print(record)
-    elif format is Format.json:
-        print_json(record)
+    with refusals_as(format):
+        record, tasks = work(delegator, lambda _: _find(delegator, handle))
+    found = record or [task._asdict() for task in tasks]
+    if format is Format.json:
+        print_json(found)
+    elif format is Format.jsonl:
+        print_jsonl([found] if record else found)
+    elif record:
+        _print_task(record, transcript=transcript)
     else:
-        print_jsonl([record])
+        _print_run(tasks)
 
 
-def _print(record: "JsonObject") -> None:
+async def _find(delegator: "Delegator", handle: str) -> "tuple[JsonObject | None, Sequence[TaskSummary]]":
+    """The record of a task, or else the tasks of a run. Raises CallError where there is neither."""
+    from delegate.errors import CallError
+
+    record = await delegator.read(handle)
+    tasks = [] if record else await delegator.tasks(handle)
+    if not record and not tasks:
+        hint = "records lie in DELEGATE_HOME; `delegate runs` lists the latest"
+        raise CallError("unknown_handle", f"there is no record {handle!r}", hint=hint)
+    return record, tasks
+
+
+# -------------------------------------------------------------------------------------------------------------- a task
+
+
+def _print_task(record: "JsonObject", *, transcript: bool) -> None:
+    from rich.text import Text
+
     from delegate.cli.output import console, slim_table, task_text
+    from delegate.cli.transcript import course, receipts
     from delegate.types import ChildRun, TaskResult
 
-    run, result = ChildRun.model_validate(record["run"]), TaskResult.model_validate(record["result"])
     out = console()
-    out.print(task_text(result, record["task"]["goal"], whole=run.output), soft_wrap=True)
-    if run.receipts:
-        out.print(_receipts(run, slim_table(out)))
+    if record["result"]:
+        run, result = ChildRun.model_validate(record["run"]), TaskResult.model_validate(record["result"])
+        out.print(task_text(result, record["task"]["goal"], whole=run.output), soft_wrap=True)
+    else:
+        out.print(_unfinished(record), soft_wrap=True)
+    if transcript:
+        out.print(Text("\n").join(course(record)), soft_wrap=True)
+    elif made := receipts(record):
+        out.print(_receipts(made, slim_table(out)))
 
 
-def _receipts(run: "ChildRun", table: "Table") -> "Table":
+def _unfinished(record: "JsonObject") -> "Text":
+    """What is known of a task without a result."""
+    from rich.text import Text
+
+    from delegate.cli.transcript import latest_text, when
+    from delegate.fencing import one_line
+
+    running = record["state"] == "running"
+    head = Text("RUNNING" if running else "OUTCOME UNKNOWN", "bold yellow")
+    lines = [head.append("  ").append(one_line(record["task"]["goal"], 100), "bold")]
+    if running:
+        lines.append(Text(f"  at work since {when(record['began_at'])}"))
+    else:
+        lines.append(Text(f"  begun {when(record['began_at'])} by a process that is gone: it may have done anything"))
+        lines.append(Text("  it is never run again by itself"))
+    if record["workspace"]:
+        lines.append(Text("  workspace ").append(one_line(record["workspace"], 400)))
+    if said := latest_text(record):
+        lines.append(Text("  said last: ", "dim").append(one_line(said, 400)))
+    return Text("\n").join(lines).append("\n")
+
+
+def _receipts(made: "Sequence[Receipt]", table: "Table") -> "Table":
     import json
 
     from rich.text import Text
@@ -54,8 +111,31 @@ def _receipts(run: "ChildRun", table: "Table") -> "Table":
 
     for name in ("n", "tool", "status", "arguments", "answer", "bytes", "sec"):
         table.add_column(name, no_wrap=name in ("n", "bytes", "sec"), overflow="fold")
-    for one in run.receipts:
+    for one in made:
         args = one_line(json.dumps(one.args, ensure_ascii=False), 60)
         cells = (str(one.n), one.tool, one.status, args, one_line(one.output, 60), str(one.output_bytes))
         table.add_row(*(Text(one_line(cell, 60)) for cell in cells), f"{one.seconds:.2f}")
     return table
+
+
+# --------------------------------------------------------------------------------------------------------------- a run
+
+
+def _print_run(tasks: "Sequence[TaskSummary]") -> None:
+    from rich.text import Text
+
+    from delegate.cli.output import console, slim_table
+    from delegate.cli.transcript import when
+    from delegate.contract.amounts import usd
+    from delegate.fencing import one_line
+
+    out = console()
+    table = slim_table(out)
+    for name in ("handle", "began", "state", "verdict", "cost", "goal"):
+        table.add_column(name, no_wrap=name != "goal", overflow="fold", justify="right" if name == "cost" else "left")
+    for task in tasks:
+        indent = "  " * (task.depth - tasks[0].depth)
+        state = task.status if task.state == "ended" and task.status else task.state
+        cells = (indent + task.handle, when(task.began_at), state, task.verdict or "-", usd(task.cost_usd))
+        table.add_row(*map(Text, cells), Text(one_line(task.goal, 200)))
+    out.print(table)

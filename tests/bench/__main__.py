@@ -1,6 +1,7 @@
 """The ratios that delegate keeps to, measured in one run on this machine: `python -m tests.bench [--quick]`.
 
-Each module in `measures/` is one measured thing and each in `contenders/` one way to make a judged delegation.
+Each module in `measures/` is one measured thing and each in `contenders/` one way to make a judged delegation. `soak`
+says nothing about speed, so it's only run when it is named: `python -m tests.bench soak`.
 Absolute times are this machine's; the ratios hold elsewhere. Leaves with 1 when a limit is exceeded.
 """
 
@@ -11,7 +12,7 @@ import time
 
 from tests.bench.arena import Arena, Row
 from tests.bench.contenders import ours
-from tests.bench.measures import conversation, cpu, judging, memory, share, wall
+from tests.bench.measures import conversation, cpu, judging, memory, share, soak, wall
 
 MEASURES = {
     "wall": wall,
@@ -21,6 +22,7 @@ MEASURES = {
     "conversation": conversation,
     "memory": memory,
 }
+LONG = {"soak": soak}
 
 
 def show(row: Row) -> None:
@@ -33,14 +35,14 @@ def main() -> int:
     """Measure what was asked for and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="delegate's ratios")
     parser.add_argument("--quick", action="store_true", help="one round of everything: rough figures in seconds")
-    parser.add_argument("measures", nargs="*", choices=[[], *MEASURES], help="default: all")
+    parser.add_argument("measures", nargs="*", choices=[[], *MEASURES, *LONG], help="default: all but soak")
     asked = parser.parse_args()
     began = time.monotonic()
     print(f"{'':<60} {'here':>7} {'limit':>6}")
     rows: list[Row] = []
     with Arena(asyncio.run(ours.capture()).to_json(), quick=asked.quick) as arena:
         for name in asked.measures or MEASURES:
-            for row in MEASURES[name].measure(arena):
+            for row in (MEASURES | LONG)[name].measure(arena):
                 show(row)
                 rows.append(row)
     over = sum(not row.ok for row in rows)

@@ -1,13 +1,10 @@
 """`delegate run` and `delegate show`, as a person at a terminal or a script uses them."""
 
 import json
-import os
-import signal
-import subprocess
 from pathlib import Path
 
-from tests.cli.command import COMMAND, delegate, openai_at, worker
-from tests.support.model_server import Fault, ModelServer
+from tests.cli.command import delegate, openai_at, worker
+from tests.support.model_server import ModelServer
 
 
 def _handle(stdout: str) -> str:
@@ -74,20 +71,6 @@ def test_broken_settings_are_one_line_and_exit_with_2() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("delegate: max_concurent (in delegate.toml)")
     assert done.stderr.count("\n") == 1
-
-
-def test_being_told_to_end_ends_the_work_with_one_word() -> None:
-    with ModelServer([Fault(kind="hang")]) as server:
-        process = subprocess.Popen(
-            [*COMMAND, "run", "wait"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, **openai_at(server)},
-        )  # fmt: skip
-        server.wait_for_calls(1, timeout=20)
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert out == ""
-    assert err == "delegate: interrupted\n"
 
 
 def test_an_unknown_handle_is_bad_usage() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from delegate.judging.json_schema import close_worker
 from delegate.sandbox.attacks import ATTACKS, Mechanism, Row, mechanisms, shell_attacks
 from delegate.sandbox.confinement import Confinement
 
@@ -84,5 +85,6 @@ def test_every_row_says_why(table: dict[tuple[str, str], Row]) -> None:
 
 def test_the_attacks_leave_nothing_behind(table: dict[tuple[str, str], Row]) -> None:
     assert list(Path("/var/tmp").glob(f"delegate-attacks-{os.getpid()}-*")) == []
+    close_worker()  # another test's
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)

@@ -15,6 +15,7 @@ import delegate
 from delegate.errors import ToolDenied, ToolError
 from delegate.judging.case import Case
 from delegate.judging.checks import run_checks
+from delegate.judging.json_schema import close_worker
 from delegate.sandbox.commands import CommandResult, Commands, CommandsNotAllowed
 from delegate.sandbox.confinement import SandboxFailed
 from delegate.sandbox.workspace import Folder
@@ -460,6 +461,7 @@ async def test_commands_leave_no_descriptor_and_no_process(commands: Commands, f
     late.cancel()
     await asyncio.gather(late, return_exceptions=True)
     assert sorted(os.listdir("/proc/self/fd")) == before
+    close_worker()  # another test's
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 - doesn't wait
 

@@ -46,7 +46,9 @@ async def share(providers: tuple[str, ...], server: ModelServer, home: Path) -> 
             os.environ.pop(name, None)
             os.environ |= {name: value} if provider in providers else {}
     async with Delegator(Settings(home=home)) as delegator:
-        report = await delegator.run(Task(goal=goal(1), acceptance_criteria=CRITERIA, tier="standard"))
+        report = await delegator.run(
+            Task.model_validate({"goal": goal(1), "acceptance_criteria": CRITERIA, "tier": "standard"})
+        )
     (result,) = report.results
     assert result.verdict is not None
     assert result.verdict.verdict == "PASS", result.verdict.reasoning

@@ -1,0 +1,58 @@
+"""`delegate runs`: the latest runs on record."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from delegate.cli.formats import Format, FormatOption
+
+if TYPE_CHECKING:
+    from delegate.records import RunSummary
+
+
+def runs(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many, the newest first.")] = 20,
+    format: FormatOption = Format.pretty,
+) -> None:
+    """List the latest runs: when, how many tasks passed and failed, what they cost, and the first one's goal.
+
+    A run is `running`, `ended`, or `outcome_unknown`: then the process that ran it is gone, and a task of it has no
+    result. `delegate show RUN` lists its tasks.
+    """
+    from delegate.cli.output import print_json, print_jsonl, refusals_as
+    from delegate.cli.work import work
+    from delegate.delegator import Delegator
+
+    delegator = Delegator()
+    with refusals_as(format):
+        found = work(delegator, lambda _: delegator.runs(limit))
+    if format is Format.json:
+        print_json([run._asdict() for run in found])
+    elif format is Format.jsonl:
+        print_jsonl(run._asdict() for run in found)
+    else:
+        _print(found)
+
+
+def _print(found: "Sequence[RunSummary]") -> None:
+    from rich.text import Text
+
+    from delegate.cli.output import console, slim_table
+    from delegate.cli.transcript import when
+    from delegate.contract.amounts import usd
+    from delegate.fencing import one_line
+
+    out = console()
+    if not found:
+        out.print("no runs are on record")
+        return
+    table = slim_table(out)
+    for name in ("run", "began", "state", "tasks", "PASS", "FAIL", "other", "cost", "first goal"):
+        justify = "right" if name in ("tasks", "PASS", "FAIL", "other", "cost") else "left"
+        table.add_column(name, no_wrap=name != "first goal", overflow="fold", justify=justify)
+    for run in found:
+        counts = map(str, (run.tasks, run.passed, run.failed, run.other))
+        cells = (run.run_id, when(run.began_at), run.state, *counts, usd(run.cost_usd))
+        table.add_row(*map(Text, cells), Text(one_line(run.goal, 200)))
+    out.print(table)

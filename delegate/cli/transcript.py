@@ -1,0 +1,103 @@
+"""The course of a task as it was written down while it happened: for people, in order, with times.
+
+All of it was written by a child, its tools or a judge, and is cleaned before it is shown.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from delegate.contract.amounts import counted, usd
+from delegate.fencing import clean, one_line
+from delegate.types import JsonObject, Receipt
+
+_WORDS = {
+    "child_started": "the child starts",
+    "child_ended": "the child ended",
+    "check_ended": "check",
+    "judge_asked": "asking a judge",
+    "judged": "verdict",
+}
+
+
+def when(at: float) -> str:
+    """A moment, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def receipts(record: JsonObject) -> Sequence[Receipt]:
+    """The tool calls of a task; of one without a result, those that were written down until now."""
+    made: Sequence[JsonObject] = record["run"]["receipts"] if record["run"] else list(_of_kind(record, "tool_called"))
+    return [Receipt.model_validate(one) for one in made]
+
+
+def latest_text(record: JsonObject) -> str:
+    """What the child said last."""
+    texts = [str(event["text"]) for event in _of_kind(record, "model_called")]
+    return next((text for text in reversed(texts) if text.strip()), "")
+
+
+def course(record: JsonObject) -> Iterator[Text]:
+    """Every event in a few lines, the first with the seconds since the task began."""
+    yield Text("course:", "dim")
+    yield _at(0, "begun", when(record["began_at"]))
+    for event in record["events"]:
+        yield from _event(event, float(event["at"]) - float(record["began_at"]))
+    if record["result"]:
+        yield _at(record["ended_at"] - record["began_at"], "ended", record["result"]["status"])
+    else:
+        words = {"running": "it is still at work", "outcome_unknown": "nothing more is known"}
+        yield Text(f"{'':>12}{words.get(record['state'], '')}", "dim")
+
+
+def _of_kind(record: JsonObject, kind: str) -> Iterator[JsonObject]:
+    for event in record["events"]:
+        if event["kind"] == kind:
+            yield {name: value for name, value in event.items() if name not in ("at", "kind")}
+
+
+def _event(event: JsonObject, seconds: float) -> Iterator[Text]:
+    if event["kind"] == "model_called":
+        yield from _model_called(event, seconds)
+    elif event["kind"] == "tool_called":
+        yield from _tool_called(event, seconds)
+    else:
+        kind = str(event["kind"])
+        told = f"{event['id']} {event['text']}" if event.get("id") else str(event.get("text", ""))
+        yield _at(seconds, _WORDS.get(kind, kind.replace("_", " ")), told)
+
+
+def _model_called(event: JsonObject, seconds: float) -> Iterator[Text]:
+    read, written = event["tokens"]
+    yield _at(seconds, "model", f"{read:,} tokens in, {written:,} out, {usd(event['cost_usd'])}")
+    yield from _block(str(event["text"]))
+    for call in event["calls"]:
+        yield _line(f"calls {call['tool']} {_json(call['args'])}")
+
+
+def _tool_called(event: JsonObject, seconds: float) -> Iterator[Text]:
+    size = counted(event["output_bytes"], "byte")
+    yield _at(seconds, f"tool {event['n']}", f"{event['tool']}: {event['status']}, {size}, {event['seconds']:.2f} s")
+    yield _line(f"with {_json(event['args'])}")
+    yield from _block(str(event["output"]))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _at(seconds: float, what: str, told: str) -> Text:
+    line = Text(f"{seconds:>+9.2f} s ", "dim").append(what, "bold")
+    return line.append(": ").append(one_line(told, 400)) if told else line
+
+
+def _line(text: str) -> Text:
+    return Text(f"{'':>14}").append(clean(" ".join(text.split())).text, "dim")
+
+
+def _block(text: str) -> Iterator[Text]:
+    for line in clean(text.strip()).text.split("\n") if text.strip() else ():
+        yield Text(f"{'':>14}").append(line)

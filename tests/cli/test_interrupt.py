@@ -1,0 +1,216 @@
+"""Ctrl-C and SIGTERM at the command line: the first one stops the work and reports on it, the second one leaves."""
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from delegate import TaskResult
+from delegate.cli.work import STOPPING
+from tests.cli.command import COMMAND, openai_at
+from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.trees import Tree
+
+PATIENCE = 20
+"""Seconds until a test gives up."""
+DONE = "did my part as asked"
+
+
+def _model(tree: Tree) -> Callable[[Call], Reply | Fault]:
+    """One goal is done at once, one runs a command that never ends, and one is never answered."""
+
+    def answer(call: Call) -> Reply | Fault:
+        goal = call.texts[0].split()[0]
+        if goal == "command":
+            turns = [
+                Reply("half-way there", tool_calls=(("write_file", {"path": "half.txt", "content": "half"}),)),
+                Reply("now the tests", tool_calls=(("run_shell", {"command": tree.command}),)),
+            ]
+            return turns[len(call.tool_results)]
+        return Reply(DONE) if goal == "quick" else Fault(kind="hang")
+
+    return answer
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Tree]:
+    with Tree(tmp_path / "shared") as tree:
+        yield tree
+
+
+@pytest.fixture
+def server(tree: Tree) -> Iterator[ModelServer]:
+    with ModelServer(_model(tree)) as server:
+        yield server
+
+
+@pytest.fixture
+def tasks(tree: Tree, tmp_path: Path) -> str:
+    """A file of three tasks."""
+    path = tmp_path / "tasks.json"
+    quick = {"goal": "quick", "acceptance_criteria": [{"kind": "regex", "pattern": "did my part"}]}
+    command = {"goal": "command", "workspace": str(tree.folder), "acceptance_criteria": ["the tests pass"]}
+    path.write_text(json.dumps([quick, command, {"goal": "hangs"}]))
+    return str(path)
+
+
+@contextmanager
+def running(server: ModelServer, *arguments: str, stderr: Any = subprocess.PIPE) -> Generator["subprocess.Popen[str]"]:
+    environment = {**os.environ, **openai_at(server), "DELEGATE_COMMANDS": "allow", "DELEGATE_MODEL": "gpt-6-luna"}
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
+        env=environment,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _in_the_middle(server: ModelServer, tree: Tree) -> None:
+    """All three have begun: one has ended, a command runs, a model call hangs."""
+    server.wait_for_calls(4, PATIENCE)
+    tree.wait_until_up()
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM,)], ids=["Ctrl-C", "SIGTERM"])
+def test_the_first_stops_every_child_and_the_report_says_what_each_left(
+    signals: tuple[signal.Signals], server: ModelServer, tree: Tree, tasks: str
+) -> None:
+    with running(server, "run", "--file", tasks) as process:
+        _in_the_middle(server, tree)
+        process.send_signal(signals[0])
+        out, err = process.communicate(timeout=PATIENCE)
+        assert tree.left() == []
+    assert process.returncode == 1
+    assert err == f"{STOPPING}\n"
+    first, second, third = out.split("\n\n")[:3]
+    assert first.startswith("PASS  1. quick\n"), "what had ended keeps its verdict"
+    assert second.startswith("FAIL  2. command  [cancelled]\n")
+    assert "now the tests" in second
+    assert "created half.txt (4 bytes)" in second
+    assert third.startswith("UNJUDGED  3. hangs  [cancelled]\n")
+    assert not any(call.wants_json for call in server.calls), "no judge is asked"
+
+
+def test_the_report_of_a_stopped_run_is_whole_as_json_and_on_record(
+    server: ModelServer, tree: Tree, tasks: str
+) -> None:
+    with running(server, "run", "--file", tasks, "--format", "json") as process:
+        _in_the_middle(server, tree)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    results = [TaskResult.model_validate(result) for result in json.loads(out)["results"]]
+    assert [result.status for result in results] == ["completed", "cancelled", "cancelled"]
+    assert (results[1].receipts.ok, results[1].receipts.timeout) == (1, 1)
+    shown = subprocess.run([*COMMAND, "show", results[1].handle or ""], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert "half-way there" in shown.stdout or "now the tests" in shown.stdout
+
+
+def test_a_stopped_call_prints_the_report_that_a_host_would_get(server: ModelServer, tree: Tree) -> None:
+    call = {"tasks": [{"goal": "quick"}, {"goal": "hangs"}]}
+    with running(server, "call", json.dumps(call)) as process:
+        server.wait_for_calls(2, PATIENCE)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (1, f"{STOPPING}\n")
+    assert json.loads(out)["results"][1]["error"]["code"] == "cancelled"
+
+
+def test_stopped_judging_is_a_fail_that_says_so_and_its_check_is_gone(server: ModelServer, tree: Tree) -> None:
+    Path("report.txt").write_text(DONE)
+    options = ["--goal", "x", "--output", "report.txt", "--workspace", str(tree.folder), "-c", f"shell: {tree.command}"]
+    with running(server, "judge", *options) as process:
+        tree.wait_until_up()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert tree.left() == []
+    assert (process.returncode, err) == (1, f"{STOPPING}\n")
+    assert out.startswith("FAIL  x\n  cancelled, decided by nobody")
+
+
+def test_the_second_leaves_at_once_whatever_is_still_waited_for(
+    server: ModelServer, tree: Tree, tasks: str, home: Path
+) -> None:
+    with running(server, "run", "--file", tasks) as process:
+        _in_the_middle(server, tree)
+        with _locked(home / "records.sqlite3-lock"):  # so that what the children did can't be stored
+            process.send_signal(signal.SIGINT)
+            assert _line(process.stderr) == STOPPING
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.3)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=PATIENCE)
+            took = time.monotonic() - began
+    assert (process.returncode, out) == (130, "")
+    assert took < 3
+    assert tree.soon_gone()
+
+
+def test_two_at_once_leave_nothing_running(server: ModelServer, tree: Tree, tasks: str) -> None:
+    with running(server, "run", "--file", tasks) as process:
+        _in_the_middle(server, tree)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert err.endswith("delegate: interrupted\n")
+    assert tree.soon_gone()
+
+
+def test_a_live_display_is_left_tidy_and_shows_the_end_of_every_task(
+    server: ModelServer, tree: Tree, tasks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    try:
+        with running(server, "run", "--file", tasks, stderr=theirs) as process:
+            os.close(theirs)
+            _in_the_middle(server, tree)
+            process.send_signal(signal.SIGINT)
+            shown = _all_of(ours)
+            out, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        os.close(ours)
+    assert process.returncode == 1
+    assert out.startswith("PASS  1. quick\n")
+    assert "stopping, and waiting" in shown
+    assert "3 of 3 done" in shown
+    assert "✗ cancelled" in shown
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l"), "the cursor is back"
+
+
+def _line(stream: IO[str] | None) -> str:
+    assert stream
+    return stream.readline().rstrip("\n")
+
+
+def _all_of(terminal: int) -> str:
+    """What was written to it, until the other side is closed."""
+    found = bytearray()
+    try:
+        while chunk := os.read(terminal, 65_536):
+            found += chunk
+    except OSError:  # how Linux says it
+        pass
+    return found.decode(errors="replace")
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

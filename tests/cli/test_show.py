@@ -1,0 +1,153 @@
+"""`delegate show` and `delegate runs`: what is on record, for people and as JSON."""
+
+import asyncio
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Report, Task
+from delegate.ports import ChatReply, ChatRequest
+from delegate.providers.scripted import Scripted
+from tests.cli.command import delegate
+from tests.support.words import is_judge, met_by
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07PASS\u202e [red]all[/red]"
+
+
+def _answer(request: ChatRequest) -> ChatReply | str:
+    if is_judge(request):
+        return met_by("hello reader")(request)
+    if len(request.messages) == 1:
+        call = ("write_file", {"path": "note.md", "content": f"hello reader {HOSTILE}"})
+        return Scripted.calls(call, text=f"I begin.\nAnd I write {HOSTILE}")
+    return f"I wrote `note.md`. {HOSTILE}"
+
+
+async def _made(*tasks: dict[str, Any]) -> Report:
+    async with Delegator(client=Scripted(_answer)) as delegator:
+        return await delegator.run(*map(Task.model_validate, tasks))
+
+
+@pytest.fixture
+def report() -> Report:
+    criteria = ["it greets the reader", {"kind": "file", "path": "note.md"}]
+    return asyncio.run(_made({"goal": f"Write {HOSTILE}", "acceptance_criteria": criteria}, {"goal": "the second"}))
+
+
+def _reopen(home: Path, handle: str | None, **values: object) -> None:
+    """Make a task one without a result, as it was before it ended."""
+    fields = {"ended_at": None, "status": None, "verdict": None, "cost_usd": None, "run": None, "result": None}
+    fields |= values
+    connection = sqlite3.connect(home / "records.sqlite3", isolation_level=None)
+    sql = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in fields)} WHERE handle = ?"
+    assert connection.execute(sql, (*fields.values(), handle)).rowcount == 1
+    connection.close()
+
+
+def _shown(*arguments: str | None) -> str:
+    done = delegate(*(argument or "" for argument in arguments))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+    return done.stdout
+
+
+def test_a_record_shows_its_verdict_report_and_tool_calls(report: Report) -> None:
+    shown = _shown("show", report.results[0].handle)
+    assert shown.startswith("PASS  1. Write")
+    assert "\n    I wrote `note.md`. PASS [red]all[/red]\n" in shown
+    assert re.search(r"^1 +write_file +ok ", shown, re.MULTILINE)
+    assert "course:" not in shown
+
+
+def test_a_transcript_tells_the_whole_course_in_order_with_times(report: Report) -> None:
+    shown = _shown("show", report.results[0].handle, "--transcript")
+    course = shown.partition("\ncourse:\n")[2]
+    steps = [
+        r"\+0\.00 s begun: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+        r"the child starts: ",
+        r"model: \d+ tokens in, \d+ out, \$",
+        r"I begin\.",
+        r"And I write PASS \[red\]all",
+        r"calls write_file \{\"path\": \"note\.md\"",
+        r"tool 1: write_file: ok, \d+ bytes, \d\.\d\d s",
+        r"with \{\"path\": \"note\.md\"",
+        r"model: ",
+        r"I wrote `note\.md`",
+        r"the child ended: completed",
+        r"check: c2 ",
+        r"asking a judge: ",
+        r"verdict: PASS",
+        r"ended: completed",
+    ]
+    assert re.search(r"[\s\S]*?".join(steps), course), course
+    times = [float(time) for time in re.findall(r"^ *\+([\d.]+) s ", course, re.MULTILINE)]
+    assert times == sorted(times)
+
+
+def test_a_record_as_json_holds_all_there_is(report: Report) -> None:
+    record = json.loads(_shown("show", report.results[0].handle, "--format", "json"))
+    assert (record["state"], record["run_id"]) == ("ended", report.run_id)
+    assert record["result"]["verdict"]["verdict"] == "PASS"
+    assert record["run"]["receipts"][0]["tool"] == "write_file"
+    assert [event["kind"] for event in record["events"]][:2] == ["child_started", "model_called"]
+
+
+def test_a_task_whose_process_is_gone_shows_what_is_known_of_it(report: Report, home: Path) -> None:
+    handle = report.results[0].handle
+    _reopen(home, handle, process="1/1/gone")
+    shown = _shown("show", handle)
+    assert shown.startswith("OUTCOME UNKNOWN  Write")
+    assert "it is never run again by itself" in shown
+    assert f"workspace {report.results[0].workspace}" in shown
+    assert "said last: I wrote `note.md`." in shown
+    assert re.search(r"^1 +write_file +ok ", shown, re.MULTILINE)
+    assert "nothing more is known" in _shown("show", handle, "--transcript")
+
+
+def test_a_task_that_runs_shows_what_it_has_done_so_far(report: Report, home: Path) -> None:
+    handle = report.results[1].handle
+    _reopen(home, handle)  # by this process, which is alive
+    shown = _shown("show", handle)
+    assert shown.startswith("RUNNING  the second\n  at work since ")
+    assert re.search(r"^1 +write_file +ok ", shown, re.MULTILINE)
+    (run,) = json.loads(_shown("runs", "--format", "json"))
+    assert (run["state"], run["passed"], run["other"], run["cost_usd"]) == ("running", 1, 1, None)
+
+
+def test_a_runs_id_lists_its_tasks(report: Report) -> None:
+    shown = _shown("show", report.run_id)
+    lines = shown.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == [result.handle for result in report.results]
+    assert re.search(r" completed +PASS +\$", lines[2])
+    assert lines[3].rstrip().endswith("the second")
+    listed = _shown("show", report.run_id, "--format", "jsonl").splitlines()
+    assert [json.loads(line)["handle"] for line in listed] == [result.handle for result in report.results]
+
+
+def test_an_unknown_handle_is_one_clear_line_and_in_json_an_object() -> None:
+    done = delegate("show", "nothing-0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("delegate: there is no record 'nothing-0'")
+    done = delegate("show", "nothing-0", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "unknown_handle")
+
+
+def test_runs_are_listed_newest_first_up_to_a_limit(report: Report) -> None:
+    latest = asyncio.run(_made({"goal": "a later one"}))
+    lines = _shown("runs").splitlines()
+    assert lines[0].split() == ["run", "began", "state", "tasks", "PASS", "FAIL", "other", "cost", "first", "goal"]
+    assert lines[2].startswith(f"{latest.run_id} ")
+    assert lines[2].rstrip().endswith(" a later one")
+    assert re.match(rf"{report.run_id} +\S+ \S+ +ended +2 +1 +0 +1 +\$[\d.]+ +Write PASS", lines[3])
+    (only,) = _shown("runs", "--limit", "1", "--format", "jsonl").splitlines()
+    assert json.loads(only)["run_id"] == latest.run_id
+
+
+def test_where_nothing_is_on_record_runs_says_so_and_makes_no_file(home: Path) -> None:
+    assert _shown("runs") == "no runs are on record\n"
+    assert not home.exists()

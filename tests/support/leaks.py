@@ -1,0 +1,181 @@
+"""What a test may leave behind: nothing. It's looked for after every test, so the look takes a tenth of a millisecond;
+only where something is found it is looked at closely, and given a moment to go.
+
+Processes and open files are found on Linux only.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+PATIENCE_SECONDS = 3.0
+"""How long something that is on its way out may take."""
+LINUX = sys.platform == "linux"
+_PR_SET_CHILD_SUBREAPER = 36
+_STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
+_SHARED = "/judging/schema_worker.py"
+"""A process that all validations use, for as long as their host lives."""
+
+
+class Watch:
+    """Begins before a test; `left` says in words what is there after it that wasn't before.
+
+    `home` is where the test's results name workspaces, and `scratch` its folder for temporary files. What is only slow
+    to go is waited for.
+    """
+
+    def __init__(self, home: Path, scratch: Path, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._home = home
+        self._scratch = scratch
+        self._patience = patience_seconds
+        self._threads = frozenset(threading.enumerate())
+        self._files = _open_files()
+        self._temporary = frozenset(os.listdir(scratch))
+        _children.begin()
+
+    def left(self) -> list[str]:
+        """All of it."""
+        return [
+            *self._once_quiet(self._left_threads),
+            *self._once_quiet(_children.left),
+            *self._once_quiet(self._left_files),
+            *(f"temporary: {name}" for name in os.listdir(self._scratch) if name not in self._temporary),
+            *_unnamed_workspaces(self._home),
+        ]
+
+    def _once_quiet(self, look: Callable[[], list[str]]) -> list[str]:
+        until = time.monotonic() + self._patience
+        while (found := look()) and time.monotonic() < until:
+            time.sleep(0.01)
+        return found
+
+    def _left_threads(self) -> list[str]:
+        return [f"thread: {thread.name}" for thread in threading.enumerate() if thread not in self._threads]
+
+    def _left_files(self) -> list[str]:
+        found = [(fd, target) for fd, target in _open_files().items() if self._files.get(fd) != target]
+        return [what for fd, target in found if (what := _in_words(fd, target))]
+
+
+async def left_tasks() -> list[str]:
+    """Tasks of the running loop but the current one."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    return [f"task: {task.get_name()}, {task.get_coro()}" for task in left]
+
+
+# ----------------------------------------------------------------------------------------------------------- processes
+
+
+class _Children:
+    """The children of this process. They are only looked at where one was started meanwhile."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self._looked_at = -1
+        """What `started` was then; at first, never."""
+        self._known = frozenset[int]()
+
+    def begin(self) -> None:
+        """What is there now, such as a fixture's of a whole module, may stay."""
+        if self.started != self._looked_at:
+            self._known, self._looked_at = frozenset(_running_children()), self.started
+
+    def left(self) -> list[str]:
+        """What wasn't there when this began."""
+        if self.started == self._looked_at:
+            return []
+        new = {pid: command for pid in _running_children() if pid not in self._known and (command := _command(pid))}
+        return [f"process: {pid} {command}" for pid, command in new.items() if _SHARED not in command]
+
+    def end(self) -> None:
+        """Kill what is left, so that only one test suffers."""
+        for line in self.left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(line.split()[1]), signal.SIGKILL)
+
+
+_children = _Children()
+end_children = _children.end
+
+
+def note(event: str) -> None:
+    """For an audit hook: was that a process being started?"""
+    if event in _STARTS:
+        _children.started += 1
+
+
+def adopt_orphans() -> None:
+    """Let whatever a test starts, and loses, become a child of this process, where it is seen."""
+    if LINUX:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _running_children() -> Iterator[int]:
+    """Children that have ended are reaped on the way, since nobody else does it for orphans."""
+    own = b"%d" % os.getpid()
+    for name in filter(str.isdigit, os.listdir("/proc") if LINUX else ()):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b") ")[2].split(b" ", 2)[:2]
+            if parent == own and state == b"Z":
+                os.waitpid(int(name), os.WNOHANG)
+            elif parent == own:
+                yield int(name)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# --------------------------------------------------------------------------------------------------- files and folders
+
+
+def _open_files() -> dict[str, str]:
+    """What every descriptor leads to."""
+    found: dict[str, str] = {}
+    for fd in os.listdir("/proc/self/fd") if LINUX else ():
+        with contextlib.suppress(OSError):  # the listing's own
+            found[fd] = os.readlink(f"/proc/self/fd/{fd}")
+    return found
+
+
+def _in_words(fd: str, target: str) -> str:
+    """Empty for what may stay: one end of a pair of sockets, such as that to the shared worker."""
+    if not target.startswith("socket:"):
+        return f"open file: {target}"
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(fd))) as one:
+        if one.family != socket.AF_UNIX:
+            return f"socket: {one.getsockname()}"
+    return ""
+
+
+def _unnamed_workspaces(home: Path) -> list[str]:
+    """Workspaces that no result names, but for as many as there are tasks whose process was killed."""
+    try:
+        there = {name.removesuffix(".diff") for name in os.listdir(home / "workspaces")}
+    except FileNotFoundError:
+        return []
+    results = _results(home / "records.sqlite3") if there else []
+    named = {Path(json.loads(result)["workspace"] or "").name for result in results if result}
+    unnamed = sorted(there - named)
+    return [f"workspace: {name}" for name in unnamed] if len(unnamed) > results.count(None) else []
+
+
+def _results(path: Path) -> list[str | None]:
+    if not path.exists():
+        return []
+    with closing(sqlite3.connect(path)) as records:
+        return [result for (result,) in records.execute("SELECT result FROM tasks")]

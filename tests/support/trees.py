@@ -1,0 +1,61 @@
+"""A command that starts processes which never end, and a way to see which of them are left."""
+
+import os
+import secrets
+import select
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+PATIENCE_SECONDS = 20
+
+
+class Tree:
+    """Commands to be run in `folder`, which is made: they tell when all their processes run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._mark = f"9{secrets.randbelow(10**9):09d}"
+        folder.mkdir()
+        os.mkfifo(folder / "up")
+        self._up = os.open(folder / "up", os.O_RDWR | os.O_NONBLOCK)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._up)
+
+    @property
+    def command(self) -> str:
+        """With one process in a session of its own."""
+        return f"(setsid sleep {self._mark} >/dev/null 2>&1 &); {self.without_daemon}"
+
+    @property
+    def without_daemon(self) -> str:
+        """With all of its processes in one group."""
+        return f"sleep {self._mark} & echo up > up; wait"
+
+    def wait_until_up(self) -> None:
+        """Block until the command has started what it starts. In a coroutine: `await asyncio.to_thread(…)`."""
+        ready, _, _ = select.select([self._up], [], [], PATIENCE_SECONDS)
+        assert ready, "the command didn't start"
+
+    def left(self) -> list[str]:
+        """The command lines of what still runs of it."""
+        return [line for line in map(_command_line, os.listdir("/proc")) if self._mark in line]
+
+    def soon_gone(self) -> bool:
+        """Whether nothing is left within some seconds; for what nobody has waited for."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while (left := self.left()) and time.monotonic() < until:
+            time.sleep(0.01)
+        return not left
+
+
+def _command_line(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text() if pid.isdigit() else ""
+    except OSError:
+        return ""
