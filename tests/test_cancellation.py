@@ -336,35 +336,53 @@ def _the_verdict_says(scene: Scene, stopped: TaskResult, code: str) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- deadlines
 
-SECONDS = 0.4
+SECONDS = (0.3, 1.5, 6.0)
+"""The first is long enough on any machine that isn't busy with other things; then it takes another one."""
+_PLAYS = [*(("parent", moment) for moment in MOMENTS), *(("run", f"{what} runs") for what in ("a command", "a check"))]
 
 
 @pytest.mark.parametrize("moment", ["a model call hangs", "a command runs", "a rate limit is waited for"])
-async def test_a_childs_own_timeout_ends_it_alone(moment: str, tree: Tree, endpoint: Callable[[Model], Model]) -> None:
-    async with _scene(moment, tree, endpoint, third=Reply(DONE), max_run_model_calls=9) as (scene, run_id):
-        quick, stopped, third = await _reported(scene, scene.run(timeout_seconds=SECONDS), run_id)
-        assert [quick.status, stopped.status, third.status] == ["completed", "timeout", "completed"]
-        await _what_was_done_is_there(scene, stopped)
-
-
-@pytest.mark.parametrize(
-    ("whose", "moment"),
-    [*(("parent", moment) for moment in MOMENTS), ("run", "a command runs"), ("run", "a check runs")],
-)
-async def test_a_deadline_of_the_parent_or_the_run_ends_all_that_is_left(
-    whose: str, moment: str, tree: Tree, endpoint: Callable[[Model], Model]
+async def test_a_childs_own_timeout_ends_it_alone(
+    moment: str, tmp_path: Path, endpoint: Callable[[Model], Model]
 ) -> None:
-    options: dict[str, Any] = {"run_timeout_seconds": SECONDS} if whose == "run" else {}
-    parent = Parent(seconds_left=SECONDS) if whose == "parent" else None
-    async with _scene(moment, tree, endpoint, **options) as (scene, run_id):
-        quick, stopped, third = await _reported(scene, scene.run(parent=parent), run_id)
-        assert quick.status == "completed"
-        assert stopped.status == ("completed" if scene.moment.completed else "timeout")
+    for seconds in SECONDS:
+        with Tree(tmp_path / str(seconds)) as tree:
+            async with _scene(moment, tree, endpoint, third=Reply(DONE), max_run_model_calls=9) as (scene, run_id):
+                quick, stopped, third = await _reported(scene, scene.run(timeout_seconds=seconds), run_id)
+                if await _had_come(scene, stopped):
+                    assert [quick.status, stopped.status, third.status] == ["completed", "timeout", "completed"]
+                    return
+
+
+@pytest.mark.parametrize(("whose", "moment"), _PLAYS)
+async def test_a_deadline_of_the_parent_or_the_run_ends_all_that_is_left(
+    whose: str, moment: str, tmp_path: Path, endpoint: Callable[[Model], Model]
+) -> None:
+    for seconds in SECONDS:
+        options: dict[str, Any] = {"run_timeout_seconds": seconds} if whose == "run" else {}
+        parent = Parent(seconds_left=seconds) if whose == "parent" else None
+        with Tree(tmp_path / str(seconds)) as tree:
+            async with _scene(moment, tree, endpoint, **options) as (scene, run_id):
+                quick, stopped, third = await _reported(scene, scene.run(parent=parent), run_id)
+                if whose == "parent":
+                    await _can_go_on(scene)
+                if await _had_come(scene, stopped):
+                    status = "completed" if scene.moment.completed else "timeout"
+                    assert (quick.status, stopped.status) == ("completed", status)
+                    _the_verdict_says(scene, stopped, "budget_exceeded")
+                    assert third.status in ("timeout", "budget_exceeded")
+                    return
+
+
+async def _had_come(scene: Scene, stopped: TaskResult) -> bool:
+    """Whether all is there that is there at the moment. Where it isn't, the deadline was before it, or it got lost."""
+    try:
         await _what_was_done_is_there(scene, stopped)
-        _the_verdict_says(scene, stopped, "budget_exceeded")
-        assert third.status in ("timeout", "budget_exceeded")
-        if whose == "parent":
-            await _can_go_on(scene)
+        return True
+    except AssertionError:
+        if float(scene.tree.folder.name) == SECONDS[-1]:
+            raise
+        return False
 
 
 async def test_where_no_time_is_left_nothing_begins() -> None:
@@ -572,7 +590,8 @@ async def test_at_whatever_moment_it_is_stopped_every_task_that_began_has_one_en
         found = records.execute("SELECT status, result IS NULL FROM tasks").fetchall()
     assert set(found) <= {("completed", 0), ("cancelled", 0)}, found
     assert len(found) == 3 * 32 or times, "a report has all its tasks"
-    assert set(ends) == ({"Report"} if times == 0 else {"Report", "CancelledError"})
+    assert "CancelledError" in ends if times else set(ends) == {"Report"}
+    assert set(ends) <= {"Report", "CancelledError"}
 
 
 # ------------------------------------------------------------------------------------------------ the synchronous doors

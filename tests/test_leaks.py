@@ -40,7 +40,7 @@ def a_process(home: Path) -> Generator[None]:
 
 @contextmanager
 def an_orphan(home: Path) -> Generator[None]:
-    shell = subprocess.run(["sh", "-c", "sleep 1000 >&- & echo $!"], capture_output=True, text=True)
+    shell = subprocess.run(["sh", "-c", "sleep 1000 >&- 2>&- & echo $!"], capture_output=True, text=True)
     yield
     os.kill(int(shell.stdout), 9)
 
@@ -110,10 +110,10 @@ async def test_a_task_that_is_left_is_named() -> None:
     assert await leaks.left_tasks() == []
 
 
-async def test_a_workspace_that_a_result_names_may_stay(home: Path, scratch: Path) -> None:
+def test_a_workspace_that_a_result_names_may_stay(home: Path, scratch: Path) -> None:
     watch = leaks.Watch(home, scratch)
     writes = [Scripted.call("write_file", path="a.txt", content="a"), "wrote a file"]
-    async with Delegator(client=Scripted(writes)) as delegator:
-        await delegator.run(Task(goal="a"))
+    with Delegator(client=Scripted(writes)) as delegator:
+        delegator.run_sync(Task(goal="a"))
     assert os.listdir(home / "workspaces")
     assert watch.left() == []

@@ -154,7 +154,9 @@ class _Conversation:
         if tool is None:
             return ToolOutput(f"there is no tool {call.name!r}; there are: {', '.join(self._tools)}", "error")
         if call.arguments is None:
-            return ToolOutput(f"the arguments are not a JSON object: {call.raw_arguments[:200]!r}", "error")
+            return ToolOutput(
+                f"the arguments are not a JSON object that can be used: {call.raw_arguments[:200]!r}", "error"
+            )
         try:
             answer = await tool.call(call.arguments)
         except ToolDenied as error:

@@ -4,7 +4,6 @@ A dimension that the judge left out, put out of range or gave no evidence for ma
 counted as zero, and never left out of the mean.
 """
 
-import math
 import tomllib
 from collections.abc import Sequence
 from functools import cache
@@ -110,11 +109,12 @@ def _scores(rubric: Rubric, reply: dict[str, Any], evidence: Evidence) -> dict[s
 
 
 def _score(dimension: RubricDimension, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UnparseableReply(f"the score of {dimension.id} is not a number")
     if not dimension.min <= value <= dimension.max:
+        shown = str(value)[:20]  # `:g` can't write an integer of 400 digits
         raise UnparseableReply(
-            f"the score of {dimension.id} is {value:g}, outside {dimension.min:g} to {dimension.max:g}"
+            f"the score of {dimension.id} is {shown}, outside {dimension.min:g} to {dimension.max:g}"
         )
     return float(value)
 

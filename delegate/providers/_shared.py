@@ -32,6 +32,9 @@ MAX_RETRY_AFTER = 30.0
 MAX_REPLY_BYTES = 16 << 20
 """Many times what a model can write in one reply. To read the JSON of much more would hold up the event loop."""
 
+DEEPEST = 64
+"""Levels of a tool call's arguments. What writes them down again fails at some hundreds."""
+
 SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What reading a reply raises when it isn't in the provider's format."""
 
@@ -68,7 +71,19 @@ def json_object(text: str | bytes) -> JsonObject | None:
 
 def arguments(text: str) -> JsonObject | None:
     """A tool call's arguments. Nothing at all counts as no arguments: several servers write it so."""
-    return json_object(text) if text.strip() else {}
+    return usable(json_object(text)) if text.strip() else {}
+
+
+def usable(given: JsonObject | None) -> JsonObject | None:
+    """Arguments that a tool can be called with; None where they nest deeper than anyone would write them."""
+    return given if given is not None and _is_shallow(given, DEEPEST) else None
+
+
+def _is_shallow(value: object, levels: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return True
+    parts = cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
+    return levels > 0 and all(_is_shallow(part, levels - 1) for part in parts)
 
 
 def reply_object(data: str | bytes, provider: str) -> JsonObject:

@@ -10,7 +10,7 @@ from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall
 from delegate.providers._endpoint import Endpoint
 from delegate.providers._posting import Poster, translate
 from delegate.providers._quota import anthropic_quota
-from delegate.providers._shared import dig, native_of, read_reply, to_json, within
+from delegate.providers._shared import dig, native_of, read_reply, to_json, usable, within
 from delegate.types import JsonObject, Usage
 
 STOPS: dict[str, StopReason] = {
@@ -153,7 +153,7 @@ def read_message(body: JsonObject) -> ChatReply:
 def _call(block: JsonObject) -> ToolCall:
     given = block["input"]
     if isinstance(given, dict):
-        return ToolCall(block["id"], block["name"], cast("JsonObject", given))
+        return ToolCall(block["id"], block["name"], usable(cast("JsonObject", given)))
     return ToolCall(block["id"], block["name"], None, to_json(given))
 
 

@@ -28,6 +28,7 @@ from delegate.providers._shared import (
     status_error,
     to_json,
     transport_error,
+    usable,
     within,
     without_key,
 )
@@ -271,7 +272,7 @@ def _call(number: int, call: JsonObject) -> ToolCall:
     id = call.get("id") or f"{LOCAL_ID}{number}"
     given = call.get("args", {})
     if isinstance(given, dict):
-        return ToolCall(id, call["name"], cast("JsonObject", given))
+        return ToolCall(id, call["name"], usable(cast("JsonObject", given)))
     return ToolCall(id, call["name"], None, to_json(given))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import regex
 
+from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.sandbox import files
 
@@ -52,10 +53,9 @@ class _Matcher:
     def __init__(self, pattern: str, deadline: float) -> None:
         if len(pattern) > MAX_PATTERN_CHARS:
             raise ToolError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} are allowed")
-        try:
-            self._search = regex.compile(pattern).search
-        except (regex.error, RecursionError, OverflowError) as problem:
-            raise ToolError(f"{pattern[:200]!r} is not a regular expression: {problem}") from problem
+        if (problem := pattern_fault(pattern)) is not None:
+            raise ToolError(f"{pattern[:200]!r} is not a regular expression that can be used: {problem}")
+        self._search = regex.compile(pattern).search
         self._deadline = deadline
 
     def __call__(self, text: str) -> bool:

@@ -327,10 +327,11 @@ async def test_a_search_shows_a_bounded_part(tools: Mapping[str, Tool], folder: 
     [
         ({"pattern": "("}, "not a regular expression"),
         ({"pattern": "(" * 900 + ")" * 900}, "characters"),
+        ({"pattern": "(?:(?:a{1000}){1000}){9}"}, "multiply"),
         ({"pattern": "(a|aa)+$"}, "over 3 s"),
         ({"pattern": "x", "glob": "*" + "a*" * 60 + "b"}, "over 3 s|no matches"),
     ],
-    ids=["not one", "too long", "backtracking", "backtracking glob"],
+    ids=["not one", "too long", "huge", "backtracking", "backtracking glob"],
 )
 async def test_a_hostile_pattern_ends_as_an_error(
     tools: Mapping[str, Tool], folder: Folder, arguments: dict[str, str], word: str
@@ -339,7 +340,7 @@ async def test_a_hostile_pattern_ends_as_an_error(
     started = time.monotonic()
     with pytest.raises(ToolError, match=word):
         raise ToolError(await text(tools["search_files"], **arguments))
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 20
 
 
 async def test_a_file_name_that_is_not_utf8_does_not_break_an_answer(tools: Mapping[str, Tool], folder: Folder) -> None:

@@ -140,6 +140,12 @@ def test_what_json_does_not_have_is_refused(value: Any) -> None:
         check_call(call)
 
 
+def test_a_number_that_python_would_not_write_down_is_too_large() -> None:
+    with pytest.raises(CallError) as refusal:
+        parse_call({"goal": "g", "output_schema": {"const": 10**5_000}})
+    assert refusal.value.code == "too_large"
+
+
 @pytest.mark.parametrize("call", GOOD, ids=lambda call: json.dumps(call)[:40])
 def test_what_is_damaged_here_was_good(call: Any) -> None:
     assert parse_call(call)

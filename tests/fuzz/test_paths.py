@@ -16,15 +16,22 @@ from tests.fuzz.values import ANY_CHARACTER
 
 NAMES = ("a", "b", "c", "file")
 PARTS = st.sampled_from([*NAMES, "..", "..", ".", "", "secret", "{root}", "{outside}", "/", "A", "a ", "file/"])
-PATHS = st.builds(
-    "{}{}".format,
-    st.sampled_from(["", "", "{root}/", "{outside}/"]),
-    st.lists(PARTS, min_size=1, max_size=6).map("/".join),
+PLACES: st.SearchStrategy[str] = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+RELATIVE: st.SearchStrategy[str] = st.lists(PARTS, min_size=1, max_size=6).map("/".join)
+PATHS: st.SearchStrategy[str] = RELATIVE | st.builds(
+    "{}/{}".format, st.sampled_from(["{root}", "{outside}"]), PLACES | RELATIVE
 )
-PLACES = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
-LINKS = st.dictionaries(PLACES, PATHS, max_size=5)
+LINKS: st.SearchStrategy[dict[str, str]] = st.dictionaries(PLACES, PATHS, max_size=5)
 ODD_NAMES = ["a" * 256, "a/" * 3_000, "../" * 2_000 + "etc", "~", "~root", "file:///etc/passwd", "/proc/self/fd/0"]
 ODD_PATHS = st.text(ANY_CHARACTER | st.sampled_from("/.~\0\\"), max_size=60) | st.sampled_from(ODD_NAMES)
+
+
+@st.composite
+def walks(draw: st.DrawFn) -> tuple[dict[str, str], list[str]]:
+    """Links, and paths of which some begin with one of them."""
+    links = draw(LINKS)
+    begun = st.builds("{}/{}".format, st.sampled_from([*links, "a"]), RELATIVE | PLACES)
+    return links, draw(st.lists(PATHS | begun | st.sampled_from([*links, "a"]), min_size=1, max_size=6))
 
 
 @contextmanager
@@ -50,8 +57,9 @@ def _everything_outside(folder: Folder) -> dict[str, str]:
     }
 
 
-@fuzz(150, links=LINKS, paths=st.lists(PATHS, min_size=1, max_size=6))
-def test_no_way_leads_out_of_any_tree(links: dict[str, str], paths: list[str]) -> None:
+@fuzz(120, walk=walks())
+def test_no_way_leads_out_of_any_tree(walk: tuple[dict[str, str], list[str]]) -> None:
+    links, paths = walk
     with tree(links) as folder:
         before = _everything_outside(folder)
         for path in paths:
@@ -62,18 +70,23 @@ def test_no_way_leads_out_of_any_tree(links: dict[str, str], paths: list[str]) -
         assert _everything_outside(folder) == before
 
 
-@fuzz(150, links=LINKS, path=PATHS)
-def test_what_is_found_is_where_the_kernel_finds_it(links: dict[str, str], path: str) -> None:
+@fuzz(150, walk=walks())
+def test_what_is_found_is_where_the_kernel_finds_it(walk: tuple[dict[str, str], list[str]]) -> None:
+    links, paths = walk
     with tree(links) as folder:
-        given = path.format(root=folder.root, outside=folder.root.parent / "outside")
-        try:
-            kernels = (folder.root / given).resolve(strict=True)
-        except (OSError, RuntimeError):  # it isn't there, or goes round in a circle
-            return
-        try:
-            assert folder.resolve(given) == kernels
-        except ToolDenied:
-            assert not (given and kernels.is_relative_to(folder.root))
+        for path in paths:
+            _check_against_kernel(folder, path.format(root=folder.root, outside=folder.root.parent / "outside"))
+
+
+def _check_against_kernel(folder: Folder, path: str) -> None:
+    try:
+        kernels = (folder.root / path).resolve(strict=True)
+    except (OSError, RuntimeError):  # it isn't there, or goes round in a circle
+        return
+    try:
+        assert folder.resolve(path) == kernels
+    except ToolDenied:
+        assert not (path and kernels.is_relative_to(folder.root))
 
 
 @fuzz(150, path=ODD_PATHS)

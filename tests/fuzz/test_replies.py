@@ -162,6 +162,7 @@ def test_what_a_judge_says_makes_a_verdict(bench: Bench) -> None:
         verdict = bench.verdict(said, "The report has findings.", "The report is in a file.")
         for criterion in verdict.criteria:
             assert criterion.outcome != "met" or criterion.evidence.strip() in OUTPUT
+            assert criterion.code in ("met", "not_met", "cannot_tell", "evidence_not_found", "judge_unparseable")
 
     hunt()
 
@@ -171,7 +172,7 @@ def test_what_a_rubric_judge_says_makes_a_verdict(bench: Bench) -> None:
     def hunt(said: str) -> None:
         (criterion,) = bench.verdict(said, {"kind": "rubric", "rubric": RUBRIC}).criteria
         assert criterion.score is None or 0 <= criterion.score <= 1
-        assert criterion.outcome in ("met", "not_met", "error")
+        assert criterion.code in ("met", "not_met", "judge_unparseable")
 
     hunt()
 
@@ -189,6 +190,13 @@ def test_a_rubric_of_extreme_numbers_has_a_score_or_an_error(bench: Bench, odd: 
     said = json.dumps(SCORES[0]).replace('"score": 3', f'"score": {odd.get("max", 3)}')
     (criterion,) = bench.verdict(said, {"kind": "rubric", "rubric": RUBRIC | {"dimensions": dimensions}}).criteria
     assert criterion.score is None or 0 <= criterion.score <= 1
+
+
+@pytest.mark.parametrize("score", ['"3"', "null", "[3]", "{}", "true", "NaN", "1e400", "-1", "4.1", "1" + "0" * 400])
+def test_a_score_that_is_no_number_in_its_range_decides_nothing(bench: Bench, score: str) -> None:
+    said = json.dumps(SCORES[0]).replace('"score": 3', f'"score": {score}', 1)
+    (criterion,) = bench.verdict(said, {"kind": "rubric", "rubric": RUBRIC}).criteria
+    assert (criterion.outcome, criterion.code, criterion.score) == ("error", "judge_unparseable", None)
 
 
 # ----------------------------------------------------------------------------------------------------- found by fuzzing

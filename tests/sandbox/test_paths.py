@@ -124,9 +124,13 @@ def _files(place: Path, but: Path) -> dict[Path, str | None]:
 
 
 def _planted(place: Path, tree: dict[str, str | None]) -> tuple[Path, Path]:
-    """A folder with this tree (None: a folder, else a link to there), and one beside it with a secret."""
-    root, outside = place / "root", place / "outside"
-    root.mkdir()
+    """A folder with this tree (None: a folder, else a link to there), and one beside it with a secret.
+
+    They lie deeper than any of the trees' own links climbs, so that planting one leaves nothing outside of `place`.
+    """
+    deep = place.joinpath(*"12345678")
+    root, outside = deep / "root", deep / "outside"
+    root.mkdir(parents=True)
     outside.mkdir()
     (root / "file").write_text("inside")
     (outside / "secret").write_text("the secret")

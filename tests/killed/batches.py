@@ -1,0 +1,46 @@
+"""A process that delegates batch after batch until it is killed: `python -m tests.killed.batches HOME NAME SEED`.
+
+A line is printed when it begins and, once a call has returned, one with the handles of its results: what it
+acknowledges. Every child's start is noted in the file `starts`, outside the records.
+"""
+
+import asyncio
+import os
+import random
+import sys
+from itertools import count
+from pathlib import Path
+
+from delegate import Delegator, Task
+from delegate.ports import ChatReply, ChatRequest
+from delegate.providers.scripted import Scripted
+from tests.support.words import goal_of, is_judge, met_by
+
+
+async def main(home: Path, name: str, seed: int) -> None:
+    """Delegate three tasks at a time, in two calls side by side, without an end."""
+    chance, numbers = random.Random(seed), count()
+    starts = os.open(home.with_name("starts"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    async def answer(request: ChatRequest) -> ChatReply | str:
+        await asyncio.sleep(chance.random() * 0.01)
+        if is_judge(request):
+            return met_by("hello reader")(request)
+        if len(request.messages) > 1:
+            return f"I wrote note.md for {goal_of(request)}"
+        os.write(starts, f"{goal_of(request)}\n".encode())
+        return Scripted.call("write_file", path="note.md", content="hello reader " * 300)
+
+    async def batches(delegator: Delegator) -> None:
+        while True:
+            tasks = [{"goal": f"{name}-{next(numbers)}", "acceptance_criteria": ["it greets"]} for _ in range(3)]
+            report = await delegator.run(*map(Task.model_validate, tasks))
+            print(*(result.handle for result in report.results), flush=True)
+
+    async with Delegator(client=Scripted(answer), home=home) as delegator:
+        print("begun", flush=True)
+        await asyncio.gather(batches(delegator), batches(delegator))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,87 @@
+"""Kill -9 at any moment: what was acknowledged is there, what was in flight is known to be, and nothing ran twice.
+
+`KILL_ROUNDS=30` makes it the long version.
+"""
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from delegate import Delegator, Task
+from delegate.providers.scripted import Scripted
+
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "6"))
+AT_ONCE = 2
+"""Processes that write the same home, each killed at a moment of its own."""
+LONGEST = 0.5
+"""Seconds until the kill, at most. A batch takes about a tenth of that."""
+
+
+def _start(home: Path, name: str, seed: int) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.killed.batches", str(home), name, str(seed)]
+    root = Path(__file__).resolve().parent.parent.parent
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
+    assert process.stdout
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+def _killed(home: Path, round: int, chance: random.Random) -> Iterator[str]:
+    """Run some processes and kill each at a random moment; the handles that they had acknowledged."""
+    running = [_start(home, f"{round}-{n}", chance.randrange(10**9)) for n in range(AT_ONCE)]
+    began = time.monotonic()
+    moments = sorted((chance.random() * LONGEST, n) for n in range(AT_ONCE))
+    for moment, n in moments:
+        time.sleep(max(0, began + moment - time.monotonic()))
+        running[n].kill()
+    for process in running:
+        said = process.communicate(timeout=10)[0].splitlines(keepends=True)
+        yield from (handle for line in said if line.endswith("\n") for handle in line.split())
+
+
+def _goals(home: Path) -> set[str]:
+    """All that is on record, whole."""
+    connection = sqlite3.connect(home / "records.sqlite3")
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    goals = {goal for (goal,) in connection.execute("SELECT json_extract(task, '$.goal') FROM tasks")}
+    connection.close()
+    return goals
+
+
+def _starts(home: Path) -> Counter[str]:
+    file = home.with_name("starts")
+    return Counter(file.read_text().split() if file.exists() else ())
+
+
+async def test_after_a_kill_all_that_was_acknowledged_is_there_and_nothing_runs_twice(tmp_path: Path) -> None:
+    home, chance, acknowledged = tmp_path / "killed", random.Random(20_261_120), set[str]()
+    for round in range(ROUNDS):
+        acknowledged |= set(_killed(home, round, chance))
+        on_record = _goals(home)
+        assert set(_starts(home)) <= on_record, "no child started before its task was on record"
+    starts = _starts(home)
+    async with Delegator(client=Scripted(lambda request: "did my part"), home=home) as delegator:
+        states = Counter[str]()
+        for run in await delegator.runs(limit=10_000):
+            for task in await delegator.tasks(run.run_id):
+                states[task.state] += 1
+                assert (task.state == "ended") or task.handle not in acknowledged
+                record = await delegator.read(task.handle)
+                assert record
+                if task.state == "ended":
+                    assert record["run"]["output"] == f"I wrote note.md for {task.goal}"
+                    assert record["result"]["verdict"]["verdict"] == "PASS"
+                else:
+                    assert (task.state, record["result"]) == ("outcome_unknown", None)
+        await delegator.run(Task(goal="go on"))
+    assert len(acknowledged) > 20 * ROUNDS
+    assert states["ended"] >= len(acknowledged)
+    assert states["outcome_unknown"] > 0, "some were killed while they were at work"
+    assert set(starts.values()) == {1}, "no child ran twice"
+    assert _starts(home) == starts, "and none was run again by the next"

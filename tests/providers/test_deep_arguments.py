@@ -1,0 +1,42 @@
+"""Tool arguments that nest deeper than anyone would write them are the call's error, and the child goes on."""
+
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Task
+from tests.support.model_server import Call, ModelServer, Reply
+
+WAYS = {
+    "openai": ("gpt-6-luna", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "anthropic": ("claude-haiku-5-5", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    "google": ("gemini-2.5-flash-lite", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"thought": value}
+    return value
+
+
+def script(call: Call) -> Reply:
+    if call.tool_results:
+        return Reply("did the work as asked")
+    return Reply(tool_calls=(("think", nested(400)),))
+
+
+@pytest.mark.parametrize("provider", WAYS)
+async def test_a_call_with_endless_arguments_is_answered_with_an_error(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, key, url = WAYS[provider]
+    with ModelServer(script) as server:
+        monkeypatch.setenv(key, "dummy-key")
+        monkeypatch.setenv(url, getattr(server, f"{provider}_url"))
+        async with Delegator() as delegator:
+            report = await delegator.run(Task(goal="do the work", model=model))
+    (result,) = report.results
+    assert (result.status, result.summary) == ("completed", "did the work as asked"), result.error
+    assert (result.receipts.total, result.receipts.error) == (1, 1)
