@@ -120,13 +120,9 @@ class Executor:
     async def _all(self, call: "_Call", orders: Sequence["_Order"]) -> tuple[TaskResult, ...]:
         """The results of all tasks, which are on record before the first begins."""
         tasks = [(order.handle, order.task) for order in orders]
-        try:
-            await self.records.begin(call.caller.run.id, tasks, depth=call.caller.depth, redactor=call.redactor)
-            async with asyncio.TaskGroup() as group:
-                running = [group.create_task(self._one(order)) for order in orders]
-        except BaseException:
-            self.records.lost([order.handle for order in orders])
-            raise
+        await self.records.begin(call.caller.run.id, tasks, depth=call.caller.depth, redactor=call.redactor)
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(self._one(order)) for order in orders]
         return tuple(task.result() for task in running)
 
     async def _one(self, order: "_Order") -> TaskResult:

@@ -61,7 +61,6 @@ _END = (
     "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, workspace = ?, run = ?, result = ? "
     "WHERE handle = ?"
 )
-_LOSE = "UPDATE tasks SET process = '' WHERE handle = ? AND ended_at IS NULL"
 _TASKS = """
 SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task FROM tasks
 WHERE run_id = ? ORDER BY rowid
@@ -183,11 +182,6 @@ class Records:
             if await self._store.write((_END, row)):
                 return result
         return result.model_copy(update={"handle": None})
-
-    def lost(self, handles: Sequence[str]) -> None:
-        """Write that tasks which have no result will get none, though their process goes on: `outcome_unknown`."""
-        for handle in handles:
-            self._store.post((_LOSE, (handle,)))
 
     async def read(self, handle: str) -> JsonObject | None:
         """All that is known of a task; None where nothing is.
@@ -366,8 +360,8 @@ def _process(pid: int) -> str:
 
 def _is_alive(process: str) -> bool:
     """Whether it runs on this machine; seen from within a container, in the same one."""
-    if not process or process == _this_process():
-        return bool(process)
+    if process == _this_process():
+        return True
     if sys.platform == "win32":  # where a signal would not only look
         return False
     pid = int(process.partition("/")[0])

@@ -215,6 +215,7 @@ async def test_no_key_that_a_child_or_a_tool_writes_is_on_record_or_reaches_a_ju
             return verdicts(**dict.fromkeys(asked_ids(request), ("met", quote)))
         turns = sum(message.role == "assistant" for message in request.messages)
         if turns == 0:
+            (folder / f"{KEYS['npm']}.txt").write_text("x")
             (folder / "keys.txt").write_text(f"first {KEYS['openai']}\n{LEAK}\n")
             return Scripted.calls(("keys", {"why": LEAK}), ("fail", {LEAK: 1}), (f"no tool {LEAK}", {}), text=LEAK)
         return json.dumps({"said": f"openai project is {KEYS['openai project']} here\n{LEAK}"})
@@ -274,13 +275,20 @@ async def test_no_key_in_a_verdict_on_work_that_was_done_elsewhere(everything: E
         return verdicts(**dict.fromkeys(asked_ids(request), ("met", f"AWS: {MARK} in use")))
 
     (tmp_path / "keys.txt").write_text(LEAK)
+    criteria = [
+        f"it uses AWS, not {KEYS['npm']}",
+        {"kind": "shell", "command": "cat keys.txt", "findings_only": True},
+        {"kind": "regex", "pattern": "cut: .*"},
+    ]
     async with Delegator(client=Scripted(answer), sandbox="off", commands="allow", endpoints=[GATE]) as delegator:
         verdict = await delegator.judge(
             goal="x",
-            acceptance_criteria=["it uses AWS", {"kind": "shell", "command": "cat keys.txt", "findings_only": True}],
-            output=f"AWS: {KEYS['aws']} in use\n{LEAK}",
+            acceptance_criteria=criteria,
+            output=f"AWS: {KEYS['aws']} in use\n{LEAK}\ncut: {'-' * 185}{OWN['OPENAI_API_KEY']}",
             receipts=[{"tool": "x", "args": {"key": LEAK}, "status": "ok", "output": LEAK}],
             workspace=tmp_path,
         )
     prompts = "\n".join(message.text for request in everything.requests for message in request.messages)
-    assert (verdict.verdict, leaks(verdict.model_dump_json()), leaks(prompts)) == ("PASS", [], [])
+    written = verdict.model_dump_json()
+    assert (verdict.verdict, leaks(written), leaks(prompts)) == ("PASS", [], [])
+    assert OWN["OPENAI_API_KEY"][:8] not in written, "a cut would leave a piece that nobody recognizes"

@@ -243,6 +243,16 @@ def test_a_full_disk_is_told_to_every_writer_and_the_next_write_works_again(path
     assert on_disk(path) == [1, 4]
 
 
+async def test_a_statement_that_makes_no_sense_leaves_no_transaction_open(path: Path) -> None:
+    store = Store(path, TABLE)
+    await store.write((INSERT, (1, "x")))
+    with pytest.raises(sqlite3.OperationalError):
+        await store.write((INSERT, (2, "x")), ("INSERT INTO nowhere VALUES (1)", ()))
+    await store.write((INSERT, (3, "x")))
+    assert await rows(store) == [1, 3]
+    await store.aclose()
+
+
 async def test_a_file_that_is_no_database_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.parent.mkdir()
     path.write_bytes(b"not a database, whatever its name says" * 100)

@@ -77,8 +77,8 @@ class _Conversation:
         )
         tokens = call.charge.usage.total_tokens
         self._tokens = tokens
-        self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)
-        self._job.notify("model_called", call.reply.text[:200], tokens=tokens)
+        said = self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)
+        self._job.notify("model_called", said[:200], tokens=tokens)
         self._refuse_above_parent(call)
         if call.served:
             runs.served(call.served.tier)
