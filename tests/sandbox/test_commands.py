@@ -76,7 +76,7 @@ def marker() -> str:
 def sleeps(marker: str) -> bool:
     if not Path("/proc").is_dir():
         return subprocess.run(["pgrep", "-f", f"sleep {marker}"], stdout=subprocess.DEVNULL).returncode == 0
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in (Path("/proc", name, "cmdline") for name in os.listdir("/proc") if name.isdigit()):
         with contextlib.suppress(OSError):
             if process.read_bytes() == f"sleep\0{marker}\0".encode():
                 return True
@@ -398,7 +398,7 @@ async def soon_gone(word: str) -> bool:
     """No process has `word` on its command line any more, those that confine the command included."""
     for _ in range(100):
         lines: list[bytes] = []
-        for process in Path("/proc").glob("[0-9]*/cmdline"):
+        for process in (Path("/proc", name, "cmdline") for name in os.listdir("/proc") if name.isdigit()):
             with contextlib.suppress(OSError):
                 lines.append(process.read_bytes())
         if not any(word.encode() in line for line in lines):
