@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date
@@ -23,6 +22,7 @@ from delegate.executor import Assignment, Executor
 from delegate.judging import Bench, Case, Judging, refuse_undecidable
 from delegate.judging.case import Author
 from delegate.judging.json_schema import check_schema
+from delegate.loopthread import LoopThread
 from delegate.ports import ChatClient, EventKind, EventSink, Tool, ToolOutput
 from delegate.recorder import Recorder
 from delegate.records import Records, RunSummary, TaskSummary
@@ -84,6 +84,7 @@ class Delegator:
             sandbox=self.settings.sandbox, commands=self.settings.commands, hidden=(self.settings.home,)
         )
         self._judging = Judging(self._bench(), commands, self.settings.gate)
+        self.child_tools = None if tools is None else tuple(tools)
         self._executor = Executor(
             settings=self.settings,
             runner=self._runner,
@@ -91,9 +92,9 @@ class Delegator:
             commands=commands,
             records=self._records,
             delegation=self._delegation,
-            host_tools=None if tools is None else tuple(tools),
+            host_tools=self.child_tools,
         )
-        self._own_loop = _LoopThread()
+        self._own_loop = LoopThread()
 
     # ------------------------------------------------------------------------------------------ for hosts
 
@@ -141,7 +142,11 @@ class Delegator:
         cancellation: Cancellation | None = None,
     ) -> str:
         """Execute one tool call and write its report as the text that the parent's model reads, verdict first."""
-        return self._rendered(await self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
+        return self.render(await self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
+
+    def render(self, report: Report) -> str:
+        """A report as the text that the parent's model reads: what `answer` gives."""
+        return contract.render(report, limit=self.settings.result_chars)
 
     def read_tool(self, dialect: Dialect) -> JsonObject:
         """The definition of a second tool, with which a parent reads a report that was cut in its result."""
@@ -158,7 +163,7 @@ class Delegator:
             result, report = await self._report(wanted.handle, self._runs.known_run(parent))
             return contract.render_slice(wanted, result, report, limit=self.settings.result_chars)
         except CallError as error:
-            return self._rendered(_refusal(error))
+            return self.render(_refusal(error))
 
     def root_run(self, parent: Parent | None = None) -> AbstractContextManager[str]:
         """`with delegator.root_run(): …` puts all calls made inside, however many at once, in one run; gives its id."""
@@ -274,6 +279,14 @@ class Delegator:
         """`run` for code that isn't async."""
         return self._own_loop.run(self.run(*tasks, parent=parent, on_event=on_event, cancellation=cancellation))
 
+    def wait_for(self, work: Coroutine[Any, Any, T], *, looking: Callable[[], None] | None = None) -> T:
+        """Run any of the above from code that isn't async, on the delegator's own loop, and wait for its end.
+
+        `looking` is called on the waiting thread about twenty times a second: there a host looks whether it was
+        stopped, and cancels.
+        """
+        return self._own_loop.run(work, looking=looking)
+
     # ------------------------------------------------------------------------------------------ life cycle
 
     async def aclose(self) -> None:
@@ -387,12 +400,9 @@ class Delegator:
 
         async def call(arguments: Mapping[str, Any]) -> ToolOutput:
             report = await self.call(arguments)
-            return ToolOutput(self._rendered(report), "error" if report.error else "ok")
+            return ToolOutput(self.render(report), "error" if report.error else "ok")
 
         return Tool(definition["name"], definition["description"], definition["inputSchema"], call)
-
-    def _rendered(self, report: Report) -> str:
-        return contract.render(report, limit=self.settings.result_chars)
 
     def _bench(self) -> Bench:
         settings = self.settings
@@ -420,49 +430,3 @@ def _unusable(error: pydantic.ValidationError) -> CallError:
 def _refusal(error: CallError) -> Report:
     detail = ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
     return Report(error=detail)
-
-
-async def _telling(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
-    try:
-        return await work
-    finally:
-        ended.set()
-
-
-class _LoopThread:
-    """An event loop of its own in a thread of its own, started when first used."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and wait for it. An interrupt of the wait cancels the work, and waits for its end."""
-        ended = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_telling(work, ended), self._started())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            ended.wait()
-            raise
-
-    def stop(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `last` on the loop, then end the loop and its thread."""
-        with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is None or thread is None:
-            return
-        asyncio.run_coroutine_threadsafe(last(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="delegate-loop", daemon=True)
-                self._thread.start()
-            return self._loop

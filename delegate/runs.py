@@ -141,11 +141,14 @@ class RunRegistry:
         current = _current.get()
         tier = weaker(current.tier if current else None, self._tier_of(parent))
         deadline = None if parent.seconds_left is None else time.monotonic() + parent.seconds_left
+        tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
             run = self._of_host(parent.run_id) if parent.run_id else Run(self._settings)
-            return Caller(run, run.ledger, tier=tier or self._settings.parent_tier, deadline=deadline)
+            return Caller(run, run.ledger, tier=tier or self._settings.parent_tier, tools=tools, deadline=deadline)
         deadlines = [one for one in (deadline, current.deadline) if one is not None]
-        return replace(current, tier=tier, deadline=min(deadlines, default=None))
+        if current.tools is not None:
+            tools = current.tools if tools is None else current.tools & tools
+        return replace(current, tier=tier, tools=tools, deadline=min(deadlines, default=None))
 
     def known_run(self, parent: Parent | None = None) -> str | None:
         """The id of the run that a call belongs to; None where it would be one of its own."""

@@ -345,6 +345,8 @@ class Parent(Value):
     """The parent's tier, where its model isn't in the catalog; with both, the weaker counts."""
     seconds_left: float | None = Field(default=None, ge=0)
     """Wall time that the parent has left: its children end within it, and their judging."""
+    tools: tuple[str, ...] | None = None
+    """Names of the parent's tools, where children use the host's: beyond them its children get none."""
 
 
 def _with_id(criterion: object, id: str) -> object:
@@ -491,6 +493,7 @@ class ChildRun(Value):
 Outcome = Literal["met", "not_met", "cannot_tell", "error", "trusted", "skipped"]
 DecidedBy = Literal["gate", "check", "judge", "trust", "nobody"]
 VerdictWord = Literal["PASS", "FAIL"]
+ReceiptsWord = Literal["recorded", "unavailable"]
 
 
 class CriterionResult(Value):
@@ -610,6 +613,8 @@ class Verdict(Value):
     """Changes with how it is judged: card, reply schema, parser, model."""
     sandbox: str | None = None
     """For shell checks: the mechanism that confined them."""
+    receipts: ReceiptsWord = "recorded"
+    """`unavailable`: nobody recorded tool calls, so that none is on record proves nothing; only checks show deeds."""
 
 
 # ---------------------------------------------------------------------------------------- what the parent gets
@@ -618,6 +623,8 @@ class Verdict(Value):
 class ReceiptCounts(Value):
     """The child's tool calls in numbers; `tools` counts the successful ones by name."""
 
+    recorded: bool = True
+    """False: the runner records no tool calls, and the numbers say nothing."""
     total: int = 0
     ok: int = 0
     error: int = 0

@@ -54,6 +54,10 @@ class Watch:
             *_unnamed_workspaces(self._home),
         ]
 
+    def left_of_ours(self) -> list[str]:
+        """What no framework that is tested here can have left: processes and workspaces."""
+        return [*self._once_quiet(_children.left), *_unnamed_workspaces(self._home)]
+
     def _once_quiet(self, look: Callable[[], list[str]]) -> list[str]:
         until = time.monotonic() + self._patience
         while (found := look()) and time.monotonic() < until:

@@ -45,6 +45,7 @@ from itertools import count
 from typing import Any, Literal, Self, cast
 from urllib.parse import unquote
 
+from tests.support.streams import stream
 from tests.support.wire_formats import FORMATS, Api, Json, Reply, WireFormat
 
 __all__ = ["Call", "Fault", "ModelServer", "Reply"]
@@ -92,7 +93,7 @@ class Call:
     @cached_property
     def model(self) -> str:
         if self.api == "generate":
-            return unquote(self.path.partition("?")[0].rpartition("/models/")[2].removesuffix(":generateContent"))
+            return unquote(self.path.partition("?")[0].rpartition("/models/")[2].partition(":")[0])
         return self.body.get("model", "")
 
     @cached_property
@@ -135,6 +136,11 @@ class Call:
         return self.reply_schema is not None
 
     @property
+    def streams(self) -> bool:
+        """Whether the reply is to come as server-sent events."""
+        return bool(self.body.get("stream")) or ":streamGenerateContent" in self.path
+
+    @property
     def _format(self) -> WireFormat:
         return FORMATS[self.api]
 
@@ -144,6 +150,7 @@ _ENDINGS: tuple[tuple[str, Api], ...] = (
     ("/responses", "responses"),
     ("/v1/messages", "messages"),
     (":generateContent", "generate"),
+    (":streamGenerateContent", "generate"),
 )
 
 Answer = Reply | Fault
@@ -151,7 +158,7 @@ Script = Callable[[Call], Answer | Awaitable[Answer]] | Sequence[Answer]
 
 
 class ModelServer:
-    """Serves `script` while its `with` block lasts. `calls` and `peak` can be read during and after.
+    """Serves `script` while its `with` block lasts. `calls`, `peak` and `in_flight` can be read during and after.
 
     `models` is what the model list names. `record=False` keeps no calls, for benches.
     """
@@ -164,7 +171,7 @@ class ModelServer:
         self._models = models
         self._record = record
         self._numbers = count(1)
-        self._in_flight = 0
+        self.in_flight = 0
         self._came = threading.Condition()
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -235,8 +242,8 @@ class ModelServer:
 
     def received(self, connection: "_Connection", call: Call) -> None:
         """Count the call, ask the script, and let the connection answer."""
-        self._in_flight += 1
-        self.peak = max(self.peak, self._in_flight)
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
         if self._record:
             with self._came:
                 self.calls.append(call)
@@ -253,7 +260,7 @@ class ModelServer:
             self._send(connection, call, answer)
 
     def answered(self) -> None:
-        self._in_flight -= 1
+        self.in_flight -= 1
 
     def _answer(self, call: Call) -> Answer | Awaitable[Answer]:
         if call.api == "models":
@@ -272,7 +279,9 @@ class ModelServer:
     def _send(self, connection: "_Connection", call: Call, answer: Answer) -> None:
         if isinstance(answer, Reply):
             wire = FORMATS[call.api].render(answer, answer.model or call.model, next(self._numbers))
-            data = _response(200, json.dumps(wire).encode())
+            streamed = stream(call.api, wire) if call.streams else None
+            sent = {"content-type": "text/event-stream"} if streamed else None
+            data = _response(200, streamed or json.dumps(wire).encode(), sent)
             send: Callable[[], None] = lambda: connection.send(data)  # noqa: E731
         else:
             send = lambda: connection.fail(answer, _fault_bytes(call, answer))  # noqa: E731

@@ -1,0 +1,35 @@
+"""Every host against every scenario, in the host's own agent loop. Hosts that aren't installed are skipped by name."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.driving import Driver, Scenario
+from tests.hosts.scenarios import SCENARIOS, Stage
+from tests.hosts.world import World
+
+HOSTS = sorted(path.stem for path in (Path(__file__).parent / "drivers").glob("[a-z]*.py"))
+
+
+def _driver(host: str) -> Driver:
+    try:
+        return importlib.import_module(f"tests.hosts.drivers.{host}").DRIVER
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("delegate", "tests"):
+            raise
+        pytest.skip(f"{error.name} isn't installed here: make hosts")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("host", HOSTS)
+async def test_behaves_as_in_every_other_host(host: str, scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = _driver(host)
+    if reason := driver.gaps.get(scenario):
+        pytest.skip(f"gap: {reason}")
+
+    def use(world: World) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
+
+    await SCENARIOS[scenario](Stage(driver, use))
