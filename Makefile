@@ -4,6 +4,7 @@
 # make bench   the ratios, against the floor, on a local server
 # make lowest  the wire tests on the oldest SDKs that are supported
 # make wheel   the tests against the wheel built from the sdist, with the sources deleted
+# make hosts   the conformance suite in every host framework, each in a venv of its own (HOSTS="langchain hermes")
 # make schemas, make docs, make catalog   rewrite the generated schemas, README tables, prices
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench lowest wheel schemas docs catalog clean
+.PHONY: demo test check format bench lowest wheel hosts schemas docs catalog clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "delegate needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -58,12 +59,26 @@ wheel: $(READY)
 	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]"
 	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2
 
+# INSTALL and TREE: what is installed beside a framework, and where its tests lie (a wheel, and its sdist without sources).
+HOSTS ?= $(basename $(notdir $(wildcard tests/hosts/requirements/*.txt)))
+INSTALL ?= -e .
+TREE ?= .
+hosts: $(READY) $(addprefix host-,$(HOSTS))
+	@DELEGATE_HOSTS_TABLE=build/hosts $(BIN)/python -m pytest -q tests/hosts -k raw
+host-%: tests/hosts/requirements/%.txt
+	@$(PYTHON) -m venv .venv-hosts/$*
+	@.venv-hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL) -r $< \
+		pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis
+	cd $(TREE) && DELEGATE_HOSTS_TABLE=$(CURDIR)/build/hosts $(CURDIR)/.venv-hosts/$*/bin/python -m pytest -q tests/hosts \
+		-k "$(firstword $(subst @, ,$*))"
+
 schemas: $(READY)
 	$(BIN)/python scripts/write_schemas.py
 
 docs: $(READY)
 	PYTHONPATH=. $(BIN)/python scripts/write_readme.py
 	PYTHONPATH=. $(BIN)/python scripts/write_faults.py
+	PYTHONPATH=. $(BIN)/python scripts/write_hosts.py
 
 catalog: $(READY)
 	$(BIN)/python -m pip install --quiet -e '.[catalog]'

@@ -1,19 +1,52 @@
-"""Frameworks are guests: what they warn of and what threads they keep is theirs; processes and workspaces are ours."""
+"""Frameworks are guests: what they warn of and what threads they keep is theirs; processes and workspaces are ours.
 
+With `DELEGATE_HOSTS_TABLE` set, what the scenarios came to is written into that folder, for docs/hosts.md.
+"""
+
+import os
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from tests.hosts import table
 from tests.support import leaks
 
 _HERE = Path(__file__).parent
+_TABLE = os.environ.get("DELEGATE_HOSTS_TABLE")
+_FOUND = pytest.StashKey[dict[str, dict[str, str]]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if _TABLE and call.when == "call" and isinstance(item, pytest.Function) and "scenario" in item.fixturenames:
+        host, scenario = (str(item.callspec.params[name]) for name in ("host", "scenario"))
+        item.config.stash.setdefault(_FOUND, {}).setdefault(host, {})[scenario] = _outcome(report)
+    return report
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    if isinstance(report.longrepr, tuple):  # skipped, with (file, line, reason)
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return table.PASSED if report.passed else "no"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    from tests.hosts.test_conformance import driver_of
+
+    found: dict[str, dict[str, str]] = session.config.stash.get(_FOUND, {})
+    for host, outcomes in found.items():
+        if not all("isn't installed" in outcome for outcome in outcomes.values()):
+            table.Found.of(driver_of(host), outcomes).save(Path(str(_TABLE)))
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 from delegate import Delegator
 from delegate.types import JsonObject
 from tests.hosts.driving import Driver, Outcome, Scenario
-from tests.hosts.world import CHILD_TOKENS, JUDGE_TOKENS, JUDGE, PARENT_TOKENS, WORKER, World, answers, finds
+from tests.hosts.world import CHILD_TOKENS, JUDGE, JUDGE_TOKENS, PARENT_TOKENS, WORKER, World, answers, finds
 from tests.support.model_server import Call, Fault, Reply
 
 CRITERION = "the report gives the answer"
@@ -59,7 +59,7 @@ class Stage:
                 outcome = await asyncio.wait_for(turn, CANCEL_SECONDS if cancel else 50)
                 if watching:
                     await watching
-                at_work = world.server.in_flight
+                at_work = await asyncio.to_thread(world.server.wait_until_idle)
                 states = [
                     str(task.status) for run in await delegator.runs() for task in await delegator.tasks(run.run_id)
                 ]

@@ -12,7 +12,7 @@ from tests.hosts.world import World
 HOSTS = sorted(path.stem for path in (Path(__file__).parent / "drivers").glob("[a-z]*.py"))
 
 
-def _driver(host: str) -> Driver:
+def driver_of(host: str) -> Driver:
     try:
         return importlib.import_module(f"tests.hosts.drivers.{host}").DRIVER
     except ModuleNotFoundError as error:
@@ -24,7 +24,7 @@ def _driver(host: str) -> Driver:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("host", HOSTS)
 async def test_behaves_as_in_every_other_host(host: str, scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = _driver(host)
+    driver = driver_of(host)
     if reason := driver.gaps.get(scenario):
         pytest.skip(f"gap: {reason}")
 

@@ -194,6 +194,12 @@ class ModelServer:
             if not self._came.wait_for(lambda: len(self.calls) >= number, timeout):
                 raise TimeoutError(f"{len(self.calls)} of {number} calls came within {timeout:g} s")
 
+    def wait_until_idle(self, timeout: float = 5) -> int:
+        """Block until no call is being answered, and say how many still are when the time is up."""
+        with self._came:
+            self._came.wait_for(lambda: self.in_flight == 0, timeout)
+            return self.in_flight
+
     def __enter__(self) -> Self:
         port: Future[int] = Future()
         self._thread = threading.Thread(target=self._run, args=(port,), name="model-server", daemon=True)
@@ -260,7 +266,9 @@ class ModelServer:
             self._send(connection, call, answer)
 
     def answered(self) -> None:
-        self.in_flight -= 1
+        with self._came:
+            self.in_flight -= 1
+            self._came.notify_all()
 
     def _answer(self, call: Call) -> Answer | Awaitable[Answer]:
         if call.api == "models":
