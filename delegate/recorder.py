@@ -44,6 +44,8 @@ class Recorder:
         self._receipts_begun = 0
         self._started = time.monotonic()
         self._finished: ChildRun | None = None
+        self._said = ("", "")
+        """What the model said last, as it came and as it was recorded."""
 
     def model_called(self, reply: ChatReply, charge: Charge, *, substituted: bool = False) -> str:
         """Book one model call, and give its text as it was recorded. An unknown cost makes the whole run's unknown."""
@@ -52,6 +54,7 @@ class Recorder:
         self.model = reply.model_served or self.model
         self.substituted |= substituted
         said = self._recordable(reply.text)
+        self._said = (reply.text, said)
         if said.strip():
             self.output = said
         if self._journal is not None:
@@ -99,7 +102,7 @@ class Recorder:
         """The run as it stands now, under `status`."""
         self._finished = ChildRun(
             status=status,
-            output=self.output if output is None else self._recordable(output),
+            output=self._output(output),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
             artifacts=artifacts,
             error=error and error.model_copy(update={"message": self._recordable(error.message)}),
@@ -118,7 +121,12 @@ class Recorder:
         """What a runner gave back, which may have made it without `finish`."""
         if run is self._finished:
             return run
-        return ChildRun.model_validate(encodable(self._redactor.value(run.model_dump())))
+        return ChildRun.model_validate(encodable(self._redactor.value(run.model_dump(exclude_defaults=True))))
+
+    def _output(self, output: str | None) -> str:
+        """What goes on record as the output; what the model said is there already, what a runner set isn't."""
+        output = self.output if output is None else output
+        return self._said[1] if output in self._said else self._recordable(output)
 
     def _recordable(self, value: Any) -> Any:
         return self._redactor.value(encodable(value))

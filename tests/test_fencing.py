@@ -116,7 +116,7 @@ def test_a_cut_line_shows_that_it_was_cut() -> None:
 def test_long_hostile_texts_take_no_time(unit: str) -> None:
     started = time.process_time()
     clean(unit * (200_000 // len(unit)))
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < 5
 
 
 # ----------------------------------------------------------------------------------------- frames of tools' answers
@@ -197,5 +197,5 @@ def test_a_mark_is_six_digits_drawn_anew_each_time() -> None:
 )
 def test_framing_long_hostile_texts_takes_no_time(unit: str) -> None:
     started = time.process_time()
-    frame(unit * (40_000 // len(unit)), MARK)
-    assert time.process_time() - started < 1
+    frame(unit * (100_000 // len(unit)), MARK)
+    assert time.process_time() - started < 5

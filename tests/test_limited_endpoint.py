@@ -128,7 +128,7 @@ async def test_a_judge_whose_model_is_limited_for_long_gives_way_to_the_next(hom
     assert verdict
     assert verdict.judge
     assert verdict.judge.model == "model-1"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 async def test_a_child_waits_as_long_as_the_server_asks(home: Path) -> None:

@@ -73,7 +73,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
         together[:] = together or [asyncio.Barrier(3)]
         if call.tool_results:
             return Reply("put the parts together")
-        await asyncio.wait_for(together[0].wait(), 10)
+        await asyncio.wait_for(together[0].wait(), 20)
         if "boss" in call.texts[0]:
             both = [delegating("worker a", "worker b"), delegating("worker c", "worker d")]
             return Reply(tool_calls=tuple(both))
@@ -115,7 +115,7 @@ async def test_fewer_places_than_levels_are_enough_at_any_depth(places: int) -> 
 
     client = Scripted(answer)
     options: dict[str, Any] = {"max_depth": deepest, "max_concurrent": places, "max_children": 20}
-    report = await asyncio.wait_for(report_of(client, Task(goal="1"), **options), 10)
+    report = await asyncio.wait_for(report_of(client, Task(goal="1"), **options), 20)
     below = report.results[0].delegated
     assert below
     assert len(requests_of(client, "4")) == 8
@@ -278,12 +278,12 @@ async def test_cancelling_a_call_stops_grandchildren_before_it_returns() -> None
     script = Hanging()
     async with Delegator(client=script.client, model=CHEAP, max_depth=2) as delegator:
         call = asyncio.create_task(delegator.call({"goal": "boss"}, parent=TURN))
-        await asyncio.wait_for(script.hangs.wait(), 10)
+        await asyncio.wait_for(script.hangs.wait(), 20)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         assert script.stopped.is_set()
-        again = await asyncio.wait_for(delegator.call({"tasks": [{"goal": "a"}] * 3}, parent=TURN), 10)
+        again = await asyncio.wait_for(delegator.call({"tasks": [{"goal": "a"}] * 3}, parent=TURN), 20)
     assert [result.status for result in again.results] == ["completed"] * 3, "all places are free again"
 
 

@@ -6,7 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import delegate
+
+PYDANTIC_MS = 95
+"""How long Pydantic takes to load on the machine for which the limits are given."""
 
 
 def test_all_is_sorted_and_every_name_is_there() -> None:
@@ -30,9 +35,11 @@ print(sorted(heavy & set(sys.modules)))
 
 def test_the_front_door_imports_in_under_120_ms_beside_pydantics_own(tmp_path: Path) -> None:
     """Pydantic, which loads its parts lazily, is loaded first and not counted. Bytecode is cached, as it is after the
-    first start of an installed package. The best start counts, since machines are shared and tests run side by side."""
+    first start of an installed package. The best start counts, since machines are shared and tests run side by side,
+    and where Pydantic takes longer than usual, so may we."""
     code = """
 import time
+start = time.perf_counter()
 from pydantic import BaseModel, Field
 class Loaded(BaseModel):
     x: int = Field(ge=0)
@@ -41,18 +48,20 @@ before = time.perf_counter()
 import delegate
 alone = time.perf_counter()
 from delegate import Delegator, Task
-print((alone - before) * 1000, (time.perf_counter() - before) * 1000)
+print((before - start) * 1000, (alone - before) * 1000, (time.perf_counter() - before) * 1000)
 """
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environ["PYTHONPYCACHEPREFIX"] = str(tmp_path)
-    alone = door = math.inf
-    for _ in range(12):
+    subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, env=environ, check=True)
+    best = [math.inf] * 3
+    for start in range(12):
         took = subprocess.check_output([sys.executable, "-c", code], text=True, env=environ).split()
-        alone, door = min(alone, float(took[0])), min(door, float(took[1]))
-        if alone < 10 and door < 120:
-            break
-    assert alone < 10
-    assert door < 120
+        best = [min(one, float(other)) for one, other in zip(best, took, strict=True)]
+        pydantic, alone, door = best
+        slowness = max(1, pydantic / PYDANTIC_MS)
+        if start > 2 and alone < 10 * slowness and door < 120 * slowness:
+            return
+    pytest.fail("at best Pydantic took {:.1f} ms, delegate {:.1f} ms, its front door {:.1f} ms".format(*best))
 
 
 def test_an_sdk_is_imported_off_the_event_loop() -> None:

@@ -91,6 +91,14 @@ def test_output_errors_and_names_of_tools_are_without_secrets() -> None:
     assert (run.output, run.error.message, run.receipts[0].tool) == (f"{MARK}!", f"no {MARK}", MARK)
 
 
+def test_an_output_that_a_runner_set_by_itself_is_without_secrets() -> None:
+    recorder = Recorder()
+    said(recorder, "half-way")
+    recorder.output = f"there is {KEY}"
+    assert recorder.finish("timeout").output == f"there is {MARK}"
+    assert recorder.finish("completed", output="half-way").output == "half-way"
+
+
 def test_a_run_that_was_made_elsewhere_is_redacted_and_one_of_its_own_is_the_same() -> None:
     recorder = Recorder(UNSEEN)
     own = recorder.finish("completed", output="fine")

@@ -74,6 +74,28 @@ def test_this_processs_own_keys_go_by_their_values(redactor: Redactor, key: str)
         assert json.loads(redactor.json(in_json)) == {"it": [f"is {MARK}"]}
 
 
+SHORTEST = [
+    "sk-1" + "a" * 19, "AIza" + "a" * 35, "AQ." + "a" * 40, "ya29." + "a" * 20, "xai-" + "a" * 40, "gsk_" + "a" * 40,
+    "hf_" + "a" * 30, *(f"gh{kind}_" + "a" * 36 for kind in "opsur"), "github_pat_" + "a" * 40, "glpat-" + "a" * 20,
+    "npm_" + "a" * 36, "pypi-" + "a" * 50, *(f"xox{kind}-" + "a" * 10 for kind in "abeprs"), "AKIA" + "A" * 16,
+    "ASIA" + "A" * 16, "sk_live_" + "a" * 20, "rk_live_" + "a" * 20, "SG." + "a" * 16 + "." + "a" * 16,
+    "eyJ" + "a" * 10 + ".eyJ" + "a" * 10 + "." + "a" * 10, "-----BEGIN PRIVATE KEY-----",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", SHORTEST, ids=lambda key: key[:12])
+def test_the_shortest_key_of_each_shape_goes_alone_and_out_of_a_long_text(redactor: Redactor, key: str) -> None:
+    assert redactor.text(key) == MARK
+    around = "a_b-J G.9 B_b A-" * 1_000 + "\n"
+    assert redactor.text(f"{around}{key}\n{around}") == f"{around}{MARK}\n{around}"
+
+
+@pytest.mark.parametrize("before", "\n\t\f\x01\x1b")
+def test_a_key_behind_what_json_writes_as_an_escape_goes(redactor: Redactor, before: str) -> None:
+    in_json = json.dumps({"text": f"{before}{KEYS['openai']}"}, ensure_ascii=False)
+    assert json.loads(redactor.json(in_json)) == {"text": f"{before}{MARK}"}
+
+
 def test_a_bearer_token_of_any_shape_goes(redactor: Redactor) -> None:
     assert redactor.text("Authorization: Bearer abcdefghij/klmnopqrstuvwxyz==") == f"Authorization: Bearer {MARK}"
 
@@ -124,8 +146,8 @@ def test_a_secret_of_digits_leaves_numbers_and_so_json_whole() -> None:
 )  # fmt: skip
 def test_no_text_makes_the_search_slow(redactor: Redactor, text: str) -> None:
     began = time.process_time()
-    redactor.text(text)
-    assert time.process_time() - began < 0.2
+    redactor.text(text * 3)
+    assert time.process_time() - began < 2  # 0.05 and not the 20 of a search that begins again at each character
 
 
 # ----------------------------------------------------------------------------------------------------- from end to end
@@ -252,6 +274,7 @@ async def test_no_key_in_an_error_or_in_what_a_hosts_runner_made_by_itself(
 ) -> None:
     class Runner:
         needs_model = False
+        records_tools = True
 
         async def run(self, job: Job) -> ChildRun:
             if job.task.goal == "crash":
@@ -267,6 +290,40 @@ async def test_no_key_in_an_error_or_in_what_a_hosts_runner_made_by_itself(
     assert everything.leaked() == {}
     assert [result.status for result in everything.report.results] == ["failed", "completed", "timeout"]
     assert "crashed" in caplog.text
+
+
+async def test_no_key_reaches_a_judge_that_hidden_characters_kept_from_being_known(tmp_path: Path) -> None:
+    prompts: list[str] = []
+
+    def answer(request: ChatRequest) -> str:
+        prompts.extend(message.text for message in request.messages)
+        return verdicts(**dict.fromkeys(asked_ids(request), ("met", "this is it")))
+
+    key = KEYS["github"]
+    hidden = f"this is it: {key[:9]}\u200b{key[9:]}"
+    (tmp_path / "note.txt").write_text(hidden)
+    receipts = [{"tool": "x", "args": {"key": hidden}, "status": "ok", "output": hidden}]
+    async with Delegator(client=Scripted(answer)) as delegator:
+        await delegator.judge(
+            goal="x", acceptance_criteria=["it is"], output=hidden, receipts=receipts, workspace=tmp_path
+        )
+    (prompt,) = (text for text in prompts if "this is it" in text)
+    assert key[9:] not in prompt
+    assert prompt.count(f"this is it: {MARK}") == 4
+
+
+async def test_no_key_in_a_check_reaches_a_judge() -> None:
+    prompts: list[str] = []
+
+    def answer(request: ChatRequest) -> str:
+        prompts.extend(message.text for message in request.messages)
+        return verdicts(**dict.fromkeys(asked_ids(request), ("met", "this is it")))
+
+    check = {"kind": "regex", "pattern": f"it|{KEYS['github']}"}
+    async with Delegator(client=Scripted(answer)) as delegator:
+        await delegator.judge(goal="x", acceptance_criteria=[check, "it is"], output="this is it")
+    assert f"it|{MARK}" in "".join(prompts)
+    assert leaks("".join(prompts)) == []
 
 
 async def test_no_key_in_a_verdict_on_work_that_was_done_elsewhere(everything: Everything, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Who judges and on what a child runs: the rules, their reasons, and what holds for every catalog."""
 
 import random
-import time
 from datetime import date, timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ from delegate.errors import CallError
 from delegate.routing import NEAR_TIE, ChildRequest, JudgeRequest, Routing, choose_child, choose_judge
 from delegate.tiers import Bounds
 from delegate.types import TIERS, Candidate, Tier
+from tests.support.pace import best_of, pace
 
 TODAY = date(2026, 11, 20)
 ALL_KEYS = frozenset({("openai", None), ("anthropic", None), ("google", None)})
@@ -529,12 +529,7 @@ def test_choosing_among_25_models_takes_less_than_a_millisecond() -> None:
     asked = request(shipped("claude-opus-5-5"))
     catalog = Catalog.shipped().with_models([model("extra", prices=priced(1))])
     assert len(catalog.models) >= 25
-    seconds: list[float] = []
-    for _ in range(200):
-        started = time.perf_counter()
-        choose_judge(catalog, asked)
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 0.001  # 0.0002 on the machine where it was written; other machines are slower
+    assert best_of(200, lambda: choose_judge(catalog, asked)) < 0.001 * pace()  # 0.0002 on a quiet machine
 
 
 # --------------------------------------------------------------------------------------------------------- children

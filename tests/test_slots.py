@@ -125,7 +125,7 @@ async def test_a_place_on_its_way_to_someone_who_gives_up_goes_to_the_next() -> 
     await rest()
     slots.give_back()
     first.cancel()
-    await asyncio.wait_for(second, 5)
+    await asyncio.wait_for(second, 20)
     assert (first.cancelled(), slots.held) == (True, 1)
 
 
@@ -196,7 +196,7 @@ def test_loops_in_several_threads_share_the_places() -> None:
         await asyncio.sleep(0)
         for visitor in visitors[::7]:
             visitor.cancel()
-        await asyncio.wait_for(asyncio.gather(*visitors, return_exceptions=True), 10)
+        await asyncio.wait_for(asyncio.gather(*visitors, return_exceptions=True), 20)
 
     def run() -> None:
         together.wait()
@@ -293,7 +293,7 @@ def test_lent_places_are_never_held_twice_lost_or_waited_for_in_vain(limit: int,
             assert family.slots.held == min(limit, family.wanting)
         for ending in (*family.may_end, *(back for loans in family.loans for back in loans)):
             ending.set()
-        await asyncio.wait_for(asyncio.gather(*family.children, return_exceptions=True), 5)
+        await asyncio.wait_for(asyncio.gather(*family.children, return_exceptions=True), 20)
         assert family.slots.held == 0
 
     asyncio.run(play())
@@ -319,7 +319,7 @@ async def test_of_two_loans_that_end_while_the_place_is_taken_both_come_back_to_
         await rest()
         assert (first.done(), second.done(), slots.held) == (False, False, 1)
         slots.give_back()
-        await asyncio.wait_for(asyncio.gather(first, second), 5)
+        await asyncio.wait_for(asyncio.gather(first, second), 20)
         assert slots.held == 1
     assert slots.held == 0
 
@@ -375,7 +375,7 @@ async def test_who_is_cancelled_while_the_place_is_lent_does_not_wait_for_it() -
     await rest()
     await slots.take()
     task.cancel()
-    await asyncio.wait([task], timeout=5)
+    await asyncio.wait([task], timeout=20)
     assert (task.cancelled(), slots.held) == (True, 1)
 
 
@@ -406,7 +406,7 @@ async def test_a_child_that_lends_its_place_to_children_that_lend_theirs_never_b
                     for _ in range(3):
                         group.create_task(child(depth + 1))
 
-    await asyncio.wait_for(child(1), 10)
+    await asyncio.wait_for(child(1), 20)
     assert (deepest, slots.held) == (4, 0)
 
 

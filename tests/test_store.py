@@ -75,7 +75,7 @@ async def test_what_was_posted_is_on_disk_without_anybody_asking(path: Path) -> 
     store = Store(path, TABLE)
     await store.write((INSERT, (1, "x")))
     store.post((INSERT, (2, "x")))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while on_disk(path) != [1, 2]:  # noqa: ASYNC110 another thread is waited for
             await asyncio.sleep(0.02)
     await store.aclose()

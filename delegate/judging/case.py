@@ -28,7 +28,7 @@ class Case:
     has_receipts: bool = True
     """Whether tool calls were recorded: where they were, the absence of one says that it wasn't made."""
     redactor: Redactor = field(default_factory=Redactor)
-    """Keeps secrets out of what a judge sees, and so out of what it quotes."""
+    """Keeps secrets out of what a judge sees, and so out of what it quotes. The `run` comes without them."""
 
 
 def result(

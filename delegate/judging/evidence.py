@@ -94,7 +94,8 @@ def gather(case: Case, checks: Sequence[CriterionResult]) -> Evidence:
     redacted = case.redactor.text
     for name, text, limit in _raw_sources(case, checks):
         cleaned = clean(text)
-        name, shown = redacted(name), redacted(cleaned.text)
+        # What was hidden in a key kept it from being recognized.
+        shown = cleaned.text if cleaned.text == text else redacted(cleaned.text)
         sources[name] = _bounded(shown, limit)
         hidden += [name] if cleaned.hidden else []
         cut += [name] if len(shown) > limit else []
@@ -102,14 +103,19 @@ def gather(case: Case, checks: Sequence[CriterionResult]) -> Evidence:
 
 
 def _raw_sources(case: Case, checks: Sequence[CriterionResult]) -> Iterator[tuple[str, str, int]]:
+    """The sources without secrets. The run has none, but for names of files and numbers in the arguments of tools."""
+    redacted = case.redactor.text
     yield "output", case.run.output, OUTPUT_CHARS
     if case.run.artifacts:
-        yield "artifacts", _manifest(case.run.artifacts), OUTPUT_CHARS
-    yield from _artifact_texts(case)
-    yield from ((f"receipt:{receipt.n}", _receipt(receipt), RECEIPT_CHARS) for receipt in _latest(case.run.receipts))
+        yield "artifacts", redacted(_manifest(case.run.artifacts)), OUTPUT_CHARS
+    for name, text, limit in _artifact_texts(case):
+        yield redacted(name), redacted(text), limit
+    for receipt in _latest(case.run.receipts):
+        yield f"receipt:{receipt.n}", f"{redacted(_called(receipt))}\n{_answered(receipt)}", RECEIPT_CHARS
     for check in checks:
         if check.decided_by == "check":
-            yield f"check:{check.id}", f"{check.text}: {check.outcome}. {check.reason}", RECEIPT_CHARS
+            text = redacted(f"{check.text}: {check.outcome}. {check.reason}")
+            yield redacted(f"check:{check.id}"), text, RECEIPT_CHARS
 
 
 def _artifact_texts(case: Case) -> Iterator[tuple[str, str, int]]:
@@ -142,10 +148,14 @@ def _latest(receipts: Sequence[Receipt]) -> Sequence[Receipt]:
     return receipts[-RECEIPTS:]
 
 
-def _receipt(receipt: Receipt) -> str:
+def _called(receipt: Receipt) -> str:
     args = json.dumps(receipt.args, ensure_ascii=False, default=str)
     short = args if len(args) <= 400 else args[:399] + "…"
-    return f"{receipt.tool} {short} → {receipt.status}\n{receipt.output[: RECEIPT_CHARS - 200]}"
+    return f"{receipt.tool} {short} → {receipt.status}"
+
+
+def _answered(receipt: Receipt) -> str:
+    return receipt.output[: RECEIPT_CHARS - 200]
 
 
 def _bounded(text: str, limit: int) -> str:

@@ -235,11 +235,11 @@ async def test_an_unknown_character_set_is_read_as_utf8(site: Site) -> None:
 
 @pytest.mark.parametrize("charset", ["punycode", "idna", "undefined", "base64", "unicode_escape", "a b", "\xff"])
 async def test_a_codec_that_is_no_character_set_is_not_used(site: Site, charset: str) -> None:
-    body = b"a-" + b"b9" * 400_000  # seconds of punycode
+    body = b"a-" + b"b9" * 400_000  # ten seconds of punycode, and more where the machine is slow
     url = site.serve("/", body=body, headers={"Content-Type": f"text/plain; charset={charset}"})
     started = time.monotonic()
     assert (await fetch_url(url, site.allowed)).endswith("b9b9")
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize(("charset", "data"), [("latin-1", b"gr\xfcn"), ("utf-16", "grün".encode("utf-16"))])

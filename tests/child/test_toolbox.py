@@ -16,6 +16,7 @@ from delegate.sandbox.claims import Claims
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder
 from delegate.types import Workspace
+from tests.support.pace import best_of, pace
 
 NAMES = [
     "read_file", "write_file", "edit_file", "list_files", "search_files", "run_shell", "fetch_url", "think",
@@ -82,14 +83,8 @@ def test_a_childs_toolbox_is_cheap_because_definitions_are_shared(folder: Folder
     one, two = toolbox(folder, commands), toolbox(folder, commands)
     assert all(a.parameters is b.parameters for a, b in zip(one, two, strict=True))
     rounds = 200
-    best = min(_seconds(lambda: [toolbox(folder, commands) for _ in range(rounds)]) for _ in range(5))
-    assert best / rounds < 100e-6  # 11 µs on a quiet machine
-
-
-def _seconds(action: Any) -> float:
-    started = time.process_time()
-    action()
-    return time.process_time() - started
+    best = best_of(5, lambda: [toolbox(folder, commands) for _ in range(rounds)])
+    assert best / rounds < 100e-6 * pace()  # 11 µs on a quiet machine
 
 
 # ---------------------------------------------------------------------------------------------------- arguments
@@ -193,7 +188,7 @@ async def test_a_file_that_is_not_text_says_so(
 
 async def test_a_pipe_in_the_way_is_refused_without_waiting(tools: Mapping[str, Tool], folder: Folder) -> None:
     os.mkfifo(folder.root / "pipe")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         for name, rest in (("read_file", {}), ("write_file", {"content": "x"})):
             with pytest.raises(ToolError):
                 await text(tools[name], path="pipe", **rest)
@@ -340,7 +335,7 @@ async def test_a_hostile_pattern_ends_as_an_error(
     started = time.monotonic()
     with pytest.raises(ToolError, match=word):
         raise ToolError(await text(tools["search_files"], **arguments))
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 40
 
 
 async def test_a_file_name_that_is_not_utf8_does_not_break_an_answer(tools: Mapping[str, Tool], folder: Folder) -> None:

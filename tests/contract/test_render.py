@@ -422,4 +422,4 @@ def test_the_text_can_always_be_encoded() -> None:
 def test_long_hostile_lines_take_no_time(unit: str) -> None:
     started = time.process_time()
     read(result(summary=unit * (100_000 // len(unit)) + " pass x"), limit=100_000)
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < 5

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 SECONDS = float(os.environ.get("DELEGATE_FUZZ_SECONDS") or 0)
-SOON = 1.0
-"""CPU seconds that one example may take: a hundred times what it usually does, as other work slows it down."""
+SOON = 5.0
+"""CPU seconds that one example may take: some hundred times what it usually does, as other work slows it down."""
 
 
 def fuzz(examples: int, **given_by: st.SearchStrategy[object]) -> Callable[[Callable[..., None]], Callable[[], None]]:

@@ -240,7 +240,7 @@ def test_a_hostile_command_is_answered_at_once(command: str) -> None:
     find_muffles("true")
     started = time.process_time()
     find_muffles(command)
-    assert time.process_time() - started < 0.5
+    assert time.process_time() - started < 5  # 0.1, where nothing multiplies
 
 
 def test_a_muffle_hidden_under_too_much_shell_is_still_refused() -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from delegate.judging.predicate import PredicateError, evaluate
+from tests.support.pace import best_of, pace
 
-SECONDS = 0.5
+SECONDS = 5
+"""What the limits don't stop takes minutes, and what they stop up to 0.3 s on a quiet machine."""
 
 BIG: dict[str, Any] = {
     "rows": [{"id": n, "name": "x" * 20} for n in range(10_000)],
@@ -188,12 +190,5 @@ def test_a_typical_evaluation_takes_microseconds_once_parsed() -> None:
     value = {"response": {"status": 200, "body": {"ok": True, "items": [{"id": n} for n in range(5)]}}}
     expression = "response.status === 200 && response.body.ok === true"
     evaluate(expression, value)
-    best = min(_seconds(expression, value) for _ in range(20))
-    assert best < 60e-6 * 3  # three times the aim: other processes share the machine
-
-
-def _seconds(expression: str, value: object) -> float:
-    started = time.perf_counter()
-    for _ in range(100):
-        evaluate(expression, value)
-    return (time.perf_counter() - started) / 100
+    best = best_of(20, lambda: [evaluate(expression, value) for _ in range(100)]) / 100
+    assert best < 60e-6 * 3 * pace()  # three times the aim: other processes share the machine
