@@ -98,6 +98,11 @@ class Executor:
     claims: WeakKeyDictionary[Run, Claims] = field(default_factory=WeakKeyDictionary[Run, Claims])
     """Which task writes which file of a shared folder."""
 
+    @property
+    def _records_tools(self) -> bool:
+        """Whether the runner records tool calls; one that doesn't say so, as a host's may not, doesn't."""
+        return bool(getattr(self.runner, "records_tools", False))
+
     async def execute(
         self,
         assignments: Sequence[Assignment],
@@ -251,7 +256,14 @@ class Executor:
     async def _verdict(self, order: "_Order", child: ChildRun, ledger: Ledger) -> Verdict | None:
         worker = order.assignment.served(child)
         case = Case(
-            order.task, child, order.folder, order.call.author, worker, order.call.ceiling, redactor=order.call.redactor
+            order.task,
+            child,
+            order.folder,
+            order.call.author,
+            worker,
+            order.call.ceiling,
+            has_receipts=self._records_tools,
+            redactor=order.call.redactor,
         )
         return await self.judging.verdict(
             case, ledger, order.notify, seconds=order.caller.seconds_left(), cancellation=order.call.cancellation
@@ -274,7 +286,7 @@ class Executor:
             summary=_cut(child.output, self.settings.result_chars, order.handle),
             structured_output=_structured(order.task, child),
             artifacts=child.artifacts,
-            receipts=_counts(child.receipts),
+            receipts=_counts(child.receipts, recorded=self._records_tools),
             error=child.error,
             model=child.model or (order.model.id if order.model else None),
             requested_model=order.model.id if order.model else None,
@@ -394,10 +406,11 @@ def _structured(task: Task, child: ChildRun) -> Any:
         return None
 
 
-def _counts(receipts: Sequence[Receipt]) -> ReceiptCounts:
+def _counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
     statuses = [receipt.status for receipt in receipts]
     succeeded = [receipt.tool for receipt in receipts if receipt.status == "ok"]
     return ReceiptCounts(
+        recorded=recorded,
         total=len(receipts),
         ok=statuses.count("ok"),
         error=statuses.count("error"),

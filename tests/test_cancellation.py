@@ -507,6 +507,7 @@ class Tidy:
     """A host's runner that needs a while to clean up."""
 
     needs_model = False
+    records_tools = True
 
     def __init__(self) -> None:
         self.at_work = asyncio.Event()

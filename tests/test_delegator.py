@@ -266,6 +266,7 @@ class HalfBroken:
     """A host's runner that gives back nonsense for one of its tasks."""
 
     needs_model = False
+    records_tools = True
 
     async def run(self, job: Job) -> ChildRun:
         if job.task.goal == "break":

@@ -29,6 +29,7 @@ class Runner:
     """A host's runner that does `work` and reports."""
 
     needs_model = False
+    records_tools = True
 
     def __init__(self, work: Callable[[Job], Awaitable[None]] | None = None, output: str = "did my part") -> None:
         self._work = work
@@ -148,6 +149,7 @@ from delegate.ports import ToolOutput
 
 class Runner:
     needs_model = False
+    records_tools = True
     async def run(self, job):
         if job.task.goal == "ends":
             return job.recorder.finish("completed", output="did my part")
@@ -254,6 +256,7 @@ from delegate import Delegator, Task
 
 class Runner:
     needs_model = False
+    records_tools = True
     async def run(self, job):
         return job.recorder.finish("completed", output=job.task.goal + "x" * 20_000)
 

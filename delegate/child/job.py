@@ -1,14 +1,19 @@
 """What a child runner gets, and what it owes: the seam where a host puts its own agent in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
-from delegate.ledger import Ledger
+from delegate import bill
+from delegate.bill import Charge
+from delegate.child import prompt
+from delegate.ledger import Amounts, Ledger
 from delegate.metered import Connection
-from delegate.ports import Notify, Tool
+from delegate.ports import Notify, Tool, ToolOutput
 from delegate.recorder import Recorder
 from delegate.sandbox.workspace import Folder
-from delegate.types import ChildRun, Task, Tier
+from delegate.types import ChildRun, Provenance, Task, Tier, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,48 @@ class Job:
     max_output_tokens: int
     notify: Notify
 
+    @property
+    def workspace(self) -> Path:
+        """The folder to work in, a real path. What is left in it are the task's artifacts."""
+        return self.folder.root
+
+    @property
+    def prompt(self) -> str:
+        """All that a child has to be told, in one text: rules, criteria, goal and context."""
+        return prompt.whole(self)
+
+    def record_tool(
+        self, tool: str, args: Mapping[str, Any], answer: ToolOutput | str = "", *, seconds: float = 0
+    ) -> None:
+        """Write the receipt of a tool call that has ended, and tell who watches. Text is the answer of one that was ok.
+
+        Only a runner with `records_tools` writes receipts that count: see `ChildRunner`.
+        """
+        output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
+        self.recorder.tool_called(self.recorder.next_receipt(), tool, args, output, seconds)
+        self.notify("tool_called", tool, status=output.status)
+
+    def record_usage(
+        self,
+        usage: Usage,
+        cost_usd: float | None = None,
+        *,
+        provenance: Provenance = "observed",
+        model: str | None = None,
+    ) -> None:
+        """Book model calls that a runner made by itself, on the child's bill and on the run's ledger.
+
+        Without a cost the child's is unknown, whatever else is known. `model` is the name that the provider gave.
+        """
+        recorder = self.recorder
+        if recorder.charge is bill.UNSEEN:  # nothing is unseen that is told
+            recorder.charge = Charge()
+        sure = "unknown" if cost_usd is None else provenance
+        recorder.charge += Charge(usage, cost_usd, cost_usd or 0, sure)
+        recorder.model = model or recorder.model
+        spent: Amounts = {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": cost_usd or 0}
+        self.ledger.reserve({}).settle(spent)
+
 
 class ChildRunner(Protocol):
     """Runs one child to its end.
@@ -41,6 +88,10 @@ class ChildRunner(Protocol):
 
     needs_model: bool
     """Whether `job.connection` must be there."""
+    records_tools: bool
+    """Whether every tool call gets its receipt. Where not, the verdict says that receipts are unavailable: that none
+    is on record then proves nothing, and criteria about actions are met by checks only. A runner without this
+    attribute records none."""
 
     async def run(self, job: Job) -> ChildRun:
         """Do the task."""

@@ -27,6 +27,7 @@ class AgentLoop:
     """Runs a child on `job.connection` with `job.tools`. Keeps no state between jobs."""
 
     needs_model = True
+    records_tools = True
 
     async def run(self, job: Job) -> ChildRun:
         """Work until the model reports, or until its turns are used up."""

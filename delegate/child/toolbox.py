@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from delegate import resources
+from delegate import contract, resources
 from delegate.child.fetch import FetchPolicy, fetch_url
-from delegate.errors import ToolError
+from delegate.errors import CallError, ToolError
 from delegate.ports import Tool, ToolOutput
 from delegate.sandbox import files, search
 from delegate.sandbox.commands import CommandResult, Commands
@@ -35,10 +35,11 @@ MAX_MATCHES = 200
 def toolbox(folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = None) -> tuple[Tool, ...]:
     """All built-in tools, working in `folder`. The definitions are made once per process and shared."""
     box = _Box(folder, commands, fetch or _PUBLIC)
-    return tuple(
+    tools = [
         Tool(kind.name, kind.description, kind.parameters, partial(_call, kind, box), kind.parallel)
         for kind in _kinds()
-    )
+    ]
+    return (*tools, _think_tool())
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +261,11 @@ async def _fetch_url(box: _Box, args: _FetchUrl) -> str:
     return text if cut <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[… {cut:,} more characters are cut …]"
 
 
-class _Think(_Arguments):
-    thought: str
-
-
-async def _think(box: _Box, args: _Think) -> str:
-    return "Noted."
+async def _think(given: Mapping[str, Any]) -> str:
+    try:
+        return contract.render_thought(contract.parse_think(given))
+    except CallError as problem:
+        raise ToolError(f"{problem.message}: {problem.hint}" if problem.hint else problem.message) from problem
 
 
 # ------------------------------------------------------------------------------------------------ definitions
@@ -287,7 +287,6 @@ def _kinds() -> tuple[_Kind, ...]:
             parallel=False,
         ),
         _kind("fetch_url", "Get a web page as plain text.", _FetchUrl, _fetch_url),
-        _think_kind(),
     )
 
 
@@ -302,9 +301,10 @@ def _kind(
     return _Kind(name, description, _parameters(arguments), arguments, run, parallel)
 
 
-def _think_kind() -> _Kind:
+@cache
+def _think_tool() -> Tool:
     shipped = resources.schema("think")
-    return _Kind(shipped["name"], shipped["description"], shipped["parameters"], _Think, _think, parallel=True)
+    return Tool(shipped["name"], shipped["description"], shipped["parameters"], _think)
 
 
 def _parameters(arguments: type[_Arguments]) -> JsonObject:

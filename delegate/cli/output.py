@@ -165,6 +165,8 @@ def _grounds(verdict: Verdict) -> list[Text]:
     """What the verdict rests on as a whole, and how near it was."""
     proof = "every decision rests on evidence that code saw" if verdict.verified else "not verified"
     lines = [Text(f"  {verdict.code}, decided by {verdict.decided_by}; {proof}{_nearness(verdict)}")]
+    if verdict.receipts == "unavailable":
+        lines.append(Text("  receipts: unavailable, so only checks show what was done", "dim"))
     if verdict.decided_by == "gate":
         lines.append(Text("  ").append(one_line(verdict.reasoning, 400)))
     elif verdict.gate:

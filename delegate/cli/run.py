@@ -10,6 +10,7 @@ import typer
 from delegate.cli.formats import Format, FormatOption
 
 if TYPE_CHECKING:
+    from delegate.child.command import CommandRunner
     from delegate.settings import Settings
     from delegate.types import Task
 
@@ -22,6 +23,13 @@ class TierName(StrEnum):
     fast = "fast"
 
 
+class RunnerOutput(StrEnum):
+    """What a command given as --runner prints."""
+
+    text = "text"
+    json = "json"
+
+
 CriteriaOption = Annotated[
     list[str] | None,
     typer.Option("-c", "--criterion", metavar="CRITERION", help="What must hold in the end; may be repeated."),
@@ -31,6 +39,17 @@ WorkspaceOption = Annotated[
 ]
 FileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Tasks from a .json, .yaml or .toml file, in place of GOAL.")
+]
+RunnerOption = Annotated[
+    str | None,
+    typer.Option(metavar="COMMAND", help="The child is this program, such as `claude -p`, in place of our own."),
+]
+RunnerOutputOption = Annotated[
+    RunnerOutput | None, typer.Option(help="What the program prints: its report, or JSON that holds it.")
+]
+RunnerEnvOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A variable that the program gets, such as its key; may be repeated."),
 ]
 
 
@@ -48,6 +67,9 @@ def run(
     max_steps: Annotated[int | None, typer.Option(metavar="N", help="Model calls of the child.")] = None,
     max_cost: Annotated[float | None, typer.Option(metavar="USD", help="What the task may cost.")] = None,
     file: FileOption = None,
+    runner: RunnerOption = None,
+    runner_output: RunnerOutputOption = None,
+    runner_env: RunnerEnvOption = None,
     format: FormatOption = Format.pretty,
 ) -> None:
     r"""Run one task, or a file of them, and print what came of each: the verdict first.
@@ -73,9 +95,16 @@ def run(
     A task file is a list of tasks, or a table with `tasks`, with the fields goal, context, acceptance_criteria,
     output_schema, tier, model, tools, workspace, max_steps, timeout_seconds, max_cost_usd. There, a criterion
     is a sentence or a typed object, and a relative workspace is meant from the file's own folder.
+
+    With --runner, the child is a program: it runs in the task's folder as an ordinary process, reads goal, context
+    and criteria on stdin (or as an argument `{prompt}`, or the goal alone as `{goal}`), and prints its report. No
+    shell runs the command, and files that it names lie in the task's folder unless their paths are absolute. It gets
+    no key but those in --runner-env. Its tool calls aren't on record, so say with checks what it has to do; where
+    checks are all there is, no model is asked and no key is needed.
     """
     from delegate.cli.taskfile import read_schema, read_tasks
 
+    worker = _runner(runner, runner_output, runner_env)
     fields: dict[str, Any] = {
         "context": context,
         "acceptance_criteria": criteria,
@@ -90,12 +119,23 @@ def run(
     given = {name: value for name, value in fields.items() if value is not None}
     if file is not None:
         _refuse_beside_file(goal, given)
-        _run(read_tasks(file), format)
+        _run(read_tasks(file), format, worker)
     if goal is None:
         raise typer.BadParameter("say what is to be done, or name a --file of tasks", param_hint="GOAL")
     if output_schema is not None:
         given["output_schema"] = read_schema(output_schema)
-    _run((_typed_task(goal, given),), format)
+    _run((_typed_task(goal, given),), format, worker)
+
+
+def _runner(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> "CommandRunner | None":
+    from delegate.child.command import CommandRunner
+
+    if command is not None:
+        return CommandRunner(command, output=output.value if output else "text", env=env or ())
+    if output is not None or env:
+        option = "--runner-output" if output is not None else "--runner-env"
+        raise typer.BadParameter("is for the program that --runner names", param_hint=option)
+    return None
 
 
 def _refuse_beside_file(goal: str | None, given: dict[str, Any]) -> None:
@@ -111,7 +151,7 @@ def _typed_task(goal: str, given: dict[str, Any]) -> "Task":
     return read_task({"goal": goal, **given, "acceptance_criteria": criteria})
 
 
-def _run(tasks: "Sequence[Task]", format: Format) -> NoReturn:
+def _run(tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None") -> NoReturn:
     from functools import partial
 
     from delegate.cli.output import exit_code, print_report, print_report_as
@@ -120,8 +160,10 @@ def _run(tasks: "Sequence[Task]", format: Format) -> NoReturn:
     from delegate.errors import CallError
     from delegate.settings import load_settings
 
+    if runner is not None:
+        _refuse_what_it_cannot_keep(tasks)
     goals = [task.goal for task in tasks]
-    delegator = Delegator(_with_room(load_settings(), tasks))
+    delegator = Delegator(_with_room(load_settings(), tasks), runner=runner)
     report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals)
     if format is not Format.pretty:
         print_report_as(format, report)
@@ -130,6 +172,18 @@ def _run(tasks: "Sequence[Task]", format: Format) -> NoReturn:
     else:
         print_report(report, goals)
     raise typer.Exit(exit_code(report))
+
+
+def _refuse_what_it_cannot_keep(tasks: "Sequence[Task]") -> None:
+    """A program makes its own model calls, with its own tools: a limit on them that nobody keeps is worse than none."""
+    from delegate.errors import CallError
+
+    for n, task in enumerate(tasks, start=1):
+        for field in ("tier", "model", "tools", "max_steps", "max_cost_usd"):
+            if getattr(task, field) is not None:
+                where = f"task {n}: " if len(tasks) > 1 else ""
+                message = f"{where}`{field}` can't be kept beside --runner, whose program makes its own model calls"
+                raise CallError("bad_task", message, field=field, hint="give it as an option to the program itself")
 
 
 def _with_room(settings: "Settings", tasks: "Sequence[Task]") -> "Settings":

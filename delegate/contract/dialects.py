@@ -88,11 +88,21 @@ def tool(
 
 def read_tool(dialect: Dialect) -> JsonObject:
     """The second tool, with which a parent reads a whole report back by its handle."""
-    definition = resources.schema("read_delegation")
+    return _harmless(dialect, "read_delegation", title="Read a delegated task's report")
+
+
+def think_tool(dialect: Dialect) -> JsonObject:
+    """The tool with which a parent thinks, and holds a thought against its criteria."""
+    return _harmless(dialect, "think", title="Think")
+
+
+def _harmless(dialect: Dialect, shipped: str, *, title: str) -> JsonObject:
+    """A tool that changes nothing, from its definition in `schemas/`."""
+    definition = resources.schema(shipped)
     made = _ENVELOPES[dialect](definition["name"], definition["description"], definition["parameters"])
     if dialect == "mcp":
         hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
-        made |= {"title": "Read a delegated task's report", "annotations": hints}
+        made |= {"title": title, "annotations": hints}
     return made
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from delegate.contract.amounts import Priced, counted, out_of_budget, paid, percent, tally
 from delegate.fencing import clean, fence, new_nonce, one_line, quoted
-from delegate.types import Artifact, CriterionResult, JudgeRecord, Report, TaskResult, Totals, Verdict
+from delegate.types import Artifact, CriterionResult, JudgeRecord, ReceiptCounts, Report, TaskResult, Totals, Verdict
 
 MARK = "[child wrote] "
 """Stands before a child's line that looks like a verdict."""
@@ -167,18 +167,24 @@ def _criterion_line(criterion: CriterionResult) -> str:
 
 
 def _about_work(result: TaskResult) -> list[str]:
-    receipts, usage = result.receipts, result.usage
-    calls = ", ".join(f"{one_line(tool, 40)} {n}" for tool, n in list(receipts.tools.items())[:12])
-    bad = ", ".join(f"{n} {word}" for n, word in ((receipts.error, "failed"), (receipts.denied, "denied")) if n)
-    bad = ", ".join(part for part in (bad, f"{receipts.timeout} timed out" if receipts.timeout else "") if part)
+    usage = result.usage
     spent = f"{counted(usage.model_calls, 'model call')}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
     lines = [f"- files: {_files(result.artifacts)}"] if result.artifacts else []
-    lines.append(f"- tool calls on record: {receipts.total}{f' ({calls})' if calls else ''}{f'; {bad}' if bad else ''}")
+    lines.append(_tool_calls(result.receipts))
     lines.append(f"- spent: {_cost(result, result.verification_share)}; {spent}, {result.seconds:.1f} s")
     lines += _delegated(result.delegated) + _model(result)
     lines += [f"- workspace: {quoted(result.workspace, 300)}"] if result.workspace else []
     lines += [f"- handle: {one_line(result.handle, 80)}"] if result.handle else []
     return lines
+
+
+def _tool_calls(receipts: ReceiptCounts) -> str:
+    if not receipts.recorded:
+        return "- receipts: unavailable (nobody recorded this child's tool calls; what it did is shown by checks only)"
+    calls = ", ".join(f"{one_line(tool, 40)} {n}" for tool, n in list(receipts.tools.items())[:12])
+    bad = ", ".join(f"{n} {word}" for n, word in ((receipts.error, "failed"), (receipts.denied, "denied")) if n)
+    bad = ", ".join(part for part in (bad, f"{receipts.timeout} timed out" if receipts.timeout else "") if part)
+    return f"- tool calls on record: {receipts.total}{f' ({calls})' if calls else ''}{f'; {bad}' if bad else ''}"
 
 
 def _files(artifacts: Sequence[Artifact]) -> str:

@@ -32,6 +32,10 @@ _DONE = re.compile(
     r"|\b(?:tests?|suite|build|linter)\b.*\b(?:pass(?:es|ed)?|succeeds?|green|clean)\b",
     re.IGNORECASE,
 )
+_DONE_TO_FILES = re.compile(
+    r"\b(?:created|written|saved|stored|deleted|removed|updated|changed|fixed|renamed|moved)\b", re.IGNORECASE
+)
+"""Deeds that the files themselves show."""
 _ABOUT_ALL = re.compile(
     r"\b(?:all|every|each|only|no|none|never|nothing|not|without|at most|fewer than|less than|no more than|exactly)\b"
     r"|n't\b",
@@ -93,9 +97,14 @@ def _verified(case: Case, criterion: AnyCriterion, answers: dict[str, Answer], e
     if source in evidence.cut and _ABOUT_ALL.search(criterion.describe()):
         why = f"{source} was too long to be judged whole, and what was left out could decide this otherwise"
         return result(criterion, "cannot_tell", "judge", "truncated_for_judge", why, evidence=quote, source=source)
-    if source == "output" and (why := _only_claimed(case, criterion.describe(), evidence)):
+    if _is_own_word(case, source) and (why := _only_claimed(case, criterion.describe(), evidence)):
         return result(criterion, "not_met", "judge", "self_report_only", why, evidence=quote, source=source)
     return result(criterion, "met", "judge", "met", answer.reason, evidence=quote, source=source)
+
+
+def _is_own_word(case: Case, source: str) -> bool:
+    """Whether a source is only what the worker says: its report, or what it told the tool for thinking."""
+    return source == "output" or any(source == f"receipt:{one.n}" for one in case.run.receipts if one.tool in _THINKING)
 
 
 def _only_claimed(case: Case, statement: str, evidence: Evidence) -> str | None:
@@ -106,10 +115,17 @@ def _only_claimed(case: Case, statement: str, evidence: Evidence) -> str | None:
     was_watched = case.folder is not None or bool(case.run.receipts)
     if not was_watched or _ABOUT_THE_TEXT.search(statement):
         return None
-    traces = evidence.traces(case.run.receipts, not_by=_THINKING)
-    for name in _FILE_NAME.findall(statement):
+    receipts = case.run.receipts
+    traces = evidence.traces(receipts, not_by=_THINKING)
+    names = _FILE_NAME.findall(statement)
+    for name in names:
         if not any(name in source or name in text for source, text in traces.items()):
             return f"only the report speaks of {name}: no artifact, tool call or check shows it"
-    if _DONE.search(statement) and not evidence.traces(case.run.receipts, not_by=_LOOKING):
+    if not _DONE.search(statement):
+        return None
+    if not evidence.traces(receipts, not_by=_LOOKING):
         return "only the report says that it was done: no artifact, tool call or check shows it"
+    seen = any(source.startswith("check:") for source in traces) or (names and _DONE_TO_FILES.search(statement))
+    if not case.has_receipts and not seen:
+        return "only the report says that it was done: tool calls weren't recorded, and no check shows it"
     return None

@@ -24,6 +24,7 @@ from delegate.types import (
     CriterionResult,
     DecidedBy,
     Finding,
+    ReceiptsWord,
     RubricCriterion,
     ShellCriterion,
     Verdict,
@@ -150,6 +151,7 @@ class _Judgement:
             rubric_version=rubric_version(task),
             judge_version=judge_version(*recorder.models()),
             sandbox=await self.judging.commands.mechanism() if shell else None,
+            receipts=self.receipts,
         )
 
     def refused(self, decided_by: DecidedBy, code: str, reason: str) -> Verdict:
@@ -167,7 +169,13 @@ class _Judgement:
             gate=self.gate_code,
             rubric_version=rubric_version(task),
             judge_version=judge_version(*recorder.models()),
+            receipts=self.receipts,
         )
+
+    @property
+    def receipts(self) -> ReceiptsWord:
+        """Whether tool calls were recorded for this case."""
+        return "recorded" if self.case.has_receipts else "unavailable"
 
 
 def _muffled(criteria: Sequence[ShellCriterion]) -> list[Finding]:

@@ -1,0 +1,282 @@
+"""Children that are command line programs: real processes, with what they are told, may see and leave behind."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+
+from delegate import Cancellation, ConfigError, Delegator, Report, Task
+from delegate.child.command import CommandRunner
+from delegate.types import TaskResult
+from tests.support.words import met_by, words
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Any:
+    """Writes a Python program, and gives its command line."""
+
+    def write(source: str, *arguments: str) -> list[str]:
+        path = tmp_path / "program.py"
+        path.write_text("import json, os, pathlib, subprocess, sys\n" + source)
+        return [sys.executable, "-B", str(path), *arguments]
+
+    return write
+
+
+async def report_of(runner: CommandRunner, *tasks: Task) -> Report:
+    async with Delegator(runner=runner) as delegator:
+        report = await delegator.run(*tasks)
+    assert report.error is None
+    return report
+
+
+async def done(command: Any, task: dict[str, Any] | None = None, **options: Any) -> TaskResult:
+    given = Task.model_validate({"goal": "Count the files.", **(task or {})})
+    return (await report_of(CommandRunner(command, **options), given)).results[0]
+
+
+ECHO = "print(json.dumps({'arguments': sys.argv[1:], 'stdin': sys.stdin.read()}))"
+
+
+async def heard(command: list[str], goal: str = "Count the files.") -> Any:
+    criteria = [{"kind": "regex", "pattern": "."}]
+    result = await done(command, {"goal": goal, "context": "Only *.py.", "acceptance_criteria": criteria})
+    return json.loads(result.summary)
+
+
+async def test_the_program_reads_all_that_a_child_must_know_on_stdin(program: Any) -> None:
+    said = await heard(program(ECHO, "-p"))
+    assert said["arguments"] == ["-p"]
+    for told in ("Count the files.", "Only *.py.", "- c1: output matches /./", "Your workspace: "):
+        assert told in said["stdin"]
+
+
+async def test_the_prompt_may_be_an_argument_and_stdin_is_empty_then(program: Any) -> None:
+    said = await heard(program(ECHO, "--ask={prompt}", "{goal}"))
+    assert said["stdin"] == ""
+    whole, goal = said["arguments"]
+    assert whole.startswith("--ask=You are")
+    assert "Only *.py." in whole
+    assert goal == "Count the files."
+
+
+@pytest.mark.parametrize("goal", ["--yolo", "$(touch x); `touch x` 'a' \"b\"", "line\nline", "{prompt}"])
+async def test_a_goal_is_one_argument_and_never_an_option_or_code(program: Any, goal: str) -> None:
+    said = await heard(program(ECHO, "{goal}"), goal)
+    assert [argument.strip() for argument in said["arguments"]] == [goal]
+    assert not said["arguments"][0].startswith("-")
+
+
+async def test_a_long_prompt_goes_through_stdin_whole_also_where_nobody_reads_it(program: Any) -> None:
+    goal = "x" * 400_000
+    read = await done(program("print(len(sys.stdin.read()))"), {"goal": goal})
+    assert int(read.summary) > 400_000
+    assert (await done(program("print('unread')"), {"goal": goal})).summary == "unread"
+
+
+async def test_what_it_prints_is_the_report_and_what_it_leaves_in_its_folder_are_artifacts(program: Any) -> None:
+    source = "pathlib.Path('a.txt').write_text('hello')\nprint('I wrote `a.txt`.')\nprint('noise', file=sys.stderr)"
+    result = await done(program(source), {"acceptance_criteria": [{"kind": "shell", "command": "grep -q hello a.txt"}]})
+    assert (result.status, result.summary) == ("completed", "I wrote `a.txt`.")
+    assert [artifact.path for artifact in result.artifacts] == ["a.txt"]
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.judge, result.verdict.receipts) == ("PASS", None, "unavailable")
+    assert result.cost_usd is None, "what the program spends isn't known"
+
+
+async def test_two_tasks_have_a_process_and_a_folder_each(program: Any) -> None:
+    runner = CommandRunner(program("pathlib.Path('mine').write_text('x'); print(os.getpid(), os.getcwd())"))
+    report = await report_of(runner, Task(goal="a"), Task(goal="b"))
+    said = [result.summary.split() for result in report.results]
+    assert len({pid for pid, _ in said}) == 2
+    assert [folder for _, folder in said] == [result.workspace for result in report.results]
+
+
+async def test_another_exit_code_is_a_failed_run_with_the_end_of_stderr(program: Any) -> None:
+    source = "print('half of it')\nprint('x' * 5_000 + ' no credit', file=sys.stderr)\nsys.exit(3)"
+    result = await done(program(source), {"acceptance_criteria": [{"kind": "file", "path": "a"}]})
+    assert (result.status, result.summary.strip()) == ("failed", "half of it")
+    assert result.error
+    assert result.error.code == "exit_code"
+    assert "ended with exit code 3" in result.error.message
+    assert result.error.message.endswith("no credit")
+    assert len(result.error.message) < 1_200
+    assert result.verdict
+    assert result.verdict.code == "run_failed"
+
+
+async def test_a_program_that_says_nothing_has_reported_nothing(program: Any) -> None:
+    result = await done(program(""), {"acceptance_criteria": [{"kind": "file", "path": "a", "exists": False}]})
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "empty_output")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "check", "code"),
+    [
+        ("the mail was sent to ann", False, "self_report_only"),
+        ("n.md was sent to ann", False, "self_report_only"),
+        ("n.md was created", False, "met"),
+        ("the mail was sent to ann", True, "met"),
+    ],
+)
+async def test_where_no_tool_call_is_on_record_a_deed_needs_a_file_or_a_check_that_shows_it(
+    program: Any, criterion: str, check: bool, code: str
+) -> None:
+    runner = CommandRunner(program("pathlib.Path('n.md').write_text('x'); print('I sent n.md to ann by mail.')"))
+    criteria = [criterion, *([{"kind": "shell", "command": "grep x n.md"}] if check else [])]
+    async with Delegator(runner=runner, client=words([], met_by("I sent n.md to ann"))) as delegator:
+        report = await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": criteria}))
+    assert report.results[0].verdict
+    assert report.results[0].verdict.code == code
+
+
+# ---------------------------------------------------------------------------------------------------------- JSON
+
+
+async def test_report_usage_and_cost_are_taken_from_json(program: Any) -> None:
+    said = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 2, "result": "Three files.",
+            "total_cost_usd": 0.25, "usage": {"input_tokens": 90, "output_tokens": 10}}  # fmt: skip
+    result = await done(program(f"print({json.dumps(said)!r})"), output="json")
+    assert result.summary == "Three files."
+    assert (result.usage.total_tokens, result.cost_usd, result.cost_provenance) == (100, 0.25, "estimated")
+
+
+async def test_usage_without_a_cost_leaves_the_cost_unknown(program: Any) -> None:
+    said = {"result": "Three.", "usage": {"input_tokens": 90, "output_tokens": 10}}
+    result = await done(program(f"print({json.dumps(said)!r})"), output="json")
+    assert (result.usage.total_tokens, result.cost_usd, result.cost_provenance) == (100, None, "unknown")
+
+
+async def test_a_failure_told_in_json_is_a_failed_run(program: Any) -> None:
+    said = {"type": "result", "subtype": "success", "is_error": True, "result": "Please log in"}
+    result = await done(program(f"print({json.dumps(said)!r})"), output="json")
+    assert result.error
+    assert (result.status, result.error.code) == ("failed", "reported_failure")
+    assert "Please log in" in result.error.message
+
+
+async def test_output_that_was_to_be_json_and_is_not_is_a_failed_run(program: Any) -> None:
+    result = await done(program("print('All done!')"), output="json")
+    assert result.error
+    assert (result.status, result.error.code, result.summary.strip()) == ("failed", "unreadable_output", "All done!")
+
+
+# ------------------------------------------------------------------------------------------- what it gets to see
+
+
+async def test_a_key_is_seen_only_where_it_is_named_and_never_recorded(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_LOGIN", "k3y-5f0e-91ab-77cd")
+    monkeypatch.setenv("OTHER_API_KEY", "0th-3r0e-91ab-77cd")
+    source = "print([len(os.environ.get(name, '')) for name in sys.argv[1:]], os.environ.get(sys.argv[1]))"
+    command = program(source, "AGENT_LOGIN", "OTHER_API_KEY")
+    assert (await done(command)).summary == "[0, 0] None"
+    assert (await done(command, env=["AGENT_LOGIN"])).summary == "[18, 0] [redacted]"
+
+
+# --------------------------------------------------------------------------------------------------- how it ends
+
+HOLDS = """
+keep = ['sh', '-c', 'exec 9>"$0"; exec sleep 600', sys.argv[1]]
+subprocess.Popen(keep, start_new_session=sys.argv[2] == 'away')
+with open(sys.argv[1], 'w') as fifo:
+    print('begun', file=fifo, flush=True)
+    os.read(os.pipe()[0], 1)
+"""
+LEAVES = """
+keep = subprocess.Popen(['sh', '-c', 'exec 9>"$0"; echo ready; exec sleep 600', sys.argv[1]], stdout=subprocess.PIPE)
+keep.stdout.readline()
+print('done')
+"""
+
+
+def nobody_writes(fifo: TextIO) -> bool:
+    """Whether all have ended who had it open for writing."""
+    os.set_blocking(fifo.fileno(), False)
+    try:
+        return os.read(fifo.fileno(), 1) == b""
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize("where", ["here", pytest.param("away", marks=pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has subreapers"))])  # fmt: skip
+async def test_a_cancel_kills_the_program_and_all_that_it_started(program: Any, tmp_path: Path, where: str) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    async with Delegator(runner=CommandRunner(program(HOLDS, str(fifo), where))) as delegator:
+        cancellation = Cancellation()
+        running = asyncio.create_task(delegator.run(Task(goal="wait"), cancellation=cancellation))
+        with await asyncio.to_thread(fifo.open) as reader:
+            assert await asyncio.to_thread(reader.readline) == "begun\n"
+            cancellation.cancel()
+            report = await running
+            assert nobody_writes(reader)
+    assert report.results[0].status == "cancelled"
+
+
+async def test_the_deadline_of_the_task_ends_the_program(program: Any) -> None:
+    result = await done(program("os.read(os.pipe()[0], 1)"), {"timeout_seconds": 0.5})
+    assert result.status == "timeout"
+
+
+async def test_what_a_program_leaves_running_is_ended_with_it(program: Any, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)) as reader:
+        result = await done(program(LEAVES, str(fifo)))
+        assert nobody_writes(reader)
+    assert result.summary == "done"
+
+
+# ------------------------------------------------------------------------------------- refused before it is spent
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("no-such-agent -p", "'no-such-agent' was not found"),
+        ("/nowhere/agent", "'/nowhere/agent' was not found"),
+        ("", "is empty"),
+        ([], "is empty"),
+        ("claude 'unended", "can't be read"),
+        ("sh -c 'agent {goal}'", "placeholder inside"),
+        ("sh --ask={goal}!", "placeholder inside"),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_refused_with_its_name(command: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        CommandRunner(command)
+
+
+def test_a_variable_that_is_not_set_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'AGENT_KEY' is to be passed to the runner, but isn't set"):
+        CommandRunner("cat", env=["AGENT_KEY"])
+
+
+def test_another_form_of_output_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must be one of text, json"):
+        CommandRunner("cat", output="xml")  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_program_beside_the_caller_is_found_from_the_workspace() -> None:
+    Path("agent.sh").write_text("#!/bin/sh\necho found\n")
+    Path("agent.sh").chmod(0o755)
+    assert (await done("./agent.sh")).summary == "found"
+
+
+async def test_a_program_that_vanished_meanwhile_is_a_failed_run() -> None:
+    Path("agent.sh").write_text("#!/bin/sh\necho found\n")
+    Path("agent.sh").chmod(0o755)
+    runner = CommandRunner("./agent.sh")
+    Path("agent.sh").unlink()
+    (result,) = (await report_of(runner, Task(goal="x"))).results
+    assert result.error
+    assert (result.status, result.error.code) == ("failed", "exit_code")
+    assert "exit code 127" in result.error.message

@@ -1,0 +1,201 @@
+"""Children that are a host's own async function: what it gets, what it may give back, how it is stopped."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+
+from delegate import Cancellation, ConfigError, Delegator, Job, Task
+from delegate.child.function import FunctionRunner
+from delegate.ports import ToolOutput
+from delegate.types import ChildRun, TaskResult, Usage
+from tests.support.words import met_by, words
+
+CALLED = {"kind": "receipt", "calls": [{"tool": "send"}]}
+NEVER = {"kind": "receipt", "mode": "none", "calls": [{"tool": "send"}]}
+
+
+async def done(function: Any, *, records_tools: bool = False, **fields: Any) -> TaskResult:
+    async with Delegator(runner=FunctionRunner(function, records_tools=records_tools)) as delegator:
+        report = await delegator.run(Task.model_validate({"goal": "Count the files.", **fields}))
+    assert report.error is None
+    return report.results[0]
+
+
+async def test_the_text_that_a_function_gives_back_is_the_report_and_its_files_are_artifacts() -> None:
+    async def child(job: Job) -> str:
+        (job.workspace / "count.txt").write_text("3")
+        return f"{job.task.goal} {job.task.context}: 3"
+
+    result = await done(child, context="In here", acceptance_criteria=[{"kind": "regex", "pattern": "3$"}])
+    assert result.summary == "Count the files. In here: 3"
+    assert [artifact.path for artifact in result.artifacts] == ["count.txt"]
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.decided_by) == ("PASS", "check")
+
+
+async def test_the_prompt_tells_goal_context_criteria_workspace_and_the_form_of_the_report() -> None:
+    async def child(job: Job) -> str:
+        assert str(job.workspace) in job.prompt
+        return job.prompt
+
+    result = await done(
+        child, context="Only *.py.", acceptance_criteria=["every file is counted"], output_schema={"type": "object"}
+    )
+    for told in ("Count the files.", "Only *.py.", "- c1: every file is counted", "```json"):
+        assert told in result.summary
+    assert "turns" not in result.summary, "how many it may take is its own affair"
+
+
+async def test_a_run_that_a_function_makes_itself_is_taken_as_it_is() -> None:
+    async def child(job: Job) -> ChildRun:
+        return job.recorder.finish("max_steps", output="not yet")
+
+    result = await done(child)
+    assert (result.status, result.summary) == ("max_steps", "not yet")
+
+
+async def test_a_function_that_gives_back_something_else_has_failed_and_says_so() -> None:
+    async def child(job: Job) -> Any:
+        return {"answer": 3}
+
+    result = await done(child)
+    assert result.status == "failed"
+    assert result.error
+    assert result.error.code == "bad_report"
+    assert "dict" in result.error.message
+
+
+async def test_what_a_function_raises_is_its_result() -> None:
+    async def child(job: Job) -> str:
+        raise ValueError("no such model")
+
+    result = await done(child)
+    assert result.error
+    assert (result.status, result.error.message) == ("failed", "ValueError: no such model")
+
+
+def blocking(job: Job) -> str:
+    return "late"
+
+
+class Agent:
+    async def __call__(self, job: Job) -> str:
+        return "called"
+
+    async def work(self, job: Job, greeting: str) -> str:
+        return greeting
+
+    def block(self, job: Job) -> str:
+        return "late"
+
+
+@pytest.mark.parametrize("function", [blocking, Agent().block, partial(blocking)])
+def test_a_function_that_could_not_be_stopped_is_refused(function: Any) -> None:
+    with pytest.raises(ConfigError, match="not an async function"):
+        FunctionRunner(function)
+
+
+@pytest.mark.parametrize(("function", "said"), [(Agent(), "called"), (partial(Agent().work, greeting="hi"), "hi")])
+async def test_objects_methods_and_partials_are_functions_too(function: Any, said: str) -> None:
+    assert (await done(function)).summary == said
+
+
+async def test_a_cancel_reaches_the_function_where_it_awaits() -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def child(job: Job) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
+
+    async with Delegator(runner=FunctionRunner(child)) as delegator:
+        cancellation = Cancellation()
+        running = asyncio.create_task(delegator.run(Task(goal="wait"), cancellation=cancellation))
+        await begun.wait()
+        cancellation.cancel()
+        report = await running
+    assert stopped.is_set()
+    assert report.results[0].status == "cancelled"
+
+
+async def test_the_deadline_stops_a_function() -> None:
+    async def child(job: Job) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    assert (await done(child, timeout_seconds=0.05)).status == "timeout"
+
+
+async def send(job: Job) -> str:
+    job.record_tool("send", {"to": "ann"}, "sent", seconds=0.5)
+    job.record_tool("send", {"to": "bob"}, ToolOutput("no such address", "error"))
+    return "I sent it."
+
+
+async def test_receipts_of_a_function_that_records_its_tools_decide() -> None:
+    result = await done(send, records_tools=True, acceptance_criteria=[CALLED])
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.receipts) == ("PASS", "recorded")
+    assert (result.receipts.ok, result.receipts.error, result.receipts.tools) == (1, 1, {"send": 1})
+
+
+@pytest.mark.parametrize("criterion", [CALLED, NEVER])
+async def test_without_a_record_of_tools_no_criterion_about_calls_can_be_met(criterion: Any) -> None:
+    async def child(job: Job) -> str:
+        return "I sent it, once."
+
+    result = await done(child, acceptance_criteria=[criterion])
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "no_receipts")
+    assert result.verdict.receipts == "unavailable"
+    assert not result.receipts.recorded
+
+
+class Silent:
+    """A host's runner that doesn't say whether it records tools."""
+
+    needs_model = False
+
+    async def run(self, job: Job) -> ChildRun:
+        return job.recorder.finish("completed", output="I sent nothing.")
+
+
+async def test_a_runner_that_does_not_say_records_nothing() -> None:
+    runner: Any = Silent()
+    async with Delegator(runner=runner) as delegator:
+        report = await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": [NEVER]}))
+        text = delegator.render(report)
+    assert report.results[0].verdict
+    assert (report.results[0].verdict.code, report.results[0].verdict.receipts) == ("no_receipts", "unavailable")
+    assert "- receipts: unavailable" in text
+
+
+async def test_usage_that_is_told_is_on_the_bill_and_a_cost_that_is_not_is_unknown() -> None:
+    async def child(job: Job) -> str:
+        used = Usage(model_calls=1, input_tokens=100, output_tokens=10)
+        job.record_usage(used, 0.25, model="host-1")
+        job.record_usage(used, 0.5 if job.task.goal == "tell" else None)
+        return "done"
+
+    told, half = await done(child, goal="tell"), await done(child, goal="half")
+    assert (told.usage.total_tokens, told.usage.model_calls, told.cost_usd) == (220, 2, 0.75)
+    assert (told.cost_provenance, told.model) == ("observed", "host-1")
+    assert (half.cost_usd, half.cost_known_usd, half.cost_provenance) == (None, 0.25, "unknown")
+
+
+async def test_what_a_function_spent_counts_against_the_limits_of_the_run() -> None:
+    async def child(job: Job) -> str:
+        job.record_usage(Usage(model_calls=1, input_tokens=2_000), 0.01)
+        return "counted three files"
+
+    judge = words([], met_by("three files"))
+    async with Delegator(runner=FunctionRunner(child), client=judge, max_run_tokens=1_000) as delegator:
+        report = await delegator.call({"goal": "Count.", "acceptance_criteria": ["the report names a number"]})
+    assert report.results[0].verdict
+    assert report.results[0].verdict.code == "budget_exceeded"
+    assert not judge.requests
