@@ -2,9 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -19,15 +20,22 @@ from delegate.contract import Dialect, Limits, Variant
 from delegate.declared import catalog_in_force
 from delegate.errors import BudgetExceeded, CallError, DelegateError
 from delegate.executor import Assignment, Executor
+from delegate.fanout.batch import Batch, BatchLimits, Setup
+from delegate.fanout.engine import Engine, LocalEngine
+from delegate.fanout.journal import BatchSummary, Journal, Rerun
+from delegate.fanout.plan import BatchPlan, plan
+from delegate.fanout.results import ResultsFile
+from delegate.fanout.sources import Source, source_of
+from delegate.fanout.work import Item
 from delegate.judging import Bench, Case, Judging, refuse_undecidable
 from delegate.judging.case import Author
 from delegate.judging.json_schema import check_schema
 from delegate.loopthread import LoopThread
-from delegate.ports import ChatClient, EventKind, EventSink, Tool, ToolOutput
+from delegate.ports import ChatClient, Event, EventKind, EventSink, Tool, ToolOutput
 from delegate.recorder import Recorder
 from delegate.records import Records, RunSummary, TaskSummary
 from delegate.redaction import Redactor, declare
-from delegate.routing import ChildRequest, choose_child
+from delegate.routing import ChildRequest, choose_child, usual_child_usd
 from delegate.runs import Caller, RunRegistry
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder, discard
@@ -79,6 +87,7 @@ class Delegator:
         self._records = Records(
             self.settings.home, keep_days=self.settings.keep_days, keep_mb=self.settings.keep_mb, discard=discard
         )
+        self._journal = Journal(self.settings.home, keep_days=self.settings.keep_days)
         self._runner = runner or AgentLoop()
         commands = Commands(
             sandbox=self.settings.sandbox, commands=self.settings.commands, hidden=(self.settings.home,)
@@ -165,6 +174,20 @@ class Delegator:
         except CallError as error:
             return self.render(_refusal(error))
 
+    def think_tool(self, dialect: Dialect) -> JsonObject:
+        """The definition of `think`, with which a parent holds a thought against its criteria.
+
+        A call and its answer may be dropped from the conversation, both together, once the next turn is there.
+        """
+        return contract.think_tool(dialect)
+
+    async def think_answer(self, arguments: Arguments) -> str:
+        """Answer a call of `think` with a checklist, or with what is wrong with the call. No model is asked."""
+        try:
+            return contract.render_thought(contract.parse_think(arguments))
+        except CallError as error:
+            return self.render(_refusal(error))
+
     def root_run(self, parent: Parent | None = None) -> AbstractContextManager[str]:
         """`with delegator.root_run(): …` puts all calls made inside, however many at once, in one run; gives its id."""
         return self._runs.root_run(parent)
@@ -183,6 +206,75 @@ class Delegator:
             return await self._execute(tasks, "person", parent, on_event, cancellation)
         except CallError as error:
             return _refusal(error)
+
+    def batch(
+        self,
+        tasks: Iterable[Task | Item] | Source,
+        *,
+        concurrency: int = 3,
+        max_cost_usd: float | None = None,
+        max_minutes: float | None = None,
+        stop_after_failures: int | None = None,
+        resume: str | None = None,
+        rerun: Collection[Rerun] = (),
+        skip_bad: bool = False,
+        once: bool = False,
+        results: Path | None = None,
+        options: str = "{}",
+        engine: Engine | None = None,
+        on_event: Callable[[Item], EventSink] | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Batch:
+        """Run any number of tasks, `concurrency` of them side by side: `async for outcome in delegator.batch(tasks)`.
+
+        Outcomes come in any order, and aren't kept. Each task is journalled before it starts, and is run at most once:
+        a batch that was killed or stopped goes on with `resume`, its `run_id`, given the same tasks; what was in flight
+        is `outcome_unknown` then, and is run again only with `rerun`. For the limits see `fanout.batch.BatchLimits`.
+        `results` names a JSONL or CSV file to write; `engine` runs the tasks elsewhere. Raises CallError.
+        """
+        caller = self._runs.batch(concurrency=concurrency, id=resume, max_cost_usd=max_cost_usd)
+        setup = Setup(
+            source=source_of(tasks),
+            engine=engine or LocalEngine(partial(self._run_item, caller)),
+            journal=self._journal,
+            run_id=caller.run.id,
+            admit=partial(self._admit_item, caller if engine is None else None),
+            limits=BatchLimits(concurrency, caller.run.ledger.limits.get("cost_usd"), max_minutes, stop_after_failures),
+            resume=resume is not None,
+            rerun=rerun,
+            resumed=partial(self._go_on, caller),
+            skip_bad=skip_bad,
+            once=once,
+            results=ResultsFile(results) if results is not None else None,
+            options=options,
+            on_event=on_event,
+            cancellation=cancellation,
+        )
+        return Batch(setup)
+
+    async def plan(self, tasks: Iterable[Task | Item] | Source, *, skip_bad: bool = False) -> BatchPlan:
+        """What a batch of these tasks would do and about cost. Nothing is spent. Raises CallError as `batch` does."""
+        today, caller = date.today(), self._runs.batch(concurrency=1)
+        return await plan(
+            source_of(tasks),
+            model_for=lambda task: self._admit(task, 0, 1, caller),
+            costs=self._records.costs,
+            assumed_usd=lambda model: usual_child_usd(model, today),
+            skip_bad=skip_bad,
+        )
+
+    def engine(self, concurrency: int) -> Engine:
+        """Runs items of a batch whose journal is elsewhere, in a run of their own. Closing it closes the delegator."""
+        caller = self._runs.batch(concurrency=concurrency)
+        return LocalEngine(partial(self._run_item, caller), close=self.aclose)
+
+    async def batches(self, limit: int = 20) -> list[BatchSummary]:
+        """The latest batches on record, the newest first."""
+        return await self._journal.latest(limit)
+
+    async def batch_on_record(self, run_id: str) -> BatchSummary:
+        """One batch. Raises CallError where there is none of this id."""
+        return await self._journal.summary(run_id)
 
     async def judge(
         self,
@@ -294,6 +386,7 @@ class Delegator:
         await asyncio.to_thread(self._own_loop.stop, self.connections.aclose)
         await self.connections.aclose()
         await self._records.aclose()
+        await self._journal.aclose()
 
     def close(self) -> None:
         """`aclose` for code that isn't async."""
@@ -322,7 +415,16 @@ class Delegator:
         cancellation: Cancellation | None,
     ) -> Report:
         """Look at every task and find its model before anything is spent on one, then run them all."""
-        caller = self._runs.caller(parent)
+        return await self._execute_for(self._runs.caller(parent), tasks, author, on_event, cancellation)
+
+    async def _execute_for(
+        self,
+        caller: Caller,
+        tasks: Sequence[Task],
+        author: Author,
+        on_event: EventSink | None,
+        cancellation: Cancellation | None,
+    ) -> Report:
         self._refuse_too_deep(caller)
         models = [self._admit(task, n, len(tasks), caller) for n, task in enumerate(tasks)]
         ways = [await self.connections.open(model) if model else None for model in models]
@@ -334,6 +436,39 @@ class Delegator:
             return await self._executor.execute(
                 assignments, caller=caller, author=author, on_event=sink, cancellation=cancellation
             )
+
+    async def _run_item(
+        self, caller: Caller, item: Item, *, cancellation: Cancellation, on_event: EventSink | None
+    ) -> TaskResult:
+        """One task of a batch. Raises CallError where nothing of it was done, and it may as well be run later."""
+        begun = False
+
+        def watch(event: Event) -> None:
+            nonlocal begun
+            begun = begun or event.kind == "child_started"
+            if on_event is not None:
+                on_event(event)
+
+        one = caller.of_one_task(self.settings)
+        report = await self._execute_for(one, (item.task,), "person", watch, cancellation)
+        (result,) = report.results
+        refused = result.status == "budget_exceeded" and not result.usage.model_calls and item.task.max_cost_usd is None
+        if refused or (result.status == "cancelled" and not begun):
+            assert result.error is not None
+            raise CallError(result.error.code, result.error.message, hint=result.error.hint)
+        return result
+
+    def _admit_item(self, caller: Caller | None, task: Task) -> None:
+        """Raise CallError for what can't be run; without a caller, it is run elsewhere, and models are found there."""
+        if caller is None:
+            refuse_undecidable(task, strict_checks=self.settings.strict_checks)
+        else:
+            self._admit(task, 0, 1, caller)
+
+    async def _go_on(self, caller: Caller, batch: BatchSummary) -> None:
+        """Go on counting where the batch was left."""
+        numbers = [int(task.handle.rpartition("-")[2]) for task in await self._records.tasks(batch.run_id)]
+        caller.run.go_on(number=max(numbers, default=-1) + 1, spent_usd=batch.cost_known_usd)
 
     async def _report(self, handle: str, run_id: str | None) -> tuple[TaskResult, str]:
         """A task's result and its whole report. Raises CallError where they can't be read, now or here."""
@@ -414,6 +549,11 @@ class Delegator:
             min_accuracy=settings.min_judge_accuracy,
             escalate=settings.escalate,
         )
+
+
+def engine_of(settings: Settings, concurrency: int) -> Engine:
+    """What runs a batch's items here, with a delegator of its own: for workers of an engine in other processes."""
+    return Delegator(settings).engine(concurrency)
 
 
 def _say_nothing(kind: EventKind, text: str = "", **data: Any) -> None:

@@ -65,6 +65,10 @@ _TASKS = """
 SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task FROM tasks
 WHERE run_id = ? ORDER BY rowid
 """
+_COSTS = """
+SELECT cost_usd FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
+WHERE status = 'completed' AND cost_usd IS NOT NULL AND json_extract(result, '$.requested_model') = ? LIMIT 200
+"""
 _LATEST_RUNS = "SELECT run_id FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
 _RECORD = "SELECT run_id, process, began_at, ended_at, workspace, task, run, result FROM tasks WHERE handle = ?"
 _OPEN_PROCESSES = "SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL"
@@ -196,6 +200,10 @@ class Records:
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """The latest runs, the newest first. Raises DelegateError where they can't be read."""
         return await self._query(lambda connection: list(_latest(connection, limit))) or []
+
+    async def costs(self, model: str) -> list[float]:
+        """What the latest completed tasks came to, in US dollars, that were asked of the model; where it is known."""
+        return await self._query(lambda connection: [cost for (cost,) in connection.execute(_COSTS, (model,))]) or []
 
     async def tasks(self, run_id: str) -> list[TaskSummary]:
         """The tasks of a run, in the order in which they began. Raises DelegateError where they can't be read."""

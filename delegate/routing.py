@@ -294,6 +294,12 @@ def _without_price(catalog: Catalog, model: Model, request: ChildRequest) -> str
 
 
 def _child_order(model: Model, on: date) -> tuple[bool, float, str]:
+    cost = usual_child_usd(model, on)
+    return cost is None, cost or 0, model.id
+
+
+def usual_child_usd(model: Model, on: date) -> float | None:
+    """What a child of the size by which models are compared would cost; None where no price is in force."""
     read = model.tokens(CHILD_READS)
     usage = Usage(
         model_calls=1,
@@ -302,8 +308,7 @@ def _child_order(model: Model, on: date) -> tuple[bool, float, str]:
         cache_write_tokens=read - read // 2,
         output_tokens=model.tokens(CHILD_WRITES),
     )
-    cost = cost_usd(model, usage, on)
-    return cost is None, cost or 0, model.id
+    return cost_usd(model, usage, on)
 
 
 def _named_child(catalog: Catalog, name: str, request: ChildRequest) -> Model:

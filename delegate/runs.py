@@ -15,7 +15,7 @@ from itertools import count
 from weakref import WeakValueDictionary
 
 from delegate.catalog import Catalog
-from delegate.errors import BudgetExceeded
+from delegate.errors import BudgetExceeded, CallError
 from delegate.ledger import Ledger
 from delegate.records import new_run_id
 from delegate.settings import Settings
@@ -28,19 +28,23 @@ KEPT_RUNS = 10_000
 
 
 class Run:
-    """What everything under one root call shares: its ledger, its places for children, and its deadline."""
+    """What everything under one root call shares: its ledger, its places for children, and its deadline.
 
-    def __init__(self, settings: Settings) -> None:
-        self.id = new_run_id()
+    A batch of a person's is one with places of its own number, `concurrent`: what it may ask for isn't counted, and
+    each of its tasks has its own `max_children` (see `RunRegistry.batch`).
+    """
+
+    def __init__(self, settings: Settings, *, id: str | None = None, concurrent: int | None = None) -> None:
+        self.id = id or new_run_id()
         self.ledger = Ledger(
             {
-                "children": settings.max_children,
+                "children": settings.max_children if concurrent is None else None,
                 "model_calls": settings.max_run_model_calls,
                 "tokens": settings.max_run_tokens,
                 "cost_usd": settings.max_cost_usd,
             }
         )
-        self.slots = Slots(settings.max_concurrent)
+        self.slots = Slots(concurrent or settings.max_concurrent)
         self._numbers = count()
         self._started: float | None = None
         self._allowed = settings.run_timeout_seconds
@@ -48,6 +52,11 @@ class Run:
     def next_handle(self) -> str:
         """The handle of the run's next task."""
         return f"{self.id}-{next(self._numbers)}"
+
+    def go_on(self, *, number: int, spent_usd: float) -> None:
+        """Stand where an earlier process left this run: the next handle's number, and what is spent."""
+        self._numbers = count(number)
+        self.ledger.settle(self.ledger.reserve({}), {"cost_usd": spent_usd})
 
     def seconds_left(self) -> float | None:
         """Wall time that is left; None: there is no limit."""
@@ -86,6 +95,10 @@ class Caller:
         """Put one delegated task on the child's bill. The root has none: its reports say what was spent."""
         if self.depth:
             self.delegated.append(totals)
+
+    def of_one_task(self, settings: Settings) -> "Caller":
+        """The same for one task of a batch, which has a `max_children` of its own for what is delegated below it."""
+        return replace(self, ledger=Ledger({"children": settings.max_children}, parent=self.ledger), delegated=[])
 
     def seconds_left(self) -> float | None:
         """Wall time that its children have: what is left of the run's and of its own; None: there is no limit."""
@@ -149,6 +162,19 @@ class RunRegistry:
         if current.tools is not None:
             tools = current.tools if tools is None else current.tools & tools
         return replace(current, tier=tier, tools=tools, deadline=min(deadlines, default=None))
+
+    def batch(self, *, concurrency: int, id: str | None = None, max_cost_usd: float | None = None) -> Caller:
+        """Who asks for a batch: a run of its own, with so many places for its tasks, and this limit on its cost too.
+
+        Raises CallError inside a run, since a batch isn't bounded by what is left of one.
+        """
+        if _current.get() is not None:
+            message = "a batch can't be started inside a run"
+            raise CallError("batch_in_a_run", message, hint="start it outside of `root_run`, and not in a child")
+        costs = [one for one in (max_cost_usd, self._settings.max_cost_usd) if one is not None]
+        settings = self._settings.model_copy(update={"max_cost_usd": min(costs, default=None)})
+        run = Run(settings, id=id, concurrent=concurrency)
+        return Caller(run, run.ledger, tier=settings.parent_tier)
 
     def known_run(self, parent: Parent | None = None) -> str | None:
         """The id of the run that a call belongs to; None where it would be one of its own."""

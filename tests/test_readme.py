@@ -23,7 +23,8 @@ from tests.support.model_server import Call, ModelServer, Reply
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+OWN_HOST = (ROOT / "docs" / "write-your-own-host.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", f"{README}\n{OWN_HOST}", re.DOTALL | re.MULTILINE)
 
 
 def blocks(language: str) -> list[str]:

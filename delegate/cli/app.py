@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from delegate.cli import call, demo, doctor, judge, lint, models, run, runs, show, tool
+from delegate.cli import batch, call, demo, doctor, judge, lint, mcp, models, run, runs, show, tool
 
 app = typer.Typer(
     help="Hand work to other agents, and know whether it was really done.",
@@ -18,6 +18,7 @@ app = typer.Typer(
 
 for command in (
     run.run,
+    batch.batch,
     judge.judge,
     lint.lint,
     call.call,
@@ -25,6 +26,7 @@ for command in (
     models.models,
     doctor.doctor,
     tool.tool,
+    mcp.mcp,
     runs.runs,
     show.show,
 ):

@@ -1,14 +1,15 @@
 """`delegate runs`: the latest runs on record."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from delegate.cli.formats import Format, FormatOption
 
 if TYPE_CHECKING:
-    from delegate.records import RunSummary
+    from delegate.delegator import Delegator
+    from delegate.fanout.journal import BatchSummary
 
 
 def runs(
@@ -18,7 +19,8 @@ def runs(
     """List the latest runs: when, how many tasks passed and failed, what they cost, and the first one's goal.
 
     A run is `running`, `ended`, or `outcome_unknown`: then the process that ran it is gone, and a task of it has no
-    result. `delegate show RUN` lists its tasks.
+    result. A batch may also be `stopped`, or `interrupted` when its process is gone: `delegate batch --resume RUN`
+    goes on with it. `delegate show RUN` lists its tasks.
     """
     from delegate.cli.output import print_json, print_jsonl, refusals_as
     from delegate.cli.work import work
@@ -26,7 +28,7 @@ def runs(
 
     delegator = Delegator()
     with refusals_as(format):
-        found = work(delegator, lambda _: delegator.runs(limit))
+        found = work(delegator, lambda _: _latest(delegator, limit))
     if format is Format.json:
         print_json([run._asdict() for run in found])
     elif format is Format.jsonl:
@@ -35,7 +37,44 @@ def runs(
         _print(found)
 
 
-def _print(found: "Sequence[RunSummary]") -> None:
+async def _latest(delegator: "Delegator", limit: int) -> "list[_Line]":
+    """Runs and batches. A batch is one run, of which the journal knows more: also what hasn't started."""
+    batches = {batch.run_id: _of_batch(batch) for batch in await delegator.batches(limit)}
+    runs = {run.run_id: _Line(*run) for run in await delegator.runs(limit)}
+    return sorted((runs | batches).values(), key=lambda run: -run.began_at)[:limit]
+
+
+class _Line(NamedTuple):
+    """A run or a batch: see `records.RunSummary`."""
+
+    run_id: str
+    state: str
+    began_at: float
+    ended_at: float | None
+    tasks: int
+    passed: int
+    failed: int
+    other: int
+    cost_usd: float | None
+    goal: str
+
+
+def _of_batch(batch: "BatchSummary") -> _Line:
+    return _Line(
+        batch.run_id,
+        batch.state,
+        batch.began_at,
+        batch.ended_at,
+        batch.total,
+        batch.passed,
+        batch.failed,
+        batch.total - batch.passed - batch.failed,
+        None if batch.unpriced else batch.cost_known_usd,
+        f"batch {batch.source}: {batch.title}",
+    )
+
+
+def _print(found: "Sequence[_Line]") -> None:
     from rich.text import Text
 
     from delegate.cli.output import console, slim_table

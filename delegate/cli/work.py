@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, Self, TypeVar
 
@@ -22,6 +22,8 @@ from delegate.ports import EventSink
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+Display = Callable[[Sequence[str]], AbstractContextManager[EventSink | None]]
+"""Shows what happens while its block lasts, given the tasks' titles, and gives the sink for its events."""
 Work = Callable[[EventSink | None], Coroutine[Any, Any, T]]
 
 STOPPING = f"{PROGRAM}: stopping, and waiting until all children are gone; once more leaves at once"
@@ -49,12 +51,12 @@ def work(delegator: Delegator, do: "Work[T]", *, titles: Sequence[str] = ()) -> 
     return asyncio.run(main())
 
 
-def stoppable(delegator: Delegator, call: "Stoppable[T]", *, titles: Sequence[str] = ()) -> T:
+def stoppable(delegator: Delegator, call: "Stoppable[T]", *, titles: Sequence[str] = (), display: Display = live) -> T:
     """The same for a call that the first Ctrl-C or SIGTERM cancels. Raises KeyboardInterrupt on the second."""
 
     async def main() -> T:
         async with delegator:
-            with live(titles) as sink:
+            with display(titles) as sink:
                 return await call(on_event=sink, cancellation=interrupts.cancellation)
 
     runner = asyncio.Runner()

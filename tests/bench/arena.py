@@ -39,12 +39,14 @@ class Arena:
     def __init__(self, workload: str, *, quick: bool) -> None:
         self._workload = workload
         self.quick = quick
+        self.url = ""
+        """The server's, while it serves. A path that begins with `/50ms` makes the model take 50 ms."""
         self._stack = ExitStack()
         self._workers: dict[tuple[str, int], _Worker] = {}
 
     def __enter__(self) -> Self:
         server = self._stack.enter_context(_Process("tests.bench.server"))
-        self._url = server.read()
+        self.url = server.read()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -63,7 +65,7 @@ class Arena:
         return {name: median(values) for name, values in figures.items()}
 
     def _figure(self, name: str, delay_ms: int, fresh: bool, asked: dict[str, Any]) -> float:
-        url = f"{self._url}/{delay_ms}ms"
+        url = f"{self.url}/{delay_ms}ms"
         if fresh:
             with _Worker(name, url, self._workload) as worker:
                 return worker.ask(asked)

@@ -1,0 +1,272 @@
+"""`delegate batch`, as a person at a terminal or a script uses it."""
+
+import csv
+import json
+import os
+import pty
+import signal
+import subprocess
+from collections import Counter
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from delegate import Delegator
+from delegate.cli.batchprogress import Progress
+from delegate.cli.work import STOPPING
+from tests.cli.command import COMMAND, delegate, openai_at
+from tests.fanout.rows import DONE, Children, ids, lines, tasks
+from tests.support.model_server import Call, Fault, ModelServer, Reply
+
+PATIENCE = 20
+
+
+def _model(call: Call) -> Reply | Fault:
+    """Children do as their goal says; judges find it so."""
+    if call.wants_json:
+        answer = {"id": "c1", "evidence": "did my part", "reason": "It says so.", "verdict": "met"}
+        return Reply(json.dumps({"answers": [answer]}), input_tokens=100, output_tokens=10)
+    goal = _goal(call)
+    if "hang" in goal:
+        return Fault(kind="hang")
+    return Reply("nothing was done" if "fail" in goal else f"{DONE}: {goal}", input_tokens=100, output_tokens=10)
+
+
+def _goal(call: Call) -> str:
+    return call.texts[0].split("\n")[0]
+
+
+def _starts(server: ModelServer) -> Counter[str]:
+    """How often each child was begun."""
+    return Counter(_goal(call) for call in server.calls if not call.wants_json)
+
+
+def _companies(*names: str) -> str:
+    Path("companies.csv").write_text("company\n" + "".join(f"{name}\n" for name in names))
+    return "companies.csv"
+
+
+GOAL = ("--goal", "Look at {company}", "-c", "regex: part as asked: .*{company}")
+
+
+def test_each_row_of_a_csv_has_its_result_and_the_summary_says_how_it_went() -> None:
+    with ModelServer(_model) as server:
+        done = delegate("batch", _companies("A", "fail B", "C"), "-o", "r.jsonl", *GOAL, **openai_at(server))
+        assert _starts(server) == {"Look at A": 1, "Look at fail B": 1, "Look at C": 1}
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("3 of 3 done: 2 PASS, 1 FAIL · cost $")
+    assert "results in r.jsonl" in done.stdout
+    rows = {row["id"]: row for row in lines(Path("r.jsonl"))}
+    assert {id: row["verdict"] for id, row in rows.items()} == {"1": "PASS", "2": "FAIL", "3": "PASS"}
+    assert rows["1"]["output"] == f"{DONE}: Look at A"
+    shown = delegate("show", rows["2"]["handle"])
+    assert shown.stdout.startswith("FAIL  1. Look at fail B")
+
+
+def test_judged_rows_all_pass_and_the_exit_code_is_0() -> None:
+    with ModelServer(_model) as server:
+        done = delegate(
+            "batch", _companies("A", "B"), "-o", "r.csv", "--goal", "Look at {company}", "-c", "it looked",
+            "--format", "json", **openai_at(server),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["passed"], found["settled"], found["stopped"]) == (2, 2, "")
+    with Path("r.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["verdict"], row["state"]) for row in rows] == [("PASS", "done")] * 2
+
+
+def test_four_hundred_rows_fifty_at_a_time_have_one_result_each() -> None:
+    def slow(call: Call) -> Reply | Fault:
+        reply = _model(call)
+        assert isinstance(reply, Reply)
+        return Reply(reply.text, input_tokens=100, output_tokens=10, delay=0.05)
+
+    names = [f"company number {n}" for n in range(400)]
+    with ModelServer(slow) as server:
+        done = delegate("batch", _companies(*names), "-o", "r.jsonl", *GOAL, "--concurrency", "50", **openai_at(server))
+        assert set(_starts(server).values()) == {1}
+        assert len(_starts(server)) == 400
+        assert 25 < server.peak <= 50
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = lines(Path("r.jsonl"))
+    assert len(set(ids(rows))) == len(rows) == 400
+    assert all(row["output"].endswith(f"company number {row['row'] - 1}") for row in rows)
+
+
+def test_the_same_tasks_again_are_told_and_not_doubled() -> None:
+    with ModelServer(_model) as server:
+        first = delegate("batch", _companies("A", "B"), "-o", "r.jsonl", *GOAL, **openai_at(server))
+        run = first.stdout.partition("run ")[2].split()[0]
+        again = delegate("batch", "companies.csv", "-o", "s.jsonl", *GOAL, **openai_at(server))
+        assert set(_starts(server).values()) == {1}
+        anew = delegate("batch", "companies.csv", "-o", "t.jsonl", *GOAL, "--again", **openai_at(server))
+    assert (again.returncode, again.stdout) == (2, "")
+    assert not Path("s.jsonl").exists()
+    assert f"batch {run} (ended: 2 PASS, 0 FAIL, 2 of 2 done)" in again.stderr
+    assert "r.jsonl" in again.stderr
+    assert "--again" in again.stderr
+    assert len(again.stderr.splitlines()) == 1
+    assert anew.returncode == 0
+    assert ids(lines(Path("t.jsonl"))) == ["1", "2"]
+
+
+def test_a_broken_row_is_one_line_and_nothing_is_spent_unless_it_is_left_out() -> None:
+    rows = [f"C{n}" for n in range(1, 401)]
+    rows[316] = "C317,too many"
+    with ModelServer(_model) as server:
+        refused = delegate("batch", _companies(*rows), "-o", "r.jsonl", *GOAL, **openai_at(server))
+        assert server.calls == []
+        assert not Path("r.jsonl").exists()
+        _companies("A", "B,too many", "C")
+        skipped = delegate("batch", "companies.csv", "-o", "r.jsonl", *GOAL, "--skip-bad", **openai_at(server))
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "delegate: companies.csv: row 317: 2 fields, where the header has 1 (line 318) "
+        "(mend the row, or leave bad rows out (--skip-bad))\n"
+    )
+    assert skipped.returncode == 1
+    assert {row["id"]: row["state"] for row in lines(Path("r.jsonl"))} == {"1": "done", "row 2": "bad_row", "3": "done"}
+
+
+def test_a_workflow_blocks_what_has_no_pass_to_build_on() -> None:
+    did = {"kind": "regex", "pattern": "did my part"}
+    tasks = [
+        {"id": "a", "goal": "start", "acceptance_criteria": [did]},
+        {"id": "b", "goal": "fail left", "needs": ["a"], "acceptance_criteria": [did]},
+        {"id": "c", "goal": "right of {{ a.output }}", "needs": ["a"], "acceptance_criteria": [did]},
+        {"id": "d", "goal": "join", "needs": ["b", "c"], "acceptance_criteria": [did]},
+        {"id": "e", "goal": "clean up", "needs": ["d"], "when": "always", "acceptance_criteria": [did]},
+        {"id": "f", "goal": "after c", "needs": ["c"], "acceptance_criteria": [did]},
+    ]
+    Path("flow.json").write_text(json.dumps(tasks))
+    with ModelServer(_model) as server:
+        done = delegate("batch", "flow.json", "-o", "r.jsonl", **openai_at(server))
+        goals = _starts(server)
+    assert done.returncode == 1
+    rows = {row["id"]: row for row in lines(Path("r.jsonl"))}
+    assert {id: row["verdict"] or row["state"] for id, row in sorted(rows.items())} == {
+        "a": "PASS", "b": "FAIL", "c": "PASS", "d": "blocked", "e": "PASS", "f": "PASS",
+    }  # fmt: skip
+    assert "'b'" in rows["d"]["why"]
+    assert "join" not in goals
+
+
+def test_a_circle_is_refused_before_anything_is_spent() -> None:
+    tasks = [{"id": "a", "goal": "x", "needs": ["b"]}, {"id": "b", "goal": "y", "needs": ["a"]}]
+    Path("flow.json").write_text(json.dumps(tasks))
+    with ModelServer(_model) as server:
+        done = delegate("batch", "flow.json", "-o", "r.jsonl", **openai_at(server))
+        assert server.calls == []
+    assert done.returncode == 2
+    assert done.stderr.startswith("delegate: flow.json: ")
+    assert "circle" in done.stderr
+
+
+def test_a_plan_says_what_would_be_done_and_nothing_is_run_or_put_on_record() -> None:
+    with ModelServer(_model) as server:
+        done = delegate("batch", _companies("A", "B"), *GOAL, "--plan", **openai_at(server))
+        assert server.calls == []
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 tasks in companies.csv\n")
+    assert delegate("runs").stdout == "no runs are on record\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name a file of tasks"),
+        (("companies.csv",), "name a .jsonl or .csv file for the results"),
+        (("companies.csv", "-o", "r.txt"), "can't tell the format of the results"),
+        (("nothing.csv", "-o", "r.csv"), "nothing.csv can't be read"),
+        (("companies.csv", "-o", "r.csv", "--rerun", "fail"), "name it with --resume"),
+        (("companies.csv", "--resume", "abc"), "TASKS can't stand beside it"),
+        (("--resume", "abc"), "there is no batch 'abc'"),
+        (("companies.csv", "-o", "r.csv", "--address", "x"), "is for --engine ray"),
+        (("companies.csv", "-o", "r.csv", "--goal", "{compny}"), "there is no column 'compny'"),
+    ],
+)
+def test_what_can_t_be_run_is_refused_with_the_reason(arguments: tuple[str, ...], said: str) -> None:
+    _companies("A")
+    done = delegate("batch", *arguments, OPENAI_API_KEY="sk-dummy-1234")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_ctrl_c_puts_all_on_record_and_a_resume_by_its_run_alone_goes_on() -> None:
+    with ModelServer(_model) as server:
+        command = [*COMMAND, "batch", _companies("A", "hang", "C", "D"), "-o", "r.jsonl", *GOAL, "--concurrency", "1"]
+        environment = {**os.environ, **openai_at(server)}
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process:
+            server.wait_for_calls(2, PATIENCE)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, err) == (1, f"{STOPPING}\n")
+        assert out.startswith("2 of 4 done: 1 PASS, 1 FAIL")
+        run = out.partition("run ")[2].split()[0]
+        assert f"2 not started (stopped from outside); to go on: delegate batch --resume {run}\n" in out
+        listed = delegate("runs").stdout
+        assert f"{run}" in listed
+        assert "stopped" in listed
+        assert ids(lines(Path("r.jsonl"))) == ["1", "2"]
+        on = delegate("batch", "--resume", run, **openai_at(server))
+        assert on.stdout.startswith("4 of 4 done: 3 PASS, 1 FAIL")
+        assert ids(lines(Path("r.jsonl"))) == ["1", "2", "3", "4"]
+        assert set(_starts(server).values()) == {1}
+    assert "ended" in delegate("runs").stdout
+
+
+def test_runs_shows_a_batch_as_one_with_its_file_and_all_its_tasks() -> None:
+    with ModelServer(_model) as server:
+        delegate("batch", _companies("A", "fail B", "C"), "-o", "r.jsonl", *GOAL, **openai_at(server))
+    (found,) = json.loads(delegate("runs", "--format", "json").stdout)
+    assert (found["tasks"], found["passed"], found["failed"], found["other"]) == (3, 2, 1, 0)
+    assert found["state"] == "ended"
+    assert found["goal"] == "batch companies.csv: Look at A"
+
+
+def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    ours, theirs = pty.openpty()
+    try:
+        with ModelServer(_model) as server:
+            command = [*COMMAND, "batch", _companies("A", "fail B"), "-o", "r.jsonl", *GOAL]
+            environment = {**os.environ, **openai_at(server)}
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
+                os.close(theirs)
+                shown = _all_of(ours)
+                process.wait(PATIENCE)
+    finally:
+        os.close(ours)
+    assert "2 of 2 done · 1 PASS, 1 FAIL" in shown
+    assert "✗ 2 FAIL: " in shown
+
+
+def _all_of(terminal: int) -> str:
+    """What was written to it, until the other side is closed."""
+    found = bytearray()
+    try:
+        while chunk := os.read(terminal, 65_536):
+            found += chunk
+    except OSError:  # how Linux says it
+        pass
+    return found.decode(errors="replace")
+
+
+async def test_a_line_of_progress_says_how_far_it_is_and_how_long_it_will_take() -> None:
+    async with Delegator(client=Children()) as delegator:
+        batch = delegator.batch(tasks("a", "fail b", "c", "d"), concurrency=1)
+        progress = Progress(batch, lambda: batch.began + 10)
+        assert progress.line() == "reading the tasks"
+        async with aclosing(batch.outcomes()) as found:
+            await anext(found)
+            await anext(found)
+            said = progress.line()
+    assert said.startswith("2 of 4 done · 1 PASS, 1 FAIL · ")
+    assert " · 12.0/min · 0:10 left · cost $" in said
+    assert said.endswith("verification 0.0 % of it")
