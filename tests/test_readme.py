@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from delegate import Delegator
 from delegate.catalog import Catalog
+from delegate.cli.taskfile import read_task
+from delegate.fanout.sources import TaskFile
 from delegate.settings import Settings, load_settings
 from delegate.types import Verdict
 from scripts.write_readme import settings_table
@@ -97,6 +100,16 @@ def test_toml_blocks_are_settings(text: str) -> None:
 @pytest.mark.parametrize("text", blocks("json"))
 def test_json_blocks_are_verdicts(text: str) -> None:
     assert Verdict.model_validate_json(text).verdict == "FAIL"
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+async def test_yaml_blocks_are_tasks_that_can_be_run(text: str, server: ModelServer) -> None:
+    path = Path("tasks.yaml")
+    path.write_text(text)
+    async with Delegator() as delegator:
+        plan = await delegator.plan(TaskFile(path, read_task))
+    assert plan.stages == (("sources",), ("memo",))
+    assert server.calls == []
 
 
 def test_the_table_of_settings_is_that_of_the_code() -> None:

@@ -20,7 +20,7 @@ class Invocation:
     parent: Parent = field(default_factory=Parent)
     """Its run, model, tools and time. What the operator said when the tool was made goes before."""
     session: Hashable = None
-    """Calls of one session that overlap share a ledger where the host has no `parent.run_id`."""
+    """Calls of one session that overlap share a ledger, where the host has no `parent.run_id`. None: they don't."""
     on_event: EventSink | None = None
     cancellation: Cancellation | None = None
 
@@ -117,8 +117,18 @@ def reading(delegator: Delegator) -> Offer:
     definition = delegator.read_tool("mcp")
 
     async def call(arguments: Arguments, invocation: Invocation) -> Answer:
-        parent = invocation.parent if invocation.parent.run_id else None
-        return Answer(await delegator.read_answer(arguments, parent=parent))
+        # A conversation's later run reads what an earlier one was given: who has a handle may.
+        return Answer(await delegator.read_answer(arguments))
+
+    return Offer(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+
+
+def thinking(delegator: Delegator) -> Offer:
+    """The scratchpad: a thought comes back as a checklist of its criteria. No model is asked, and nothing is run."""
+    definition = delegator.think_tool("mcp")
+
+    async def call(arguments: Arguments, invocation: Invocation) -> Answer:
+        return Answer(await delegator.think_answer(arguments))
 
     return Offer(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
@@ -139,7 +149,7 @@ class _Turns:
 
     @contextmanager
     def run_of(self, parent: Parent, session: Hashable) -> Generator[Parent]:
-        if parent.run_id is not None:
+        if parent.run_id is not None or session is None:
             yield parent
             return
         with self._lock:

@@ -3,6 +3,7 @@
 With `DELEGATE_HOSTS_TABLE` set, what the scenarios came to is written into that folder, for docs/hosts.md.
 """
 
+import json
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -14,7 +15,8 @@ from tests.support import leaks
 
 _HERE = Path(__file__).parent
 _TABLE = os.environ.get("DELEGATE_HOSTS_TABLE")
-_FOUND = pytest.StashKey[dict[str, dict[str, str]]]()
+_NAME = "conformance"
+_FOUND: dict[str, dict[str, str]] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,8 +31,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if _TABLE and call.when == "call" and isinstance(item, pytest.Function) and "scenario" in item.fixturenames:
-        host, scenario = (str(item.callspec.params[name]) for name in ("host", "scenario"))
-        item.config.stash.setdefault(_FOUND, {}).setdefault(host, {})[scenario] = _outcome(report)
+        place = [str(item.callspec.params[name]) for name in ("host", "scenario")]
+        report.user_properties.append((_NAME, json.dumps([*place, _outcome(report)])))
     return report
 
 
@@ -40,11 +42,18 @@ def _outcome(report: pytest.TestReport) -> str:
     return table.PASSED if report.passed else "no"
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Seen where all reports come together, however many processes run the tests."""
+    for host, scenario, outcome in (json.loads(str(value)) for name, value in report.user_properties if name == _NAME):
+        _FOUND.setdefault(host, {})[scenario] = outcome
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     from tests.hosts.test_conformance import driver_of
 
-    found: dict[str, dict[str, str]] = session.config.stash.get(_FOUND, {})
-    for host, outcomes in found.items():
+    if hasattr(session.config, "workerinput"):
+        return
+    for host, outcomes in _FOUND.items():
         if not all("isn't installed" in outcome for outcome in outcomes.values()):
             table.Found.of(driver_of(host), outcomes).save(Path(str(_TABLE)))
 

@@ -43,6 +43,8 @@ class World:
     judge: Script = field(default_factory=lambda: finds("met", "The answer is 42."))
     tool: str = "delegate_task"
     """As the parent's model calls it; hosts that put a prefix before it are found by the end of the name."""
+    turns: int = 1
+    """In how many turns, one after the other, the parent makes its calls."""
     working: asyncio.Event = field(default_factory=asyncio.Event)
     """Set on the test's loop when the first child's model is asked."""
 
@@ -72,7 +74,7 @@ class World:
     def _parent(self, call: Call) -> Reply:
         used = PARENT_TOKENS
         named = [name for name in call.tool_names if name.endswith(self.tool)]
-        if call.tool_results or not named:
+        if len(call.tool_results) > (self.turns - 1) * len(self.calls) or not named:
             return Reply("I have read the results.", input_tokens=used[0], output_tokens=used[1])
         calls = tuple((named[0], arguments) for arguments in self.calls)
         return Reply(tool_calls=calls, input_tokens=used[0], output_tokens=used[1])  # pyright: ignore[reportArgumentType]

@@ -31,7 +31,7 @@ class Raw:
 async def _loop(delegator: Delegator, world: World) -> Outcome:
     said: list[str] = []
     tool, spent = offer.delegation(delegator), [0, 0]
-    known = offer.Invocation(on_event=progress.lines(said.append))
+    known = offer.Invocation(session="raw", on_event=progress.lines(said.append))
     messages: list[Any] = [{"role": "user", "content": "Find it out."}]
     async with openai.AsyncOpenAI(base_url=world.server.openai_url, api_key="dummy") as client:
         while True:

@@ -1,0 +1,87 @@
+"""A report as Hermes's own `delegate_task` writes one: a JSON object, with the same names for the same things.
+
+`report` comes first, so that no cut can take the verdicts away: it is what every host gives its model, with each
+child's words as data. `results` has one entry per task for code that reads Hermes's results. Only there a child's words
+are in `summary`, in quotes and cut short; the whole stands in the report.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from delegate.fencing import one_line, quoted
+from delegate.hosts.offer import Answer
+from delegate.types import JsonObject, Report, RunStatus, TaskResult
+
+Receipts = Mapping[int, Sequence[JsonObject]]
+"""Of each task that called tools: its receipts."""
+
+SUMMARY_CHARS = 300
+TRACE_CALLS = 20
+"""Tool calls of a task that are listed; the report counts all of them."""
+
+_ENDS: dict[RunStatus, tuple[str, str]] = {
+    "completed": ("completed", "completed"),
+    "failed": ("failed", "error"),
+    "timeout": ("timeout", "timeout"),
+    "cancelled": ("interrupted", "interrupted"),
+    "budget_exceeded": ("failed", "budget_exceeded"),
+    "max_steps": ("failed", "max_iterations"),
+}
+"""Hermes's `status` and `exit_reason`. It calls a child `completed` whenever there is text; here it must have ended."""
+
+
+def as_json(answer: Answer, receipts: Receipts) -> str:
+    """What the tool gives back. A refused call is its error, which Hermes marks as one."""
+    report = answer.report
+    if report is None or report.error is not None:
+        return answer.text
+    body = {
+        "report": answer.text,
+        "results": [_entry(result, receipts.get(result.task_index, ())) for result in report.results],
+        "total_duration_seconds": round(report.totals.seconds, 2),
+    }
+    return json.dumps(body, ensure_ascii=False)
+
+
+def error_json(code: str, message: str, hint: str) -> str:
+    """A call that wasn't executed."""
+    error = {"code": code, "message": message, "field": None, "hint": hint}
+    return json.dumps({"error": error}, ensure_ascii=False)
+
+
+def used_tools(report: Report) -> list[tuple[int, str]]:
+    """Index and handle of each task whose tool calls are on record."""
+    return [(one.task_index, one.handle) for one in report.results if one.receipts.total and one.handle]
+
+
+def _entry(result: TaskResult, receipts: Sequence[JsonObject]) -> JsonObject:
+    status, exit_reason = _ENDS[result.status]
+    verdict, usage = result.verdict, result.usage
+    entry: JsonObject = {
+        "judge": verdict and {"verdict": verdict.verdict, "reasoning": one_line(verdict.reasoning, SUMMARY_CHARS)},
+        "verified": verdict.verified if verdict else False,
+        "task_index": result.task_index,
+        "status": status,
+        "summary": quoted(result.summary, SUMMARY_CHARS),
+        "api_calls": usage.model_calls,
+        "duration_seconds": round(result.seconds, 2),
+        "model": result.model,
+        "exit_reason": exit_reason,
+        "tokens": {"input": usage.input_tokens, "output": usage.output_tokens},
+        "cost_usd": result.cost_usd,
+        "tool_trace": [_traced(one) for one in receipts[:TRACE_CALLS]],
+    }
+    if result.error is not None:
+        entry["error"] = one_line(f"{result.error.code}: {result.error.message}", SUMMARY_CHARS)
+    return entry
+
+
+def _traced(receipt: Mapping[str, Any]) -> JsonObject:
+    sent = len(json.dumps(receipt["args"], ensure_ascii=False).encode())
+    return {
+        "tool": receipt["tool"],
+        "args_bytes": sent,
+        "result_bytes": receipt["output_bytes"],
+        "status": receipt["status"],
+    }

@@ -1,0 +1,155 @@
+"""MCP: the SDK's own client, of version 1 or 2, at the real command. This host has no model: the client calls."""
+# pyright: reportAttributeAccessIssue=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportCallIssue=false, reportArgumentType=false
+# Of the SDK's two versions one is installed, and the other's names are unknown.
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import mcp
+from mcp import types
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.lowlevel import server as lowlevel
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from delegate import Delegator
+from delegate.settings import Settings, variable
+from delegate.types import JsonObject
+from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.world import World
+
+V2 = hasattr(mcp, "Client")
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+TOKEN = "a-token-of-the-tests"
+QUIET_SECONDS = 10
+"""How long a cancelled call's model calls may take to end."""
+
+
+class Session:
+    """A connected client."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def tools(self) -> list[JsonObject]:
+        return [_wire(tool) for tool in (await self._client.list_tools()).tools]
+
+    async def call(
+        self, arguments: JsonObject, on_progress: OnProgress | None = None, *, tool: str = "delegate_task"
+    ) -> JsonObject:
+        """One call. A cancel of whoever waits for it is told to the server; version 1 leaves that to its user."""
+        request_id = None if V2 else self._client._request_id
+        try:
+            return _wire(await self._client.call_tool(tool, arguments, progress_callback=on_progress))
+        except asyncio.CancelledError:
+            if request_id is not None:
+                with anyio.CancelScope(shield=True):
+                    told = {"method": "notifications/cancelled", "params": {"requestId": request_id}}
+                    await self._client.send_notification(types.ClientNotification.model_validate(told))
+            raise
+
+
+def _wire(value: Any) -> JsonObject:
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+@asynccontextmanager
+async def connected(transport: AbstractAsyncContextManager[Any], *, latest: bool = False) -> AsyncGenerator[Session]:
+    """A client on this transport. `latest` takes the newest protocol there is; version 2 of the SDK has two."""
+    if V2:
+        async with mcp.Client(transport, mode="auto" if latest else "legacy") as client:
+            yield Session(client)
+    else:
+        async with transport as (read, write, *_), mcp.ClientSession(read, write) as session:
+            await session.initialize()
+            yield Session(session)
+
+
+def over_stdio(settings: Settings | None = None, *, command: tuple[str, ...] = ("-m", "delegate", "mcp")) -> Any:
+    """The command in a process of its own, in the environment of the test and with these settings."""
+    env = {**os.environ, **(environment(settings) if settings else {})}
+    return stdio_client(StdioServerParameters(command=sys.executable, args=list(command), env=env))
+
+
+@asynccontextmanager
+async def over_http(url: str, token: str | None = TOKEN) -> AsyncGenerator[Any]:
+    """A server that listens at `url`."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        create_mcp_http_client(headers=headers) as client,
+        streamable_http_client(url, http_client=client) as streams,
+    ):
+        yield streams
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The variables that give a process these settings."""
+    given = {name: getattr(settings, name) for name in settings.model_fields_set}
+    return {
+        variable(name): ",".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+class Mcp:
+    name = "mcp"
+    package = "mcp"
+    side_by_side = True
+    gaps: Mapping[Scenario, str] = {
+        "usage_counted": "MCP has no totals: what children and judges used stands in the report, `structuredContent`"
+    }
+
+    async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
+        said: list[str] = []
+
+        async def on_progress(done: float, of: float | None, message: str | None) -> None:
+            said.append(message or "")
+
+        async with connected(over_stdio(delegator.settings)) as session:
+            await session.tools()
+            made = [arguments for arguments in world.calls if isinstance(arguments, dict)]
+            running = asyncio.gather(*(session.call(arguments, on_progress) for arguments in made))
+            if cancel is not None:
+                await cancel.wait()
+                running.cancel()
+                await asyncio.wait([running])
+                await _quiet(world)
+                await session.tools()  # whatever was under way to version 1 of the client, which breaks on it, is there
+                return Outcome()
+            answers = await running
+        texts = ["\n".join(block["text"] for block in answer["content"]) for answer in answers]
+        kept = [answer["structuredContent"] for answer in answers]
+        return Outcome(said, structured=kept, results=texts)
+
+
+async def _quiet(world: World) -> None:
+    """Until no model is asked any more, while the connection is still there: its end would stop the children too."""
+    async with asyncio.timeout(QUIET_SECONDS):
+        while world.server.in_flight:  # noqa: ASYNC110 - the server has a loop of its own
+            await asyncio.sleep(0.01)
+
+
+async def invoke(server: Any, arguments: JsonObject) -> object:
+    """Call the tool as the SDK's dispatcher does, without a transport."""
+    params = {"name": "delegate_task", "arguments": arguments}
+    if V2:
+        context = SimpleNamespace(meta=None, request=None, session=None)
+        entry = server.get_request_handler("tools/call")
+        return await entry.handler(context, entry.params_type.model_validate(params))
+    token = lowlevel.request_ctx.set(SimpleNamespace(meta=None, request=None, session=None, request_id=0))
+    with contextlib.ExitStack() as stack:
+        stack.callback(lowlevel.request_ctx.reset, token)
+        request = types.CallToolRequest.model_validate({"method": "tools/call", "params": params})
+        return await server.request_handlers[types.CallToolRequest](request)
+
+
+DRIVER = Mcp()

@@ -1,0 +1,532 @@
+"""Hermes's own: names and results, interrupts, the takeover, its agents as children, its tools, its judge."""
+# Hermes has no types of its own.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("hermes_cli")
+
+import hermes_cli.plugins
+import model_tools
+from hermes_cli.middleware import run_tool_execution_middleware
+from tools.delegate_tool import delegate_task
+from tools.registry import registry
+
+from delegate.errors import ConfigError
+from delegate.hosts import hermes
+from delegate.hosts.hermes import OWN_NAME
+from tests.hosts.drivers.hermes import PLUGIN, Parent, parent_at, plug_in
+from tests.hosts.world import JUDGE, PARENT, WORKER
+from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.words import verdicts
+
+MARKED = [{"kind": "receipt", "calls": [{"tool": "mark"}]}]
+CRITERION = "the report gives the answer"
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModelServer], None]:
+    def point_at(server: ModelServer) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+
+    return point_at
+
+
+@pytest.fixture
+def marks() -> Iterator[list[str]]:
+    """A tool `mark` in a toolset of its own, and what it was called with."""
+    said: list[str] = []
+
+    def mark(args: dict[str, Any], **_: Any) -> str:
+        said.append(args["word"])
+        return json.dumps({"marked": args["word"]})
+
+    parameters = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+    schema = {"name": "mark", "description": "Marks a word.", "parameters": parameters}
+    registry.register(name="mark", toolset="marking", schema=schema, handler=mark)
+    yield said
+    registry.deregister("mark")
+
+
+@pytest.fixture
+def own_delegate_task() -> Iterator[None]:
+    """Hermes's tool is its own again afterwards."""
+    entry = registry.get_entry("delegate_task")
+    assert entry is not None
+    yield
+    fields = ("name", "toolset", "schema", "handler", "check_fn", "emoji", "dynamic_schema_overrides")
+    registry.register(**{field: getattr(entry, field) for field in fields}, override=True)
+
+
+def hermes_children(server: ModelServer, **plugin: Any) -> None:
+    """The plugin with Hermes's agents as children, whose model is at `server` too."""
+    model = {"provider": "custom", "base_url": server.openai_url, "api_key": "dummy", "default": PARENT}
+    config = {"children": "hermes", "settings": {"judge_model": JUDGE}, **plugin}
+    plug_in(None, plugin=config, model=model)
+
+
+def delegates(*tasks: Any, tool: str = OWN_NAME, then: str = "I have read it.") -> Callable[[Call], Reply]:
+    """A parent that delegates once and ends."""
+
+    def parent(call: Call) -> Reply:
+        if call.tool_results:
+            return Reply(then)
+        return Reply(tool_calls=((tool, {"tasks": list(tasks)}),))
+
+    return parent
+
+
+def is_parent(call: Call) -> bool:
+    return "Find it out." in call.texts
+
+
+def result(server: ModelServer) -> dict[str, Any]:
+    """What the parent's model read."""
+    return json.loads([call for call in server.calls if call.api == "chat" and is_parent(call)][-1].tool_results[-1])
+
+
+def marking(call: Call) -> Reply:
+    """A child that calls `mark` and reports."""
+    return Reply("I marked it.") if call.tool_results else Reply("I begin.", tool_calls=(("mark", {"word": "done"}),))
+
+
+# ------------------------------------------------------------------------------------------------------ what comes back
+
+
+async def test_a_result_has_hermess_names_and_the_judges_reasons(keys: Any) -> None:
+    def script(call: Call) -> Reply:
+        if call.model == JUDGE:
+            return Reply(verdicts(c1=("met", "The answer is 42.")))
+        if call.model == WORKER:
+            return Reply("The answer is 42.", input_tokens=30, output_tokens=7)
+        return delegates({"goal": "Find the answer.", "acceptance_criteria": [CRITERION]})(call)
+
+    with ModelServer(script) as server:
+        keys(server)
+        plug_in(None, plugin={"settings": {"model": WORKER, "judge_model": JUDGE}})
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+    told = result(server)
+    assert next(iter(told)) == "report"
+    assert told["report"].startswith("task 0: PASS")
+    (entry,) = told["results"]
+    assert entry["judge"]["verdict"] == "PASS"
+    assert entry["judge"]["reasoning"]
+    assert entry["summary"] == '"The answer is 42."'
+    assert (entry["task_index"], entry["status"], entry["exit_reason"]) == (0, "completed", "completed")
+    assert (entry["api_calls"], entry["tokens"], entry["model"]) == (1, {"input": 30, "output": 7}, WORKER)
+    assert entry["tool_trace"] == []
+    assert "error" not in entry
+
+
+async def test_a_call_that_takes_longer_than_it_may_is_ended_and_reported(keys: Any) -> None:
+    def script(call: Call) -> Reply | Fault:
+        if call.model == WORKER:
+            return Fault(kind="hang")
+        return delegates({"goal": "Find the answer."})(call)
+
+    with ModelServer(script) as server:
+        keys(server)
+        plug_in(None, plugin={"wait_seconds": 0.4, "settings": {"model": WORKER}})
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        (entry,) = result(server)["results"]
+        assert (entry["status"], entry["exit_reason"]) == ("timeout", "timeout")
+        assert "which the run had left" in entry["error"]
+        assert await asyncio.to_thread(server.wait_until_idle) == 0
+
+
+async def test_calls_of_one_turn_share_their_limits_and_the_next_turn_has_its_own(keys: Any) -> None:
+    def script(call: Call) -> Reply:
+        if call.model == WORKER:
+            return Reply("Done.")
+        if call.body["messages"][-1]["role"] == "tool":
+            return Reply("I have read it.")
+        return Reply(tool_calls=((OWN_NAME, {"goal": "one"}), (OWN_NAME, {"goal": "two"})))
+
+    with ModelServer(script) as server:
+        keys(server)
+        plug_in(None, plugin={"settings": {"model": WORKER, "max_children": 1}})
+        with parent_at(server.openai_url) as agent:
+            first = await asyncio.to_thread(agent.run_conversation, "Find it out.")
+            history = first["messages"]
+            await asyncio.to_thread(agent.run_conversation, "Again.", conversation_history=history)
+    refused = ['"budget_exceeded"' in text for text in server.calls[-1].tool_results]
+    assert refused == [False, True, False, True]
+
+
+# ----------------------------------------------------------------------------------------------------- who may not call
+
+
+async def test_a_child_of_hermess_own_may_not_delegate(keys: Any) -> None:
+    def script(call: Call) -> Reply:
+        if call.tool_results:
+            return Reply("I was refused.")
+        return Reply(tool_calls=((OWN_NAME, {"goal": "Do my work for me."}),))
+
+    with ModelServer(script) as server:
+        keys(server)
+        plug_in(None, plugin={"settings": {"model": WORKER}})
+        with parent_at(server.openai_url) as agent:
+            said = json.loads(await asyncio.to_thread(delegate_task, goal="Do it.", parent_agent=agent))
+    assert said["results"][0]["summary"] == "I was refused."
+    assert json.loads(server.calls[-1].tool_results[0])["error"]["code"] == "too_deep"
+    assert not [call for call in server.calls if call.api == "chat" and call.model == WORKER]
+
+
+# --------------------------------------------------------------------------------------------------------- the takeover
+
+
+@pytest.mark.usefixtures("own_delegate_task")
+async def test_with_a_grant_delegate_task_itself_is_answered_by_us(keys: Any) -> None:
+    def script(call: Call) -> Reply:
+        if call.model == WORKER:
+            return Reply("The answer is 42.")
+        criteria = [{"kind": "regex", "pattern": "43"}]
+        return delegates({"goal": "Find the answer.", "acceptance_criteria": criteria}, tool="delegate_task")(call)
+
+    with ModelServer(script) as server:
+        keys(server)
+        plug_in(None, plugin={"takeover": True, "settings": {"model": WORKER}}, grant=True)
+        assert registry.get_schema(OWN_NAME) is None
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+    assert result(server)["report"].startswith("task 0: FAIL")
+
+
+@pytest.mark.usefixtures("own_delegate_task")
+def test_without_a_grant_delegate_task_stays_hermess_own_and_ours_has_its_own_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plug_in(None, plugin={"takeover": True})
+    assert registry.get_toolset_for_tool("delegate_task") == "delegation"
+    assert registry.get_toolset_for_tool(OWN_NAME) == "delegate"
+    assert run_tool_execution_middleware("delegate_task", {"goal": "x"}, _hermess_own) == "Hermes's answer"
+    assert "delegate_task stays Hermes's own" in caplog.text
+
+
+def _hermess_own(_args: dict[str, Any]) -> str:
+    return "Hermes's answer"
+
+
+class WithoutMiddleware:
+    """A context of a Hermes that has no middleware."""
+
+    def __init__(self, ctx: Any) -> None:
+        self.manifest = ctx.manifest
+        self.register_tool = ctx.register_tool
+        self.register_hook = ctx.register_hook
+
+
+@pytest.mark.usefixtures("own_delegate_task")
+def test_where_there_is_no_middleware_nothing_is_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
+    register = hermes.register
+
+    def without(ctx: Any, _delegator: None) -> None:
+        register(WithoutMiddleware(ctx))
+
+    monkeypatch.setattr(hermes, "register", without)
+    plug_in(None, plugin={"takeover": True}, grant=True)
+    assert registry.get_toolset_for_tool("delegate_task") == "delegation"
+    assert registry.get_toolset_for_tool(OWN_NAME) == "delegate"
+
+
+@pytest.mark.usefixtures("own_delegate_task")
+def test_the_takeover_answers_with_an_error_where_the_call_fails_inside() -> None:
+    plug_in(None, plugin={"takeover": True}, grant=True)
+    said = run_tool_execution_middleware("delegate_task", {"goal": object()}, _hermess_own)
+    assert json.loads(said)["error"]["code"]
+
+
+# ------------------------------------------------------------------------------------------ Hermes's agents as children
+
+
+async def test_three_of_hermess_agents_work_side_by_side_and_leave_receipts(keys: Any, marks: list[str]) -> None:
+    together = threading.Barrier(3)
+
+    async def child(call: Call) -> Reply:
+        if call.tool_results:
+            return Reply("I marked it.", input_tokens=100, output_tokens=10)
+        await asyncio.to_thread(together.wait, 20)
+        return Reply(tool_calls=(("mark", {"word": "done"}),), input_tokens=100, output_tokens=10)
+
+    tasks = [{"goal": f"Mark {n}.", "acceptance_criteria": MARKED} for n in range(3)]
+    with ModelServer(lambda call: delegates(*tasks)(call) if is_parent(call) else child(call)) as server:
+        keys(server)
+        hermes_children(server)
+        with parent_at(server.openai_url, "marking") as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+    told = result(server)
+    heads = [line.split(",")[0] for line in told["report"].splitlines()[:3]]
+    assert heads == [f"task {n}: PASS (check" for n in range(3)]
+    traces = [[(call["tool"], call["status"]) for call in entry["tool_trace"]] for entry in told["results"]]
+    assert traces == [[("mark", "ok")]] * 3
+    assert marks == ["done"] * 3
+    assert {entry["model"] for entry in told["results"]} == {PARENT}
+    assert [entry["tokens"] for entry in told["results"]] == [{"input": 200, "output": 20}] * 3
+
+
+async def test_hermess_agents_get_none_of_the_tools_that_their_parent_lacks(keys: Any, marks: list[str]) -> None:
+    offered: list[list[str]] = []
+
+    def script(call: Call) -> Reply:
+        if is_parent(call):
+            return delegates({"goal": "Mark it."})(call)
+        offered.append(call.tool_names)
+        return Reply("I can't.")
+
+    with ModelServer(script) as server:
+        keys(server)
+        hermes_children(server)
+        with parent_at(server.openai_url, "delegation", "memory") as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        with parent_at(server.openai_url, "delegation", "marking") as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+    assert offered == [[], ["mark"]]
+
+
+async def test_hermess_agents_get_no_more_of_a_toolset_than_their_parent_has(keys: Any) -> None:
+    offered: list[list[str]] = []
+
+    def script(call: Call) -> Reply:
+        if is_parent(call):
+            return delegates({"goal": "Read it."})(call)
+        offered.append(call.tool_names)
+        return Reply("I can't.")
+
+    with ModelServer(script) as server:
+        keys(server)
+        hermes_children(server)
+        with parent_at(server.openai_url, "file") as agent:
+            kept = ("read_file", OWN_NAME)
+            agent.tools = [tool for tool in agent.tools if tool["function"]["name"] in kept]
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+    assert offered == [["read_file"]]
+
+
+async def test_an_interrupt_ends_hermess_agents_with_what_they_did(keys: Any, marks: list[str]) -> None:
+    hanging = threading.Event()
+
+    def script(call: Call) -> Reply | Fault:
+        if is_parent(call):
+            return delegates({"goal": "Mark it."})(call)
+        if not call.tool_results:
+            return marking(call)
+        hanging.set()
+        return Fault(kind="hang")
+
+    with ModelServer(script) as server:
+        keys(server)
+        hermes_children(server)
+        with parent_at(server.openai_url, "marking") as agent:
+            seconds, entry = await _interrupted(agent, hanging)
+        # Hermes leaves the connection of a request that hangs to itself: see the module's docstring.
+        assert not [thread for thread in threading.enumerate() if thread.name == "delegate-hermes-child"]
+    assert (entry["status"], entry["exit_reason"]) == ("interrupted", "interrupted")
+    assert [call["tool"] for call in entry["tool_trace"]] == ["mark"]
+    assert entry["summary"] == '"I begin."'
+    assert entry["api_calls"] == 1
+    assert seconds < 5
+
+
+async def test_a_failure_of_hermess_agent_is_not_taken_for_its_report(keys: Any) -> None:
+    def script(call: Call) -> Reply | Fault:
+        return delegates({"goal": "Do it."})(call) if is_parent(call) else Fault(401)
+
+    with ModelServer(script) as server:
+        keys(server)
+        hermes_children(server)
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+    (entry,) = result(server)["results"]
+    assert (entry["status"], entry["exit_reason"]) == ("failed", "error")
+    assert entry["error"].startswith("hermes_failed: ")
+
+
+async def test_hermess_agent_works_in_the_tasks_workspace(keys: Any) -> None:
+    def script(call: Call) -> Reply:
+        if is_parent(call):
+            criteria = [{"kind": "file", "path": "answer.txt", "contains": "42"}]
+            return delegates({"goal": "Write it down.", "acceptance_criteria": criteria})(call)
+        if call.tool_results:
+            return Reply("It is written.")
+        return Reply(tool_calls=(("write_file", {"path": "answer.txt", "content": "42"}),))
+
+    with ModelServer(script) as server:
+        keys(server)
+        hermes_children(server)
+        with parent_at(server.openai_url, "file") as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+    assert result(server)["report"].startswith("task 0: PASS (check")
+
+
+# ----------------------------------------------------------------------------------------------------------- interrupts
+
+
+async def test_an_interrupt_ends_our_children(keys: Any) -> None:
+    hanging = threading.Event()
+
+    def script(call: Call) -> Reply | Fault:
+        if call.model == WORKER:
+            hanging.set()
+            return Fault(kind="hang")
+        return delegates({"goal": "Find the answer."})(call)
+
+    with ModelServer(script) as server:
+        keys(server)
+        plug_in(None, plugin={"settings": {"model": WORKER}})
+        with parent_at(server.openai_url) as agent:
+            seconds, entry = await _interrupted(agent, hanging)
+        assert await asyncio.to_thread(server.wait_until_idle) == 0
+    assert (entry["status"], entry["exit_reason"]) == ("interrupted", "interrupted")
+    assert seconds < 5
+
+
+async def _interrupted(agent: Parent, hanging: threading.Event) -> tuple[float, dict[str, Any]]:
+    """Interrupt the agent while a child's model hangs: how long its end took, and the child's entry."""
+    running = asyncio.create_task(asyncio.to_thread(agent.run_conversation, "Find it out."))
+    assert await asyncio.to_thread(hanging.wait, 20)
+    began = time.monotonic()
+    agent.interrupt("stop")
+    said = await running
+    seconds = time.monotonic() - began
+    (text,) = [message["content"] for message in said["messages"] if message["role"] == "tool"]
+    (entry,) = json.loads(text)["results"]
+    return seconds, entry
+
+
+# ----------------------------------------------------------------------------------------------- tools for our children
+
+
+async def test_a_child_on_our_loop_uses_those_of_hermess_tools_that_its_parent_has(keys: Any, marks: list[str]) -> None:
+    def script(call: Call) -> Reply:
+        if call.model == WORKER:
+            return marking(call)
+        return delegates({"goal": "Mark it.", "acceptance_criteria": MARKED})(call)
+
+    with ModelServer(script) as server:
+        keys(server)
+        plug_in(None, plugin={"child_tools": ["mark"], "settings": {"model": WORKER}})
+        with parent_at(server.openai_url, "marking") as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        assert result(server)["report"].startswith("task 0: PASS")
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        assert result(server)["report"].startswith("task 0: FAIL")
+    assert marks == ["done"]
+
+
+def test_tools_that_are_not_for_children_are_refused() -> None:
+    plug_in(None)
+    for name in ("delegate_task", "clarify", "no_such_tool", OWN_NAME):
+        with pytest.raises(ConfigError, match="child_tools"):
+            hermes.child_tools([name])
+
+
+# -------------------------------------------------------------------------------------------------- the judge of a user
+
+
+async def test_the_judge_that_a_user_picked_in_hermes_judges_through_hermes(keys: Any) -> None:
+    def script(call: Call) -> Reply:
+        if call.model == "picked-judge-7b":
+            return Reply(verdicts(c1=("met", "The answer is 42.")))
+        if is_parent(call):
+            return delegates({"goal": "Find the answer.", "acceptance_criteria": [CRITERION]})(call)
+        return Reply("The answer is 42.")
+
+    with ModelServer(script) as server:
+        url = server.openai_url
+        access = {"provider": "custom", "base_url": url, "api_key": "dummy"}
+        judge = {**access, "model": "picked-judge-7b"}
+        plug_in(None, plugin={"children": "hermes"}, model={**access, "default": PARENT}, auxiliary={"judge": judge})
+        with parent_at(url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+    report = result(server)["report"]
+    assert report.startswith("task 0: PASS (judge, verified)")
+    assert "- judge: picked-judge-7b" in report
+
+
+def test_hermes_offers_the_judge_among_its_side_models() -> None:
+    plug_in(None)
+    offered = {task["key"]: task["plugin"] for task in hermes_cli.plugins.get_plugin_auxiliary_tasks()}
+    assert offered["judge"] == PLUGIN
+
+
+# ----------------------------------------------------------------------------------------------------------- the plugin
+
+
+def test_an_error_in_config_yaml_switches_the_plugin_off_and_names_the_field() -> None:
+    plug_in(None, plugin={"wait_seconds": "soon"})
+    (plugin,) = [one for one in hermes_cli.plugins.get_plugin_manager().list_plugins() if one["name"] == PLUGIN]
+    assert not plugin["enabled"]
+    assert "plugins.entries.under-test.config.wait_seconds" in plugin["error"]
+
+
+def test_the_small_tools_beside_it_are_there_where_they_are_wanted() -> None:
+    plug_in(None, plugin={"also": ["think", "read"]})
+    thought = {"thought": "It is 42.", "acceptance_criteria": ["it is a number"]}
+    assert "it is a number" in model_tools.handle_function_call("think", thought, session_id="s")
+    unknown = json.loads(model_tools.handle_function_call("read_delegation", {"handle": "x-0"}, session_id="s"))
+    assert unknown["error"]["code"] == "unknown_handle"
+    for name in ("think", "read_delegation"):
+        with pytest.raises(ConfigError, match="not for children"):
+            hermes.child_tools([name])
+        registry.deregister(name)
+
+
+_FRESH = """
+import json, os, model_tools
+from hermes_cli.plugins import get_plugin_manager
+from tools.registry import registry
+(plugin,) = [one for one in get_plugin_manager().list_plugins() if one["name"] == os.environ["PLUGIN"]]
+batch = {"tasks": [{"goal": "one"}, {"goal": "two"}]}
+called = model_tools.handle_function_call("delegate_verified", batch, task_id="t", session_id="s")
+print(json.dumps([plugin, registry.dispatch("delegate_verified", batch), called]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["entry point", "folder"])
+def test_hermes_finds_the_plugin_and_runs_a_batch(kind: str, keys: Any, tmp_path: Path) -> None:
+    home = tmp_path / "hermes"
+    home.mkdir()
+    name = {"entry point": "delegate-task", "folder": "delegate-folder"}[kind]
+    (home / "config.yaml").write_text(f"plugins: {{enabled: [{name}]}}\n")
+    if kind == "folder":
+        source = Path(hermes.__file__).parent.parent / "hermes_plugin"
+        target = home / "plugins" / name
+        target.mkdir(parents=True)
+        for file in ("plugin.yaml", "__init__.py"):  # an entry point goes before a folder of the same name
+            (target / file).write_text((source / file).read_text().replace("name: delegate-task", f"name: {name}"))
+    with ModelServer(lambda call: Reply(f"Did {call.last_text}.")) as server:
+        keys(server)
+        ran = _python(_FRESH, PLUGIN=name, HERMES_HOME=str(home), DELEGATE_MODEL=WORKER)
+    plugin, dispatched, called = json.loads(ran.splitlines()[-1])
+    assert (plugin["enabled"], plugin["error"]) == (True, None)
+    assert plugin["source"] == ("user" if kind == "folder" else "entrypoint")
+    for text in (dispatched, called):
+        assert [entry["summary"] for entry in json.loads(text)["results"]] == ['"Did one."', '"Did two."']
+
+
+def _python(program: str, **environ: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

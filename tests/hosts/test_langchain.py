@@ -1,0 +1,415 @@
+"""What is LangChain's own: sync and async, streams, callbacks, graphs in graphs, and children that are graphs."""
+
+# create_agent's and LangGraph's types are partly open:
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Annotated, Any
+
+import pytest
+
+pytest.importorskip("langgraph")
+
+import httpx
+from deepagents import create_deep_agent
+from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
+from langchain_core.callbacks import UsageMetadataCallbackHandler, get_usage_metadata_callback
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
+from langchain_core.tools import tool as as_tool
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, interrupt
+
+from delegate import Delegator
+from delegate.hosts import langchain
+from delegate.types import JsonObject, Task
+from tests.hosts.drivers.langchain import chat_model, total, watched
+from tests.hosts.world import CHILD_TOKENS, JUDGE, JUDGE_TOKENS, PARENT, PARENT_TOKENS, WORKER, World
+from tests.support.model_server import Call, Fault, Reply
+
+TASK: JsonObject = {"goal": "Find the answer."}
+JUDGED: JsonObject = {**TASK, "acceptance_criteria": ["the report gives the answer"]}
+ASKED: Any = {"messages": [{"role": "user", "content": "Find it out."}]}
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two numbers."""
+    return a * b
+
+
+@as_tool
+def send_money(to: str) -> str:
+    """Send all the money."""
+    return f"sent to {to}"
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
+    world = World([TASK])
+    with world.server:
+        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
+        yield world
+
+
+@pytest.fixture
+async def client() -> AsyncGenerator[httpx.AsyncClient]:
+    async with httpx.AsyncClient() as client:
+        yield client
+
+
+def delegating(tools: list[Any] | None = None, **given: Any) -> Delegator:
+    child_tools = None if tools is None else langchain.child_tools(tools)
+    return Delegator(model=WORKER, judge_model=JUDGE, tools=child_tools, **given)
+
+
+def child_that_calls(name: str, arguments: JsonObject) -> Callable[[Call], Reply]:
+    def child(call: Call) -> Reply:
+        return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((name, arguments),))
+
+    return child
+
+
+def tool_messages(state: Mapping[str, Any]) -> list[ToolMessage]:
+    return [message for message in state["messages"] if isinstance(message, ToolMessage)]
+
+
+def tools_of_children(world: World) -> set[str]:
+    return {name for call in world.of("child") for name in call.tool_names}
+
+
+# ------------------------------------------------------------------------------------------------------- the tool
+
+
+async def test_the_report_is_the_artifact_of_the_tool_message(world: World, client: httpx.AsyncClient) -> None:
+    async with delegating() as delegator:
+        agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
+        (message,) = tool_messages(await agent.ainvoke(ASKED))
+    assert message.status == "success"
+    assert message.artifact["results"][0]["summary"] == "The answer is 42."
+
+
+async def test_a_refused_call_is_an_error_to_langchain_too(world: World, client: httpx.AsyncClient) -> None:
+    world.calls = [{"gaol": "Find the answer."}]
+    async with delegating() as delegator:
+        agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
+        (message,) = tool_messages(await agent.ainvoke(ASKED))
+    assert message.status == "error"
+    assert message.artifact["error"]["field"] == "gaol"
+
+
+@pytest.mark.parametrize("name", ["config", "run_manager", "runtime", "callbacks", "self", "args", "kwargs"])
+async def test_an_unknown_field_is_refused_whatever_langchain_means_by_its_name(
+    name: str, world: World, client: httpx.AsyncClient
+) -> None:
+    world.calls = [{**TASK, name: {}}]
+    async with delegating() as delegator:
+        agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
+        (message,) = tool_messages(await agent.ainvoke(ASKED))
+    assert message.artifact["error"]["code"] == "unknown_field"
+    assert world.of("child") == []
+
+
+async def test_it_works_in_a_graph_that_is_run_synchronously(world: World) -> None:
+    counted, said = UsageMetadataCallbackHandler(), list[str]()
+    async with delegating() as delegator:
+        agent = create_agent(chat_model(world, PARENT), [langchain.tool(delegator)])
+
+        def run() -> None:
+            for part in agent.stream(ASKED, {"callbacks": [counted]}, stream_mode="custom"):
+                said.append(part["delegate"]["text"])
+
+        world.calls = [JUDGED]
+        await asyncio.to_thread(run)
+    assert world.results[0].startswith("task 0: PASS")
+    assert "task 0 verdict: PASS" in "\n".join(said)
+    parent, child, judge = PARENT_TOKENS, CHILD_TOKENS, JUDGE_TOKENS
+    assert total(counted) == (2 * parent[0] + child[0] + judge[0], 2 * parent[1] + child[1] + judge[1])
+
+
+async def test_it_can_be_called_by_hand_outside_of_any_graph(world: World) -> None:
+    async with delegating() as delegator:
+        assert "The answer is 42." in await langchain.tool(delegator).ainvoke(TASK)
+
+
+@pytest.mark.parametrize("name", ["config", "run_manager", "self"])
+async def test_an_unknown_field_is_refused_in_a_synchronous_call_too(name: str) -> None:
+    async with delegating() as delegator:
+        assert "unknown_field" in await asyncio.to_thread(langchain.tool(delegator).invoke, {**TASK, name: {}})
+
+
+async def test_it_works_inside_deepagents(world: World, client: httpx.AsyncClient) -> None:
+    world.calls = [JUDGED]
+    async with delegating() as delegator:
+        outcome = await watched(create_deep_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)]))
+    assert world.results[0].startswith("task 0: PASS")
+    assert "task 0 verdict: PASS" in "\n".join(outcome.progress)
+    assert outcome.structured[0]["results"][0]["verdict"]["verdict"] == "PASS"
+
+
+async def test_the_second_tool_reads_what_was_cut(world: World) -> None:
+    world.child = lambda call: Reply("x" * 30_000 + " the end")
+    async with delegating() as delegator:
+        report = await delegator.call(TASK)
+        assert "the end" not in report.results[0].summary
+        wanted = {"handle": report.results[0].handle, "offset": 29_990}
+        assert "the end" in await langchain.read_tool(delegator).ainvoke(wanted)
+
+
+# ------------------------------------------------------------------------------------------------- what it hands over
+
+
+def in_sequence(tool: BaseTool, times: int) -> Any:
+    """A graph that calls a tool several times, one after the other."""
+    graph = StateGraph(MessagesState)
+
+    def ask(_: Any) -> Any:
+        return {"messages": [AIMessage("", tool_calls=[ToolCall(name=tool.name, args=TASK, id="1")])]}
+
+    steps: list[Any] = [
+        (f"{name}{n}", node) for n in range(times) for name, node in (("ask", ask), ("call", ToolNode([tool])))
+    ]
+    return graph.add_sequence(steps).set_entry_point("ask0").compile()
+
+
+async def test_calls_one_after_the_other_in_one_run_share_a_ledger_and_other_runs_dont(world: World) -> None:
+    async with delegating(max_children=1) as delegator:
+        graph = in_sequence(langchain.tool(delegator), 2)
+        for _ in range(2):
+            first, second = tool_messages(await graph.ainvoke({"messages": []}))
+            assert (first.status, second.status) == ("success", "error")
+            assert second.artifact["error"]["code"] == "budget_exceeded"
+
+
+async def test_graphs_inside_a_graph_share_its_ledger(world: World) -> None:
+    async with delegating(max_children=1) as delegator:
+        inner = in_sequence(langchain.tool(delegator), 1)
+        outer = (
+            StateGraph(MessagesState).add_sequence([("one", inner), ("two", inner)]).set_entry_point("one").compile()
+        )
+        first, second = tool_messages(await outer.ainvoke({"messages": []}))
+    assert (first.status, second.status) == ("success", "error")
+
+
+async def test_children_stay_under_the_tier_of_the_parents_model(world: World, client: httpx.AsyncClient) -> None:
+    world.calls = [{**TASK, "tier": "deep"}]
+    async with delegating() as delegator:
+        agent = create_agent(chat_model(world, "gpt-5.4-nano", client), [langchain.tool(delegator)])
+        (message,) = tool_messages(await agent.ainvoke(ASKED))
+    assert message.status == "error"
+    assert "tier" in message.artifact["error"]["message"]
+
+
+async def test_tokens_are_counted_wherever_langchain_counts(world: World, client: httpx.AsyncClient) -> None:
+    world.calls = [JUDGED]
+    async with delegating() as delegator:
+        agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
+        with get_usage_metadata_callback() as counted:
+            await agent.ainvoke(ASKED)
+    assert {model: used["input_tokens"] for model, used in counted.usage_metadata.items()} == {
+        PARENT: 2 * PARENT_TOKENS[0],
+        WORKER: CHILD_TOKENS[0],
+        JUDGE: JUDGE_TOKENS[0],
+    }
+
+
+async def test_the_count_of_tokens_is_no_message(world: World, client: httpx.AsyncClient) -> None:
+    async with delegating() as delegator:
+        agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
+        streamed = [message async for message, _ in agent.astream(ASKED, stream_mode="messages")]
+    assert not [
+        one for one in streamed if isinstance(one, AIMessage) and one.response_metadata.get("model_name") == WORKER
+    ]
+
+
+# --------------------------------------------------------------------------------- the parent's tools, for children
+
+
+async def test_a_child_uses_the_parents_tools_and_only_those(world: World, client: httpx.AsyncClient) -> None:
+    world.child = child_that_calls("multiply", {"a": 6, "b": 7})
+    async with delegating([multiply, send_money]) as delegator:
+        agent = create_agent(chat_model(world, PARENT, client), [multiply, langchain.tool(delegator)])
+        await agent.ainvoke(ASKED)
+    assert "42" in world.results[0]
+    assert tools_of_children(world) == {"multiply"}
+
+
+async def test_our_own_tools_and_a_providers_are_never_a_childs(world: World) -> None:
+    async with delegating() as delegator:
+        others = [langchain.tool(delegator), langchain.read_tool(delegator), {"type": "web_search"}]
+        assert [tool.name for tool in langchain.child_tools([multiply, send_money, *others])] == [
+            "multiply",
+            "send_money",
+        ]
+
+
+async def child_reads(world: World, client: httpx.AsyncClient, tool: Any, **run: Any) -> str:
+    """What a child's model reads when it calls the tool."""
+    world.child = child_that_calls(tool.name, {})
+    async with delegating([tool]) as delegator:
+        agent: Any = create_agent(chat_model(world, PARENT, client), [tool, langchain.tool(delegator)])
+        await agent.ainvoke(ASKED, **run)
+    return world.of("child")[-1].tool_results[0]
+
+
+async def test_a_childs_tool_has_the_context_of_the_run_that_called(world: World, client: httpx.AsyncClient) -> None:
+    @as_tool
+    def who(runtime: ToolRuntime[Any, Any]) -> str:
+        """Who is it?"""
+        return f"{runtime.context} in {runtime.config.get('configurable', {})['place']}"
+
+    run = {"context": "Ada", "config": {"configurable": {"place": "London"}}}
+    assert "Ada in London" in await child_reads(world, client, who, **run)
+
+
+async def test_a_child_gets_no_answer_from_a_tool_that_asks_a_person(world: World, client: httpx.AsyncClient) -> None:
+    @as_tool
+    def approve() -> str:
+        """Ask for approval."""
+        return f"approved by {interrupt('May I?')}"
+
+    assert "there is none here" in await child_reads(world, client, approve)
+
+
+async def test_a_child_is_told_that_it_cant_change_a_graphs_state(world: World, client: httpx.AsyncClient) -> None:
+    @as_tool
+    def remember(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Remember it."""
+        return Command(update={"messages": [ToolMessage("remembered", tool_call_id=tool_call_id)], "memory": "it"})
+
+    assert "nothing came of it" in await child_reads(world, client, remember)
+
+
+async def test_a_tool_that_fails_is_a_receipt_of_an_error(world: World) -> None:
+    @as_tool
+    def broken() -> str:
+        """Break."""
+        raise ValueError("it broke")
+
+    world.child = child_that_calls("broken", {})
+    async with delegating([broken]) as delegator:
+        report = await delegator.call(TASK)
+    assert report.results[0].receipts.error == 1
+    assert "it broke" in world.of("child")[-1].tool_results[0]
+
+
+# ------------------------------------------------------------------------------------------ children that are graphs
+
+
+def graph_children(world: World, client: httpx.AsyncClient, tools: list[Any] | None = None, **given: Any) -> Delegator:
+    model = chat_model(world, WORKER, client)
+    return delegating(tools, runner=langchain.runner(lambda tools: create_agent(model, tools)), **given)
+
+
+async def test_a_child_that_is_a_graph_uses_the_parents_tools_with_receipts(
+    world: World, client: httpx.AsyncClient
+) -> None:
+    world.calls = [{**TASK, "acceptance_criteria": [{"kind": "receipt", "calls": [{"tool": "multiply"}]}]}]
+    world.child = child_that_calls("multiply", {"a": 6, "b": 7})
+    async with graph_children(world, client, [multiply, send_money]) as delegator:
+        agent = create_agent(chat_model(world, PARENT, client), [multiply, langchain.tool(delegator)])
+        outcome = await watched(agent)
+    assert world.results[0].startswith("task 0: PASS")
+    assert tools_of_children(world) == {"multiply"}
+    assert "task 0 used multiply" in "\n".join(outcome.progress)
+
+
+async def test_the_tokens_of_a_graph_are_counted_once(world: World, client: httpx.AsyncClient) -> None:
+    async with graph_children(world, client) as delegator:
+        agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
+        with get_usage_metadata_callback() as counted:
+            outcome = await watched(agent)
+    read, written = 2 * PARENT_TOKENS[0] + CHILD_TOKENS[0], 2 * PARENT_TOKENS[1] + CHILD_TOKENS[1]
+    assert outcome.usage == total(counted) == (read, written)
+    assert outcome.structured[0]["results"][0]["model"] == WORKER
+
+
+async def test_a_graphs_messages_are_not_the_parents(world: World, client: httpx.AsyncClient) -> None:
+    async with graph_children(world, client) as delegator:
+        agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
+        streamed = [part async for part in agent.astream(ASKED, stream_mode="messages", subgraphs=True)]
+    texts = "".join(str(message.text) for _, (message, _) in streamed if isinstance(message, AIMessage))
+    assert texts == "I have read the results."
+
+
+async def test_a_graph_works_with_the_built_in_tools_in_its_workspace(world: World, client: httpx.AsyncClient) -> None:
+    world.child = child_that_calls("write_file", {"path": "answer.txt", "content": "42"})
+    async with graph_children(world, client) as delegator:
+        report = await delegator.call(TASK)
+    assert [artifact.path for artifact in report.results[0].artifacts] == ["answer.txt"]
+    assert report.results[0].receipts.tools == {"write_file": 1}
+
+
+async def test_a_tool_that_refuses_a_graph_is_a_receipt_of_that(world: World, client: httpx.AsyncClient) -> None:
+    world.child = child_that_calls("read_file", {"path": "../../secret"})
+    async with graph_children(world, client) as delegator:
+        report = await delegator.call(TASK)
+    assert report.results[0].status == "completed"
+    assert report.results[0].receipts.ok == 0
+    assert report.results[0].receipts.total == 1
+
+
+async def test_a_graph_ends_at_the_turns_that_its_task_has(world: World, client: httpx.AsyncClient) -> None:
+    world.child = lambda call: Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),))
+    async with graph_children(world, client, [multiply], max_steps=2) as delegator:
+        report = await delegator.call(TASK)
+    assert report.results[0].status == "max_steps"
+    assert len(world.of("child")) == 2
+
+
+async def test_a_graph_ends_where_its_tokens_are_used_up(world: World, client: httpx.AsyncClient) -> None:
+    world.child = lambda call: Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),))
+    async with graph_children(world, client, [multiply], max_tokens=1_500) as delegator:
+        report = await delegator.call(TASK)
+    assert report.results[0].status == "budget_exceeded"
+    assert len(world.of("child")) == 2
+
+
+async def test_a_graph_that_is_stopped_keeps_its_receipts(world: World, client: httpx.AsyncClient) -> None:
+    async def forever() -> str:
+        """Never end."""
+        await asyncio.Event().wait()
+        return ""
+
+    world.child = lambda call: Reply(tool_calls=(("multiply", {"a": 6, "b": 7}), ("forever", {})))
+    endless = StructuredTool.from_function(coroutine=forever)
+    async with graph_children(world, client, [multiply, endless], timeout_seconds=0.5) as delegator:
+        report = await delegator.call(TASK)
+    (result,) = report.results
+    assert result.status == "timeout"
+    assert (result.receipts.ok, result.receipts.timeout) == (1, 1)
+    assert result.usage.input_tokens == CHILD_TOKENS[0]
+
+
+async def test_a_graph_that_asks_a_person_ends(world: World, client: httpx.AsyncClient) -> None:
+    @as_tool
+    def approve() -> str:
+        """Ask for approval."""
+        return f"approved by {interrupt('May I?')}"
+
+    world.child = child_that_calls("approve", {})
+    async with graph_children(world, client, [approve]) as delegator:
+        report = await delegator.call(TASK)
+    assert report.results[0].error
+    assert report.results[0].error.code == "needs_a_person"
+
+
+async def test_a_compiled_graph_is_a_child_with_the_tools_it_has(world: World, client: httpx.AsyncClient) -> None:
+    world.child = child_that_calls("multiply", {"a": 6, "b": 7})
+    graph: Any = create_agent(chat_model(world, WORKER, client), [multiply])
+    async with delegating(runner=langchain.runner(graph)) as delegator:
+        report = await delegator.call(TASK)
+        narrowed = await delegator.run(Task(goal="Find the answer.", tools=("read_file",)))
+    assert report.results[0].receipts.tools == {"multiply": 1}
+    assert narrowed.results[0].error
+    assert narrowed.results[0].error.code == "tools_fixed"
+
+
+async def test_a_model_that_fails_is_a_failed_graph(world: World, client: httpx.AsyncClient) -> None:
+    world.child = lambda call: Fault(400)
+    async with graph_children(world, client) as delegator:
+        report = await delegator.call(TASK)
+    assert report.results[0].status == "failed"
