@@ -31,7 +31,7 @@ def main() -> None:
     drivers = {path.stem for path in (ROOT / "tests" / "hosts" / "drivers").glob("[a-z]*.py")}
     if missing := drivers - {one.host for one in found}:
         sys.exit(f"nothing was found yet for {', '.join(sorted(missing))}: make hosts")
-    FILE.write_text("\n".join([HEAD, *_table(found), *_hosts()]), encoding="utf-8")
+    FILE.write_text("\n".join([HEAD, *_table(found), *sections()]), encoding="utf-8")
 
 
 def _table(found: list[Found]) -> list[str]:
@@ -41,7 +41,7 @@ def _table(found: list[Found]) -> list[str]:
     return [*table, "", *(f"{n}. {reason}" for reason, n in number.items()), ""]
 
 
-def _hosts() -> list[str]:
+def sections() -> list[str]:
     """Each adapter's own account of how it is registered."""
     texts: list[str] = []
     for path in sorted([*HOSTS.glob("[a-z]*.py"), *HOSTS.glob("[a-z]*/__init__.py")]):

@@ -8,9 +8,13 @@ A worker that is lost, with its node or alone, costs what ran on it: those items
 how far they came. Another is started in its place for what comes next.
 """
 
+# pyright: reportUnknownMemberType=false
+# Ray has few type hints.
+
 import asyncio
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -199,7 +203,7 @@ def _connected(address: str | None) -> Any:
         raise ConfigError("the engine `ray` isn't installed: pip install 'delegate-task[ray]'") from None
     if not ray.is_initialized():
         try:
-            ray.init(address=address or os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level="ERROR")
+            ray.init(address=address or os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
             why = str(error).strip().partition("\n")[0]
             raise ConfigError(f"the Ray cluster at {address or 'this machine'} can't be reached: {why}") from None

@@ -1,8 +1,8 @@
 """The ratios that delegate keeps to, measured in one run on this machine: `python -m tests.bench [--quick]`.
 
 Each module in `measures/` is one measured thing and each in `contenders/` one way to make a judged delegation. `soak`
-says nothing about speed and `batch` takes minutes, so they are only run when they are named:
-`python -m tests.bench soak`.
+says nothing about speed, `batch` takes minutes, and `hosts` needs the frameworks, so they are only run when they are
+named: `python -m tests.bench soak`.
 Absolute times are this machine's; the ratios hold elsewhere. Leaves with 1 when a limit is exceeded.
 """
 
@@ -13,7 +13,7 @@ import time
 
 from tests.bench.arena import Arena, Row
 from tests.bench.contenders import ours
-from tests.bench.measures import batch, conversation, cpu, judging, memory, share, soak, wall
+from tests.bench.measures import batch, conversation, cpu, hosts, judging, memory, share, soak, wall
 
 MEASURES = {
     "wall": wall,
@@ -23,7 +23,7 @@ MEASURES = {
     "conversation": conversation,
     "memory": memory,
 }
-LONG = {"soak": soak, "batch": batch}
+LONG = {"soak": soak, "batch": batch, "hosts": hosts}
 
 
 def show(row: Row) -> None:
@@ -36,7 +36,9 @@ def main() -> int:
     """Measure what was asked for and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="delegate's ratios")
     parser.add_argument("--quick", action="store_true", help="one round of everything: rough figures in seconds")
-    parser.add_argument("measures", nargs="*", choices=[[], *MEASURES, *LONG], help="default: all but soak and batch")
+    parser.add_argument(
+        "measures", nargs="*", choices=[[], *MEASURES, *LONG], help="default: all but soak, batch and hosts"
+    )
     asked = parser.parse_args()
     began = time.monotonic()
     print(f"{'':<60} {'here':>7} {'limit':>6}")

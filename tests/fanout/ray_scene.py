@@ -7,8 +7,12 @@ After a third of the tasks a worker is killed, or a whole node, or the batch is 
 counts how often each task began, and what it still has to answer in the end.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# Ray has few type hints.
+
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -104,7 +108,7 @@ def main() -> None:
     )
     cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
     cluster.wait_for_nodes()
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         with tempfile.TemporaryDirectory() as home:
             print(json.dumps(asyncio.run(scene(what, size, cluster, Path(home)))))

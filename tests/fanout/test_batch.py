@@ -18,6 +18,8 @@ from delegate.providers.scripted import Scripted
 from delegate.types import TaskResult
 from tests.fanout.rows import DONE, Children, ids, lines, outcomes, tasks, words
 
+PLACES = {"1": 0, "2": 1, "3": 2}
+
 
 @pytest.fixture
 async def children() -> Children:
@@ -65,6 +67,20 @@ async def test_so_many_children_are_at_work_and_no_more_whatever_the_limit_for_o
     async with Delegator(client=Scripted(wait_for_the_others), max_concurrent=1) as delegator:
         await outcomes(delegator.batch(tasks(*(f"t{n}" for n in range(20))), concurrency=5, on_event=watch))
     assert peak == 5
+
+
+async def test_results_and_events_of_a_batch_name_each_task_by_its_place_in_it(children: Children) -> None:
+    operators: list[Event] = []
+    callers: dict[str, set[int]] = {}
+
+    def watch(item: Item) -> EventSink:
+        return lambda event: callers.setdefault(item.id, set()).add(event.task_index)
+
+    async with Delegator(client=children, on_event=operators.append) as delegator:
+        found = await outcomes(delegator.batch(tasks("a", "b", "c"), on_event=watch))
+    assert {id: outcome.result and outcome.result.task_index for id, outcome in found.items()} == PLACES
+    assert sorted(event.task_index for event in operators if event.kind == "judged") == [0, 1, 2]
+    assert callers == {id: {place} for id, place in PLACES.items()}
 
 
 async def test_no_more_is_begun_than_may_be_at_work(delegator: Delegator) -> None:
@@ -266,9 +282,8 @@ async def test_when_the_money_is_spent_the_rest_is_not_started_and_can_be_resume
     second = await outcomes(delegator.batch(given, resume=batch.run_id))
     assert len(first) + len(second) == 20
     assert set(children.starts.values()) == {1}
-    assert batch.tally.cost_known_usd + price * len(second) == pytest.approx(
-        (await delegator.batches())[0].cost_known_usd
-    )
+    spent = sum(outcome.result.cost_known_usd for outcome in (*first.values(), *second.values()) if outcome.result)
+    assert spent == pytest.approx((await delegator.batches())[0].cost_known_usd)
 
 
 async def test_when_the_time_is_up_what_runs_is_stopped(delegator: Delegator, children: Children) -> None:

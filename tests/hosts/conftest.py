@@ -5,18 +5,20 @@ With `DELEGATE_HOSTS_TABLE` set, what the scenarios came to is written into that
 
 import json
 import os
+import platform
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from tests.hosts import table
+from tests.hosts.driving import driver_of
 from tests.support import leaks
 
 _HERE = Path(__file__).parent
 _TABLE = os.environ.get("DELEGATE_HOSTS_TABLE")
 _NAME = "conformance"
-_FOUND: dict[str, dict[str, str]] = {}
+_FOUND: dict[tuple[str, str], dict[str, str]] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,8 +33,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if _TABLE and call.when == "call" and isinstance(item, pytest.Function) and "scenario" in item.fixturenames:
-        place = [str(item.callspec.params[name]) for name in ("host", "scenario")]
-        report.user_properties.append((_NAME, json.dumps([*place, _outcome(report)])))
+        host, scenario = (str(item.callspec.params[name]) for name in ("host", "scenario"))
+        if "isn't installed" not in (outcome := _outcome(report)):
+            report.user_properties.append((_NAME, json.dumps([*table.told_of(driver_of(host)), scenario, outcome])))
     return report
 
 
@@ -44,18 +47,16 @@ def _outcome(report: pytest.TestReport) -> str:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Seen where all reports come together, however many processes run the tests."""
-    for host, scenario, outcome in (json.loads(str(value)) for name, value in report.user_properties if name == _NAME):
-        _FOUND.setdefault(host, {})[scenario] = outcome
+    for name, value in report.user_properties:
+        if name == _NAME:
+            host, version, scenario, outcome = json.loads(str(value))
+            _FOUND.setdefault((host, version), {})[scenario] = outcome
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    from tests.hosts.test_conformance import driver_of
-
-    if hasattr(session.config, "workerinput"):
-        return
-    for host, outcomes in _FOUND.items():
-        if not all("isn't installed" in outcome for outcome in outcomes.values()):
-            table.Found.of(driver_of(host), outcomes).save(Path(str(_TABLE)))
+    if not hasattr(session.config, "workerinput"):
+        for (host, version), outcomes in _FOUND.items():
+            table.Found(host, version, platform.python_version(), outcomes).save(Path(str(_TABLE)))
 
 
 @pytest.fixture(autouse=True)

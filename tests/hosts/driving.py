@@ -5,9 +5,12 @@ model is at `world.server`, gives it `delegate.hosts.<host>.tool(delegator)`, le
 """
 
 import asyncio
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+import pytest
 
 from delegate import Delegator
 from delegate.types import JsonObject
@@ -64,3 +67,13 @@ class Driver(Protocol):
         When `cancel` is set, stop the run by the framework's own means, and return once it says it has stopped.
         """
         ...
+
+
+def driver_of(host: str) -> Driver:
+    """The driver of that name; skips the test where its framework isn't there."""
+    try:
+        return importlib.import_module(f"tests.hosts.drivers.{host}").DRIVER
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("delegate", "tests"):
+            raise
+        pytest.skip(f"{error.name} isn't installed here: make hosts")

@@ -2,11 +2,9 @@
 
 import importlib.metadata
 import json
-import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
 
 from tests.hosts.driving import Driver
 from tests.hosts.scenarios import SCENARIOS
@@ -25,16 +23,16 @@ class Found:
     outcomes: Mapping[str, str]
     """For each scenario `yes`, `no`, or `gap: ` and why."""
 
-    @classmethod
-    def of(cls, driver: Driver, outcomes: Mapping[str, str]) -> Self:
-        version = f"{driver.package} {importlib.metadata.version(driver.package)}"
-        return cls(driver.name, version, platform.python_version(), outcomes)
-
     def save(self, folder: Path) -> None:
         """One file for each host and version, so that several versions may stand side by side."""
         folder.mkdir(parents=True, exist_ok=True)
         name = self.version.replace(" ", "-")
         (folder / f"{self.host}@{name}.json").write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+
+
+def told_of(driver: Driver) -> tuple[str, str]:
+    """The host's name, and its framework with its version."""
+    return driver.name, f"{driver.package} {importlib.metadata.version(driver.package)}"
 
 
 def load(folder: Path) -> list[Found]:

@@ -1,24 +1,14 @@
 """Every host against every scenario, in the host's own agent loop. Hosts that aren't installed are skipped by name."""
 
-import importlib
 from pathlib import Path
 
 import pytest
 
-from tests.hosts.driving import Driver, Scenario
+from tests.hosts.driving import Scenario, driver_of
 from tests.hosts.scenarios import SCENARIOS, Stage
 from tests.hosts.world import World
 
 HOSTS = sorted(path.stem for path in (Path(__file__).parent / "drivers").glob("[a-z]*.py"))
-
-
-def driver_of(host: str) -> Driver:
-    try:
-        return importlib.import_module(f"tests.hosts.drivers.{host}").DRIVER
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("delegate", "tests"):
-            raise
-        pytest.skip(f"{error.name} isn't installed here: make hosts")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -54,7 +54,8 @@ class Tools:
         if offer is None:
             return _result(f"there is no tool {request.tool!r}; there are {', '.join(self._offers)}", is_error=True)
         progress = _Progress(request.report)
-        known = Invocation(session=request.session, on_event=progress.sink, cancellation=request.gone)
+        session = ("mcp", request.session)  # also where the transport has no name for it: one server, one client
+        known = Invocation(session=session, on_event=progress.sink, cancellation=request.gone)
         try:
             given = await _to_its_end(offer.call(request.arguments, known), stopping=progress.stop)
             await progress.finish()

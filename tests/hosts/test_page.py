@@ -1,0 +1,21 @@
+"""docs/hosts.md names every host and scenario, and says of each host what its module says."""
+
+from pathlib import Path
+
+from scripts.write_hosts import FILE, sections
+from tests.hosts.scenarios import SCENARIOS
+
+PAGE = FILE.read_text(encoding="utf-8")
+TABLE = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines() if line.startswith("|")]
+DRIVERS = Path(__file__).parent / "drivers"
+
+
+def test_the_table_has_every_host_and_every_scenario_and_no_failure() -> None:
+    assert set(TABLE[0][1:]) == {path.stem for path in DRIVERS.glob("[a-z]*.py")}
+    assert [row[0] for row in TABLE[3:]] == [scenario.replace("_", " ") for scenario in SCENARIOS]
+    assert "✗" not in PAGE
+
+
+def test_what_is_said_of_each_host_is_what_its_module_says() -> None:
+    for text in sections():
+        assert text in PAGE, text.splitlines()[0]
