@@ -4,7 +4,8 @@
 
 A child is run once. Whatever happens to it (an error, a timeout, a limit) becomes its result; only a cancel from
 outside travels up. Each result is judged as soon as its child ends, in a lane of its own: a judge never holds a
-child's place.
+child's place. A task on its way is an `orders.Order`; what an error comes to is in `endings`, how a result is made in
+`results`.
 """
 
 import asyncio
@@ -13,73 +14,32 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any
 from weakref import WeakKeyDictionary
 
-from delegate import bill
-from delegate.cancellation import Cancellation, Limit, let_cancel_travel, to_its_end
-from delegate.catalog import Model
+from delegate import bill, endings
+from delegate.cancellation import Cancellation, let_cancel_travel, to_its_end
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
 from delegate.child.toolbox import toolbox
-from delegate.errors import BudgetExceeded, CallError, DelegateError, ProviderError, TierExceeded
+from delegate.errors import DelegateError
 from delegate.judging import Case, Judging
 from delegate.judging.case import Author
-from delegate.judging.output import parse_json
 from delegate.ledger import Ledger
-from delegate.metered import Connection
-from delegate.ports import Event, EventKind, EventSink, Tool
-from delegate.recorder import Recorder, encodable
+from delegate.orders import Assignment, Call, Order
+from delegate.ports import EventSink, Tool
+from delegate.recorder import Recorder
 from delegate.records import Records
 from delegate.redaction import Redactor, logger
+from delegate.results import result_of, result_of_a_fault
 from delegate.runs import Caller, Run, calling
 from delegate.sandbox.claims import Claims
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder
 from delegate.settings import Settings
 from delegate.slots import Seat
-from delegate.tiers import weaker
-from delegate.types import (
-    ChildRun,
-    ErrorDetail,
-    JsonObject,
-    Receipt,
-    ReceiptCounts,
-    Report,
-    RunStatus,
-    Task,
-    TaskResult,
-    Tier,
-    Totals,
-    Verdict,
-)
+from delegate.types import ChildRun, Report, TaskResult, Verdict
 
 _log = logger(__name__)
-
-_SETTINGS = {
-    "cost_usd": "max_cost_usd (of the task or in the settings)",
-    "model_calls": "max_run_model_calls",
-    "tokens": "max_tokens or max_run_tokens",
-}
-"""What an operator sets for a limit of the ledger."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """A task and the way to the model that will work on it; None for runners that bring their own."""
-
-    task: Task
-    connection: Connection | None
-
-    @property
-    def model(self) -> Model | None:
-        """The model that was chosen."""
-        return self.connection.model if self.connection else None
-
-    def served(self, child: ChildRun) -> Model | None:
-        """The model that really worked; the chosen one, where the provider's name for it isn't known."""
-        way = self.connection
-        return way and (way.catalog.served(way.model, child.model) or way.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,41 +69,40 @@ class Executor:
         *,
         caller: Caller,
         author: Author,
-        on_event: EventSink | None = None,
+        first: int = 0,
+        sinks: tuple[EventSink, ...] = (),
         cancellation: Cancellation | None = None,
     ) -> Report:
-        """Run all assignments; the report's results stand in their order."""
+        """Run all assignments; the report's results stand in their order, and are numbered from `first`."""
         started = time.monotonic()
         ceiling = caller.bounds(self.settings).ceiling
         with (cancellation or Cancellation()).part() as own:
-            call = _Call(caller, author, ceiling, own, self.records, Redactor(), on_event)
-            orders = [_Order(call, n, assignment, caller.run.next_handle()) for n, assignment in enumerate(assignments)]
-            results = await to_its_end(self._all(call, orders), own)
+            call = Call(caller, author, ceiling, own, self.records, Redactor(), sinks)
+            orders = [Order(call, n, one, caller.run.next_handle()) for n, one in enumerate(assignments, first)]
+            results = await to_its_end(self._all(call, orders, first), own)
         totals = bill.totals(results, time.monotonic() - started)
         return Report(results=results, totals=totals, run_id=caller.run.id)
 
-    async def _all(self, call: "_Call", orders: Sequence["_Order"]) -> tuple[TaskResult, ...]:
+    async def _all(self, call: Call, orders: Sequence[Order], first: int) -> tuple[TaskResult, ...]:
         """The results of all tasks, which are on record before the first begins."""
+        run_id, depth = call.caller.run.id, call.caller.depth
         tasks = [(order.handle, order.task) for order in orders]
-        await self.records.begin(call.caller.run.id, tasks, depth=call.caller.depth, redactor=call.redactor)
+        await self.records.begin(run_id, tasks, first=first, depth=depth, redactor=call.redactor)
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(self._one(order)) for order in orders]
         return tuple(task.result() for task in running)
 
-    async def _one(self, order: "_Order") -> TaskResult:
+    async def _one(self, order: Order) -> TaskResult:
         """One task's one result: a fault of ours costs this task, and neither its siblings nor the host."""
         try:
             return await self._work(order)
         except Exception as error:
             _log.exception("task %d failed inside delegate", order.index)
-            detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
-            result = TaskResult(
-                verdict=None, task_index=order.index, status="failed", summary="", error=detail, handle=order.handle
-            )
-            child = ChildRun(status="failed", error=detail)
+            result = result_of_a_fault(order, error)
+            child = ChildRun(status="failed", error=result.error)
             return await self.records.save(child, result, redactor=order.call.redactor)
 
-    async def _work(self, order: "_Order") -> TaskResult:
+    async def _work(self, order: Order) -> TaskResult:
         """One task from its workspace to its stored result."""
         started = time.monotonic()
         left_files = False
@@ -159,13 +118,21 @@ class Executor:
         finally:
             if order.folder is not None:
                 await order.folder.close(keep=left_files)
-        result = self._result(order, child, verdict, child_caller.delegated, time.monotonic() - started)
+        result = result_of(
+            order,
+            child,
+            verdict,
+            delegated=child_caller.delegated,
+            recorded=self._records_tools,
+            seconds=time.monotonic() - started,
+            chars=self.settings.result_chars,
+        )
         order.caller.book(bill.of_result(result))
         result = await self.records.save(child, result, redactor=order.call.redactor)
         let_cancel_travel()
         return result
 
-    async def _in_its_turn(self, order: "_Order", as_caller: Caller, seat: Seat) -> ChildRun:
+    async def _in_its_turn(self, order: Order, as_caller: Caller, seat: Seat) -> ChildRun:
         """Wait for a place, open the workspace, and run the child in it."""
         unseen = bill.UNSEEN if order.model is None else None
         recorder = Recorder(unseen, journal=order.journal, redactor=order.call.redactor)
@@ -177,11 +144,11 @@ class Executor:
                     await place.enter_async_context(seat)
                     order.folder = folder = await self._open(order)
             except (asyncio.CancelledError, DelegateError, OSError) as error:
-                status, detail = _never_began(order, limit, error)
+                status, detail = endings.before_it_began(error, limit, order.call.cancellation)
                 return recorder.finish(status, error=detail)
             return await self._child(order, as_caller, folder, recorder)
 
-    async def _child(self, order: "_Order", as_caller: Caller, folder: Folder, recorder: Recorder) -> ChildRun:
+    async def _child(self, order: Order, as_caller: Caller, folder: Folder, recorder: Recorder) -> ChildRun:
         """Run the child, and see what it left in its workspace."""
         self.records.opened(order.handle, folder.root)
         with calling(as_caller):
@@ -191,40 +158,28 @@ class Executor:
         artifacts = await folder.artifacts()
         return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
 
-    async def _open(self, order: "_Order") -> Folder:
+    async def _open(self, order: Order) -> Folder:
         """The workspace. In a folder that several children share, the first to write a file keeps it."""
         claims = self.claims.setdefault(order.caller.run, Claims())
         who = f"task {order.index} of this run"
         return await Folder.open(order.task.workspace, home=self.settings.home / "workspaces", claims=claims, who=who)
 
-    async def _run_child(self, order: "_Order", job: Job) -> ChildRun:
+    async def _run_child(self, order: Order, job: Job) -> ChildRun:
         """The isolation boundary: whatever the runner raises becomes the run's status, with all it had so far."""
-        finish, left = job.recorder.finish, order.caller.seconds_left()
-        own = min(job.task.timeout_seconds or math.inf, self.settings.timeout_seconds)
-        seconds = own if left is None else min(own, left)
+        own, left = job.task.timeout_seconds or math.inf, order.caller.seconds_left()
+        seconds = min(own, self.settings.timeout_seconds, math.inf if left is None else left)
         limit = order.call.cancellation.limit(seconds)
         try:
             async with limit:
                 return await self.runner.run(job)
-        except asyncio.CancelledError:  # it travels up when what there is has been kept: see `_work`
-            return finish("cancelled", error=_CANCELLED)
-        except BudgetExceeded as error:
-            return finish("budget_exceeded", error=_spent_up(error))
-        except TierExceeded as error:
-            return finish("failed", error=_detail("tier_above_parent", error))
-        except ProviderError as error:
-            return finish("failed", error=_detail(error.fault, error))
-        except Exception as error:
-            if limit.expired() and order.call.cancellation.cancelled:
-                return finish("cancelled", error=_CANCELLED)
-            if limit.expired():
-                of_run = ", which the run had left" if seconds == left else ""
-                message = f"ran longer than {seconds:.6g} s{of_run}"
-                return finish("timeout", error=ErrorDetail(code="timeout", message=message))
-            _log.exception("the child of task %d crashed", job.task_index)
-            return finish("failed", error=ErrorDetail(code="crashed", message=f"{type(error).__name__}: {error}"))
+        except (Exception, asyncio.CancelledError) as error:  # a cancel travels up when all is kept: see `_work`
+            allowed = f"{seconds:.6g} s{', which the run had left' if seconds == left else ''}"
+            status, detail = endings.at_work(error, limit, order.call.cancellation, allowed=allowed)
+            if detail.code == "crashed":
+                _log.exception("the child of task %d crashed", order.index)
+            return job.recorder.finish(status, error=detail)
 
-    def _job(self, order: "_Order", as_caller: Caller, folder: Folder, recorder: Recorder) -> Job:
+    def _job(self, order: Order, as_caller: Caller, folder: Folder, recorder: Recorder) -> Job:
         task, settings = order.task, self.settings
         tools = self._tools(order, as_caller, folder)
         as_caller.tools = frozenset(tool.name for tool in tools)
@@ -243,7 +198,7 @@ class Executor:
             notify=order.notify,
         )
 
-    def _tools(self, order: "_Order", as_caller: Caller, folder: Folder) -> tuple[Tool, ...]:
+    def _tools(self, order: Order, as_caller: Caller, folder: Folder) -> tuple[Tool, ...]:
         """What the child may use: what the task names of what there is, and nothing that its parent hasn't."""
         tools = self.host_tools
         if tools is None:
@@ -253,7 +208,7 @@ class Executor:
         allowed = [names for names in (order.task.tools, order.caller.tools) if names is not None]
         return tuple(tool for tool in tools if all(tool.name in names for names in allowed))
 
-    async def _verdict(self, order: "_Order", child: ChildRun, ledger: Ledger) -> Verdict | None:
+    async def _verdict(self, order: Order, child: ChildRun, ledger: Ledger) -> Verdict | None:
         worker = order.assignment.served(child)
         case = Case(
             order.task,
@@ -268,153 +223,3 @@ class Executor:
         return await self.judging.verdict(
             case, ledger, order.notify, seconds=order.caller.seconds_left(), cancellation=order.call.cancellation
         )
-
-    def _result(
-        self,
-        order: "_Order",
-        child: ChildRun,
-        verdict: Verdict | None,
-        delegated: Sequence[Totals],
-        seconds: float,
-    ) -> TaskResult:
-        below = bill.combined(delegated, sum(one.seconds for one in delegated)) if delegated else None
-        whole = bill.of_task(child, verdict, below)
-        return TaskResult(
-            verdict=verdict,
-            task_index=order.index,
-            status=child.status,
-            summary=_cut(child.output, self.settings.result_chars, order.handle),
-            structured_output=_structured(order.task, child),
-            artifacts=child.artifacts,
-            receipts=_counts(child.receipts, recorded=self._records_tools),
-            error=child.error,
-            model=child.model or (order.model.id if order.model else None),
-            requested_model=order.model.id if order.model else None,
-            substituted=child.substituted,
-            tier=worker.tier if (worker := order.assignment.served(child)) else None,
-            usage=child.usage,
-            cost_usd=whole.cost_usd,
-            cost_known_usd=whole.known_usd,
-            cost_provenance=whole.provenance,
-            verification_share=bill.share(
-                bill.sum_usd((bill.of_judge(verdict).cost_usd, below.judge_cost_usd if below else 0)), whole.cost_usd
-            ),
-            delegated=below,
-            seconds=round(seconds, 6),
-            workspace=str(order.folder.root) if order.folder and order.folder.root.is_dir() else None,
-            handle=order.handle,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What the tasks of one call share."""
-
-    caller: Caller
-    author: Author
-    ceiling: Tier
-    cancellation: Cancellation
-    records: Records
-    redactor: Redactor
-    on_event: EventSink | None
-
-
-@dataclass(slots=True)
-class _Order:
-    """One task of a call, on its way to its result."""
-
-    call: _Call
-    index: int
-    assignment: Assignment
-    handle: str
-    folder: Folder | None = None
-    """The workspace, once it is open."""
-
-    @property
-    def task(self) -> Task:
-        return self.assignment.task
-
-    @property
-    def model(self) -> Model | None:
-        return self.assignment.model
-
-    @property
-    def caller(self) -> Caller:
-        return self.call.caller
-
-    def as_caller(self, ledger: Ledger, seat: Seat) -> Caller:
-        """The child as one that may delegate in its turn."""
-        tier = weaker(self.model.tier if self.model else None, self.caller.tier)
-        deadline = self.caller.deadline
-        return Caller(self.caller.run, ledger, self.caller.depth + 1, tier, seat, deadline=deadline)
-
-    def journal(self, kind: str, data: str | JsonObject) -> None:
-        """Put on record what the child just did."""
-        self.call.records.event(self.handle, kind, data)
-
-    def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
-        """Tell whoever shows progress what happened to this task."""
-        text = self.call.redactor.text(text)
-        if kind not in ("model_called", "tool_called"):  # those the recorder writes, in full
-            self.journal(kind, {"text": text, **data})
-        if self.call.on_event is None:
-            return
-        try:
-            self.call.on_event(Event(kind, self.index, text, data))
-        except Exception:  # a broken progress display must not cost the work
-            _log.exception("the event sink failed")
-
-
-_CANCELLED = ErrorDetail(code="cancelled", message="stopped from outside before it ended")
-_TOO_LATE = ErrorDetail(code="budget_exceeded", message="the time was up before it could begin")
-
-
-def _never_began(order: _Order, limit: Limit, error: BaseException) -> tuple[RunStatus, ErrorDetail]:
-    """How a child ended that didn't get a place or a workspace."""
-    if isinstance(error, asyncio.CancelledError) or (limit.expired() and order.call.cancellation.cancelled):
-        return "cancelled", _CANCELLED
-    if limit.expired():
-        return "budget_exceeded", _TOO_LATE
-    if isinstance(error, BudgetExceeded):
-        return "budget_exceeded", _spent_up(error)
-    if isinstance(error, CallError):
-        return "failed", ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
-    return "failed", _detail("workspace", error)
-
-
-def _detail(code: str, error: BaseException) -> ErrorDetail:
-    return ErrorDetail(code=code, message=str(error))
-
-
-def _spent_up(error: BudgetExceeded) -> ErrorDetail:
-    hint = f"raise {_SETTINGS.get(error.limit, error.limit)} to allow more"
-    return ErrorDetail(code="budget_exceeded", message=str(error), hint=hint)
-
-
-def _cut(output: str, limit: int, handle: str) -> str:
-    if len(output) <= limit:
-        return output
-    return f"{output[:limit]}\n[cut here: {len(output) - limit} more characters, to be read by handle {handle}]"
-
-
-def _structured(task: Task, child: ChildRun) -> Any:
-    if task.output_schema is None or child.status != "completed":
-        return None
-    try:
-        return encodable(parse_json(child.output))
-    except ValueError:
-        return None
-
-
-def _counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
-    statuses = [receipt.status for receipt in receipts]
-    succeeded = [receipt.tool for receipt in receipts if receipt.status == "ok"]
-    return ReceiptCounts(
-        recorded=recorded,
-        total=len(receipts),
-        ok=statuses.count("ok"),
-        error=statuses.count("error"),
-        denied=statuses.count("denied"),
-        timeout=statuses.count("timeout"),
-        tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
-    )

@@ -4,12 +4,37 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.05
 """How often a waiting caller looks whether it should stop."""
+
+
+class Waits(Protocol):
+    """Has a loop of its own, on which it runs its work for callers that aren't async."""
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` and wait for its end."""
+        ...
+
+
+S = TypeVar("S", bound=Waits)
+
+
+def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]], doc: str) -> Callable[Concatenate[S, P], T]:
+    """The method `<name>_sync` beside an async one: it takes the same arguments, and waits for its end."""
+
+    @wraps(method)
+    def wait(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.wait_for(getattr(self, method.__name__)(*args, **kwargs))  # a subclass may have another
+
+    wait.__name__, wait.__doc__ = f"{method.__name__}_sync", doc
+    wait.__qualname__ = f"{method.__qualname__}_sync"
+    return wait
 
 
 class LoopThread:

@@ -12,14 +12,13 @@ import math
 import os
 import secrets
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from delegate.errors import DelegateError
+from delegate.processes import is_alive, this_process
 from delegate.redaction import Redactor, logger
 from delegate.store import Statement, Store
 from delegate.types import ChildRun, JsonObject, Task, TaskResult
@@ -145,13 +144,22 @@ class Records:
         self._next_look = -_BETWEEN_LOOKS
 
     async def begin(
-        self, run_id: str, tasks: Sequence[tuple[str, Task]], *, depth: int = 0, redactor: Redactor | None = None
+        self,
+        run_id: str,
+        tasks: Sequence[tuple[str, Task]],
+        *,
+        first: int = 0,
+        depth: int = 0,
+        redactor: Redactor | None = None,
     ) -> None:
-        """Write that tasks begin, by handle. When this returns, a crash can no longer hide that they did."""
-        now, process, redacted = time.time(), _this_process(), (redactor or Redactor()).json
+        """Write that tasks begin, by handle and numbered from `first`.
+
+        When this returns, a crash can no longer hide that they did.
+        """
+        now, process, redacted = time.time(), this_process(), (redactor or Redactor()).json
         rows = [
             (handle, run_id, index, depth, process, now, redacted(task.model_dump_json(exclude_defaults=True)))
-            for index, (handle, task) in enumerate(tasks)
+            for index, (handle, task) in enumerate(tasks, first)
         ]
         try:
             await self._store.write(*((_BEGIN, row) for row in rows))
@@ -287,7 +295,7 @@ def _run(run_id: str, tasks: Sequence[TaskSummary]) -> RunSummary:
 def _state(process: str, ended_at: float | None) -> State:
     if ended_at is not None:
         return "ended"
-    return "running" if _is_alive(process) else "outcome_unknown"
+    return "running" if is_alive(process) else "outcome_unknown"
 
 
 # ---------------------------------------------------------------------------------------------------------- retention
@@ -321,7 +329,7 @@ class _Retention:
         return [(sql, (handle,)) for handle, _ in old for sql in (_FORGET, _FORGET_EVENTS)]
 
     def _removable(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
-        dead = [process for (process,) in connection.execute(_OPEN_PROCESSES) if not _is_alive(process)]
+        dead = [process for (process,) in connection.execute(_OPEN_PROCESSES) if not is_alive(process)]
         sql = _REMOVABLE.format(dead=", ".join("?" * len(dead)))
         return connection.execute(sql, (*dead, before, _REMOVED_AT_ONCE)).fetchall()
 
@@ -342,41 +350,3 @@ def _megabytes(connection: sqlite3.Connection) -> float:
     names = ("page_count", "freelist_count", "page_size")
     pages, free, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     return (pages - free) * size / 1e6
-
-
-# ---------------------------------------------------------------------------------------------------------- processes
-
-
-def _this_process() -> str:
-    return _own(os.getpid())  # asked each time, since a fork goes on with another number
-
-
-@cache
-def _own(pid: int) -> str:
-    return _process(pid)
-
-
-def _process(pid: int) -> str:
-    """A process by number and start, since numbers are given again. Where the start isn't told, by number alone."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{pid}/{fields[18] if state not in 'ZX' else 'dead'}/{boot}"
-    except (OSError, IndexError):  # not Linux
-        return f"{pid}/"
-
-
-def _is_alive(process: str) -> bool:
-    """Whether it runs on this machine; seen from within a container, in the same one."""
-    if process == _this_process():
-        return True
-    if sys.platform == "win32":  # where a signal would not only look
-        return False
-    pid = int(process.partition("/")[0])
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return _process(pid) == process

@@ -1,6 +1,7 @@
 """One call from end to end: tasks side by side, one result each, in order, whatever happens."""
 
 import asyncio
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,17 @@ def test_the_synchronous_door_works_outside_an_event_loop() -> None:
         assert delegator.run_sync(Task(goal="y")).results[0].summary == "the second answer"
 
 
+def test_the_synchronous_door_takes_what_the_other_one_takes() -> None:
+    for other, own in (
+        (Delegator.call, Delegator.call_sync),
+        (Delegator.answer, Delegator.answer_sync),
+        (Delegator.run, Delegator.run_sync),
+    ):
+        assert inspect.signature(own) == inspect.signature(other)
+        assert own.__name__ == f"{other.__name__}_sync"
+        assert (own.__doc__ or "").startswith(f"`{other.__name__}` for code that isn't async")
+
+
 async def test_the_synchronous_door_works_inside_an_event_loop() -> None:
     async with Delegator(client=Scripted(["the answer"])) as delegator:
         assert delegator.call_sync({"goal": "x"}).results[0].summary == "the answer"
@@ -241,6 +253,23 @@ async def test_events_tell_what_happens_and_a_broken_sink_costs_nothing() -> Non
     assert [event.kind for event in events] == [
         "child_started", "model_called", "tool_called", "model_called", "child_ended", "judge_asked", "judged",
     ]  # fmt: skip
+
+
+async def test_the_operators_sink_and_a_calls_own_are_both_told_whatever_the_other_one_does() -> None:
+    operators: list[Event] = []
+    calls: list[Event] = []
+
+    def sink(event: Event) -> None:
+        operators.append(event)
+        raise RuntimeError("the display is broken")
+
+    async with Delegator(client=Scripted(lambda request: "did my part"), on_event=sink) as delegator:
+        await delegator.call({"goal": "x"}, on_event=calls.append)
+        first = [event.kind for event in calls]
+        await delegator.run(Task(goal="y"))
+    assert first == ["child_started", "model_called", "child_ended", "judged"]
+    assert [event.kind for event in operators] == first * 2
+    assert [event.kind for event in calls] == first
 
 
 async def test_half_characters_in_what_a_model_says_cost_nothing() -> None:

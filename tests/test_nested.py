@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Report, Task, Tool
-from delegate.ports import ChatReply, ChatRequest, ToolSpec
+from delegate.ports import ChatReply, ChatRequest, Event, ToolSpec
 from delegate.providers.scripted import Scripted
 from delegate.types import JsonObject, Parent, Usage
 from tests.support.model_server import Call, ModelServer, Reply
@@ -121,6 +121,16 @@ async def test_fewer_places_than_levels_are_enough_at_any_depth(places: int) -> 
     assert len(requests_of(client, "4")) == 8
     assert (below.tasks, below.child_usage.model_calls) == (2, 2 * (2 + 2 * (2 + 2 * 1)))
     assert report.totals.cost_usd == pytest.approx((2 + below.child_usage.model_calls) * TURN_USD)
+
+
+async def test_who_watches_a_call_is_told_of_its_tasks_and_not_of_what_those_delegate() -> None:
+    operators: list[Event] = []
+    calls: list[Event] = []
+    async with Delegator(client=boss_of(delegating("a", "b")), on_event=operators.append, **_DEFAULTS) as delegator:
+        report = await delegator.run(Task(goal="boss"), on_event=calls.append)
+    assert report.totals.child_usage.model_calls == 4
+    for told in (operators, calls):
+        assert [event.text for event in told if event.kind == "child_started"] == [CHEAP]
 
 
 # ------------------------------------------------------------------------------------------------------ the bill

@@ -7,7 +7,7 @@ from delegate.contract.reading import decode, join, kind_of, show
 from delegate.contract.render import verdict_line, with_marks
 from delegate.errors import CallError
 from delegate.fencing import clean, fence, new_nonce, one_line
-from delegate.types import TaskResult
+from delegate.types import JsonObject, TaskResult
 
 _EXAMPLE = 'send {"handle": "1f2e3d4c5b6a-0"}, with the handle that stands in the result'
 
@@ -33,6 +33,23 @@ def parse_read(arguments: Mapping[str, Any] | str | bytes) -> Slice:
     if not isinstance(handle, str) or not handle.strip():
         raise CallError("empty", "`handle` is missing", field="handle", hint=_EXAMPLE)
     return Slice(handle.strip(), _offset(fields.get("offset")))
+
+
+def report_in(record: JsonObject | None, run_id: str | None) -> tuple[TaskResult, str]:
+    """The result and the whole report in what is on record of a task (`Records.read`).
+
+    Raises CallError where there is nothing yet, or nothing for a call of the run `run_id`; None: it may be any run's.
+    """
+    hint = "use a handle as it stands in a result of yours"
+    if record is None:
+        raise CallError("unknown_handle", "there is no record of this handle", field="handle", hint=hint)
+    if run_id is not None and record["run_id"] != run_id:
+        raise CallError("other_run", "this handle belongs to another run", field="handle", hint=hint)
+    if record["run"] is None:
+        words = {"running": "is still at work", "outcome_unknown": "was lost before it gave a result"}
+        message = f"the child of this handle {words[record['state']]}"
+        raise CallError(record["state"], message, field="handle", hint="there is no report to be read")
+    return TaskResult.model_validate(record["result"]), record["run"]["output"]
 
 
 def render_slice(wanted: Slice, result: TaskResult, report: str, *, limit: int, nonce: str | None = None) -> str:

@@ -44,9 +44,9 @@ class Worker:
         self._engine = open_engine(concurrency)
         self._at_work: dict[int, Cancellation] = {}
 
-    async def run(self, number: int, id: str, task: str) -> tuple[str, str]:
+    async def run(self, number: int, id: str, row: int | None, task: str) -> tuple[str, str]:
         """Run one item; gives `("result", JSON)` or, where nothing of it was run, `("refused", JSON)`."""
-        item = Item(id, Task.model_validate_json(task))
+        item = Item(id, Task.model_validate_json(task), row)
         with contextlib.ExitStack() as done:
             self._at_work[number] = cancellation = Cancellation()
             done.callback(self._at_work.pop, number)
@@ -107,7 +107,7 @@ class RayEngine:
         """Run one item on the worker with the least to do."""
         number = next(self._numbers)
         seat = await self._seat_for(number)
-        running = seat.actor.run.remote(number, item.id, item.task.model_dump_json())
+        running = seat.actor.run.remote(number, item.id, item.row, item.task.model_dump_json())
         try:
             with cancellation.part() as own:
                 own.add(_Stop(seat.actor, number, asyncio.get_running_loop()))

@@ -61,7 +61,7 @@ def test_each_row_of_a_csv_has_its_result_and_the_summary_says_how_it_went() -> 
     assert {id: row["verdict"] for id, row in rows.items()} == {"1": "PASS", "2": "FAIL", "3": "PASS"}
     assert rows["1"]["output"] == f"{DONE}: Look at A"
     shown = delegate("show", rows["2"]["handle"])
-    assert shown.stdout.startswith("FAIL  1. Look at fail B")
+    assert shown.stdout.startswith("FAIL  2. Look at fail B")
 
 
 def test_judged_rows_all_pass_and_the_exit_code_is_0() -> None:
