@@ -21,7 +21,8 @@ from delegate.fanout.graph import Graph
 from delegate.fanout.journal import LEFT_OUT, BatchSummary, Journal, Plan, Rerun
 from delegate.fanout.results import ResultsFile
 from delegate.fanout.schedule import InOrder, Schedule
-from delegate.fanout.sources import Source, Survey, survey
+from delegate.fanout.sources import Source
+from delegate.fanout.survey import Survey, survey
 from delegate.fanout.work import Item, Outcome
 from delegate.ports import Event, EventSink
 from delegate.redaction import Redactor

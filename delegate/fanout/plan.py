@@ -9,7 +9,8 @@ from typing import Literal
 from delegate.bill import sum_usd
 from delegate.catalog import Model
 from delegate.fanout.graph import check
-from delegate.fanout.sources import Source, survey
+from delegate.fanout.sources import Source
+from delegate.fanout.survey import survey
 from delegate.fanout.work import Item
 from delegate.types import Task
 

@@ -10,7 +10,8 @@ import pytest
 
 from delegate import CallError, Task
 from delegate.cli.taskfile import read_task
-from delegate.fanout.sources import LONGEST_LINE, Survey, TaskFile, survey
+from delegate.fanout.sources import LONGEST_LINE, TaskFile
+from delegate.fanout.survey import Survey, survey
 from delegate.fanout.templates import Templates
 from delegate.fanout.work import BadRow, Item
 
