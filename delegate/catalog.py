@@ -56,6 +56,13 @@ class Price(Value):
         """True on every day from `since` to `until`."""
         return (self.since is None or self.since <= on) and (self.until is None or on <= self.until)
 
+    def usd(self, *, plain: int = 0, cached: int = 0, written: int = 0, output: int = 0) -> float:
+        """What so many tokens come to: of input as it is, read from the provider's cache, written to it; of output."""
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        write_price = self.input if self.cache_write is None else self.cache_write
+        read = plain * self.input + cached * cached_price + written * write_price
+        return (read + output * self.output) / 1_000_000
+
     def overlaps(self, other: "Price") -> bool:
         """True when some call on some day would have both prices."""
         return (
@@ -123,10 +130,12 @@ class Model(Value):
 
     def price(self, on: date, input_tokens: int) -> Price | None:
         """The price of a call of that many input tokens on that day, or None when none is in force."""
-        reached = (
-            price for price in self.prices if price.is_in_force(on) and price.above_tokens < max(input_tokens, 1)
-        )
-        return max(reached, key=lambda price: price.above_tokens, default=None)
+        highest = None
+        for price in self.prices:
+            reached = price.above_tokens < max(input_tokens, 1) and price.is_in_force(on)
+            if reached and (highest is None or price.above_tokens > highest.above_tokens):
+                highest = price
+        return highest
 
 
 class Catalog:
@@ -254,10 +263,7 @@ def cost_usd(model: Model, usage: Usage, on: date) -> float | None:
     cached = min(usage.cached_tokens, usage.input_tokens)
     written = min(usage.cache_write_tokens, usage.input_tokens - cached)
     plain = usage.input_tokens - cached - written
-    cached_price = price.input if price.cached_input is None else price.cached_input
-    write_price = price.input if price.cache_write is None else price.cache_write
-    read = plain * price.input + cached * cached_price + written * write_price
-    return (read + usage.output_tokens * price.output) / 1_000_000
+    return price.usd(plain=plain, cached=cached, written=written, output=usage.output_tokens)
 
 
 _LETTERS = f"{string.ascii_letters} ".encode()

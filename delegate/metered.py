@@ -74,13 +74,11 @@ async def complete(
 
 def _estimate(model: Model, request: ChatRequest, input_tokens: int) -> tuple[Amounts, Amounts]:
     """What the call surely takes, and what its output may take on top."""
-    today, output = date.today(), request.max_output_tokens
-    told = Usage(input_tokens=input_tokens, cache_write_tokens=input_tokens)  # the dearest way to tell it
-    read = cost_usd(model, told, today) or 0
-    whole = cost_usd(model, told.model_copy(update={"output_tokens": output}), today) or 0
+    price, output = model.price(date.today(), input_tokens), request.max_output_tokens
+    read = price.usd(written=input_tokens) if price else 0  # the dearest way to tell it
     return (
         {"model_calls": 1, "tokens": input_tokens, "cost_usd": read},
-        {"tokens": output, "cost_usd": whole - read},
+        {"tokens": output, "cost_usd": price.usd(output=output) if price else 0},
     )
 
 

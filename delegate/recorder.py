@@ -61,7 +61,7 @@ class Recorder:
             calls = [{"tool": encodable(call.name), "args": encodable(call.arguments)} for call in reply.tool_calls]
             tokens = [charge.usage.input_tokens, charge.usage.output_tokens]
             call = {"text": said, "calls": calls, "tokens": tokens, "cost_usd": charge.cost_usd}
-            self._journal("model_called", self._redactor.json(json.dumps(call, ensure_ascii=False, default=str)))
+            self._journal("model_called", self._redactor.json(_JOURNAL.encode(call)))
         return said
 
     def next_receipt(self) -> int:
@@ -132,8 +132,12 @@ class Recorder:
         return self._redactor.value(encodable(value))
 
 
+_JOURNAL = json.JSONEncoder(ensure_ascii=False, default=str)
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
+
+
 def _canonical(args: Mapping[str, Any]) -> bytes:
-    return json.dumps(args, sort_keys=True, separators=(",", ":"), default=str).encode("utf-8", "surrogatepass")
+    return _CANONICAL.encode(args).encode("utf-8", "surrogatepass")
 
 
 def encodable(value: Any) -> Any:

@@ -56,8 +56,9 @@ class Store:
 
     def post(self, statement: Statement) -> None:
         """Write soon, and in order; a write that fails is logged. For what may be lost with the process."""
-        with self._open() as writer:
-            writer.put(_Write((statement,), None))
+        self._notice_fork()
+        with self._lock:
+            self._open().put(_Write((statement,), None))
 
     async def write(self, *statements: Statement) -> int:
         """Write, after all that was posted before, and return when it is committed: how many rows changed.
@@ -65,8 +66,9 @@ class Store:
         Written also where the caller is cancelled meanwhile. Raises sqlite3.Error, OSError, ValueError.
         """
         done: Future[int] = Future()
-        with self._open() as writer:
-            writer.put(_Write(statements, done))
+        self._notice_fork()
+        with self._lock:
+            self._open().put(_Write(statements, done))
         return await asyncio.wrap_future(done)
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
@@ -74,14 +76,16 @@ class Store:
 
         Raises sqlite3.Error, OSError, and what `query` does.
         """
-        with self._open() as writer:
-            found = writer.query(query)
+        self._notice_fork()
+        with self._lock:
+            found = self._open().query(query)
         return await asyncio.wrap_future(found)
 
     def maintain(self, step: Callable[[sqlite3.Connection], Sequence[Statement]]) -> None:
         """Write what `step` gives, between other writes, and again until it gives nothing more; and give space back."""
-        with self._open() as writer:
-            writer.maintain(step)
+        self._notice_fork()
+        with self._lock:
+            self._open().maintain(step)
 
     async def aclose(self) -> None:
         """Finish what is being written and close the file."""
@@ -92,14 +96,11 @@ class Store:
         if closed is not None:
             await asyncio.wrap_future(closed)
 
-    @contextlib.contextmanager
-    def _open(self) -> "Generator[_Writer]":
-        """The writer, which can't be closed meanwhile."""
-        self._notice_fork()
-        with self._lock:
-            if self._writer is None:
-                self._writer = self._make()
-            yield self._writer
+    def _open(self) -> "_Writer":
+        """The writer, which can't be closed while the lock is held."""
+        if self._writer is None:
+            self._writer = self._make()
+        return self._writer
 
     def _notice_fork(self) -> None:
         """The thread stayed behind, and so did whoever held a lock."""

@@ -208,7 +208,9 @@ class Journal:
         cost = result.cost_known_usd if result else 0
         unpriced = result is not None and result.cost_usd is None
         head = (run_id, outcome.id, outcome.row, outcome.state, outcome.good, verdict, cost, unpriced, outcome.why)
-        await self._write((_END, (*head, _slim(result).model_dump_json() if result else None)))
+        # Without the list of models that might have judged, which is most of a result and stays in the records.
+        text = result.model_dump_json(exclude={"verdict": {"judge": {"candidates"}}}) if result else None
+        await self._write((_END, (*head, text)))
 
     async def again(self, run_id: str, which: Collection[Rerun | LeftOut]) -> None:
         """Forget outcomes: of what was never run, and of what a person asked to be run again."""
@@ -292,12 +294,3 @@ def _summary(connection: sqlite3.Connection, row: Sequence[Any]) -> BatchSummary
         run_id, state, source, results, options, title, digest, began_at, ended_at, total, settled, passed, failed,
         unknown, good, round(cost, 9), bool(unpriced),
     )  # fmt: skip
-
-
-def _slim(result: TaskResult) -> TaskResult:
-    """Without the list of models that might have judged, which is most of a result and stays in the records."""
-    verdict = result.verdict
-    if verdict is None or verdict.judge is None or not verdict.judge.candidates:
-        return result
-    judge = verdict.judge.model_copy(update={"candidates": ()})
-    return result.model_copy(update={"verdict": verdict.model_copy(update={"judge": judge})})

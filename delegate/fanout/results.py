@@ -150,8 +150,11 @@ def _unwritable(path: Path, error: OSError) -> CallError:
     return CallError("bad_results", f"{path} can't be written: {error.strerror}", field="results")
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 def _json_line(outcome: Outcome) -> bytes:
-    return (json.dumps(fields(outcome), ensure_ascii=False) + "\n").encode("utf-8", "replace")
+    return (_ENCODER.encode(fields(outcome)) + "\n").encode("utf-8", "replace")
 
 
 def _csv_line(outcome: Outcome) -> bytes:

@@ -7,7 +7,7 @@ again, whatever it answered: a refusal, a cut-off text and an unreadable reply a
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
 from typing import Self
@@ -64,11 +64,12 @@ class Question:
     reply_schema: JsonObject
     reply_tokens: int
     """How long the answer may become, reasoning aside."""
+    tokens: int = field(init=False)
+    """The length of the prompt, estimated, and rounded up so that like prompts find the choice already made."""
 
-    @property
-    def tokens(self) -> int:
-        """The length of the prompt, estimated, and rounded up so that like prompts find the choice already made."""
-        return -(-(_card_tokens(self.system) + tokens_of(self.text)) // ROUND_TOKENS) * ROUND_TOKENS
+    def __post_init__(self) -> None:
+        tokens = _card_tokens(self.system) + tokens_of(self.text)
+        object.__setattr__(self, "tokens", -(-tokens // ROUND_TOKENS) * ROUND_TOKENS)
 
     def to(self, model: Model) -> ChatRequest:
         """The question as a request to `model`."""

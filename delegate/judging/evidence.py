@@ -48,7 +48,7 @@ class Evidence:
         wanted = " ".join(quote.split())
         if not wanted:
             return None
-        names = sorted(self.sources, key=lambda name: name != said)
+        names = (said, *self.sources) if said in self.sources else self.sources
         return next((name for name in names if _holds(self.sources[name], quote, wanted)), None)
 
     def ready_answers(self) -> list[str]:

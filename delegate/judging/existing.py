@@ -49,7 +49,7 @@ async def case_of(
     artifacts = await folder.artifacts() if folder else ()
     redactor = Redactor()
     run = Recorder(redactor=redactor).redacted(ChildRun(status="completed", output=output, receipts=numbered))
-    run = run.model_copy(update={"artifacts": artifacts})
+    run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     recorded = receipts is not None
     return Case(task, run, folder, "person", worker, ceiling, has_receipts=recorded, redactor=redactor)
 

@@ -61,9 +61,9 @@ def one_object(text: str) -> dict[str, Any]:
     if fenced := _FENCED.match(text):
         text = fenced.group(1)
     try:
-        value = json.loads(text, object_pairs_hook=_no_twice, parse_constant=refuse_constant)
+        value = _DECODER.decode(text)
         # Refuses half surrogate pairs and 1e999, which no report can carry.
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        _ENCODER.encode(value).encode()
     except (ValueError, RecursionError) as error:
         raise UnparseableReply(f"the reply is not one JSON object: {error}") from None
     if not isinstance(value, dict):
@@ -72,7 +72,7 @@ def one_object(text: str) -> dict[str, Any]:
 
 
 def _answer(item: object) -> Answer:
-    if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) | {"source"} != _KEYS:
+    if not isinstance(item, dict) or cast("dict[str, Any]", item).keys() | {"source"} != _KEYS:
         raise UnparseableReply(f"an answer does not have exactly the keys {', '.join(sorted(_KEYS))}")
     fields = cast("dict[str, Any]", item)
     if not all(isinstance(value, str) for value in fields.values()):
@@ -87,3 +87,7 @@ def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) != len(pairs):
         raise ValueError("a key stands twice in one object")
     return fields
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_twice, parse_constant=refuse_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

@@ -42,7 +42,7 @@ def canonical(value: Any) -> str:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         names = sorted(fields) if "".join(fields).isascii() else sorted(fields, key=_utf_16)
-        return "{" + ",".join(f"{canonical(name)}:{canonical(fields[name])}" for name in names) + "}"
+        return "{" + ",".join(f"{encode_basestring(name)}:{canonical(fields[name])}" for name in names) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(canonical(item) for item in cast("list[Any]", value)) + "]"
     if isinstance(value, float) or (isinstance(value, int) and abs(value) > 2**53):

@@ -12,6 +12,8 @@ from http import HTTPStatus
 from typing import Any, Never, TypeVar, cast
 
 import aiohttp
+from pydantic_core import PydanticSerializationError
+from pydantic_core import to_json as encode
 
 from delegate.errors import ProviderError, ProviderFault
 from delegate.ports import ChatReply, Message, Quota
@@ -57,7 +59,10 @@ def to_json(value: Any) -> str:
 
 def to_bytes(body: JsonObject) -> bytes:
     """A request body. Lone surrogates (odd file names in tool output) become `?`: no API accepts them."""
-    return _ENCODER.encode(body).encode("utf-8", "replace")
+    try:
+        return encode(body)  # takes a quarter of the time, and refuses lone surrogates
+    except PydanticSerializationError:
+        return _ENCODER.encode(body).encode("utf-8", "replace")
 
 
 def json_object(text: str | bytes) -> JsonObject | None:

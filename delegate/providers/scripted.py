@@ -16,7 +16,6 @@ A string is a clean end. An exception in the list is raised in its turn, so a `P
 """
 
 import asyncio
-import inspect
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -61,7 +60,7 @@ class Scripted:
         self.requests.append(replace(request, messages=tuple(request.messages)))
         await asyncio.sleep(0)  # as with any real client, others get their turn
         answer = self._answer(request)
-        if inspect.isawaitable(answer):
+        if not isinstance(answer, (str, ChatReply)):
             answer = await answer
         reply = ChatReply(answer, "end", Usage()) if isinstance(answer, str) else answer
         usage = reply.usage if reply.usage.model_calls else _estimate(request, reply)

@@ -17,6 +17,7 @@ IGNORED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules"})
 MAX_DEPTH = 200
 """Folders nested deeper are not looked into."""
 CHUNK_BYTES = 1 << 20
+SMALL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def read(root: Path, real: Path, limit: int) -> Excerpt:
         descriptor = paths.open_file(root, real, os.O_RDONLY)
         with open(descriptor, "rb") as file:
             size = os.fstat(descriptor).st_size
-            data = file.read(limit)
+            data = file.read(min(limit, max(size, SMALL_BYTES)))  # a buffer is made for as many
     except OSError as problem:
         raise ToolError(f"can't read {real.name}: {problem.strerror}") from problem
     return Excerpt(data, max(size, len(data)))
