@@ -155,11 +155,15 @@ class Redactor:
         """The same for JSON, which stays JSON; `text` itself where there is nothing in it."""
         return text if self.text(text) == text else json.dumps(self.value(json.loads(text)), ensure_ascii=False)
 
-    def model(self, model: M) -> M:
-        """The same for every text in a model; the one that was given where there is nothing in it."""
-        as_given = model.model_dump_json()
-        text = self.json(as_given)
-        return model if text is as_given else type(model).model_validate_json(text)
+    def model(self, model: M, *, apart: Mapping[str, Any] | None = None) -> M:
+        """The same for every text in a model; the one that was given where there is nothing in it.
+
+        `apart` are fields without foreign text, as pydantic's `exclude`: they alone are no reason to look closely.
+        """
+        looked_at = model.model_dump_json(exclude=dict(apart) if apart else None)
+        if self.json(looked_at) is looked_at:
+            return model
+        return type(model).model_validate_json(self.json(model.model_dump_json()))
 
     def value(self, value: Any) -> Any:
         """The same for every text in a JSON value, keys included."""

@@ -19,6 +19,9 @@ from delegate.runs import Caller
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Receipt, Task, Tier, Verdict
 
+_OF_THE_CATALOG = {"judge": {"candidates"}}
+"""What in a verdict nobody wrote but the operator and us."""
+
 
 async def case_of(
     goal: str,
@@ -60,7 +63,7 @@ async def judge(judging: Judging, case: Case, caller: Caller, cancellation: Canc
         work = judging.verdict(case, caller.ledger, _say_nothing, seconds=caller.seconds_left(), cancellation=own)
         verdict = await to_its_end(work, own)
     assert verdict is not None
-    return case.redactor.model(verdict)
+    return case.redactor.model(verdict, apart=_OF_THE_CATALOG)
 
 
 def _say_nothing(kind: EventKind, text: str = "", **data: Any) -> None:
