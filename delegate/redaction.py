@@ -85,7 +85,8 @@ _SHAPES = (
     _Shape(
         ("-----BEGIN ",),
         # Whole; or, where the end is cut off, as far as its lines go.
-        rf'{_PRIVATE}(?:(?:[^"-]|-(?!----)){{0,20000}}+-----END {_PRIVATE}|(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{{16,}})*+)',
+        # (No possessive repeats of groups: `re` of Python before 3.11.5 gets them wrong.)
+        rf'{_PRIVATE}(?:(?:[^"-]|-(?!----)){{0,20000}}-----END {_PRIVATE}|(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{{16,}})*)',
         in_words=True,
     ),
 )

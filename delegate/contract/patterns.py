@@ -10,7 +10,7 @@ MAX_PATTERN_CHARS = 5_000
 MAX_EXPANDED = 100_000
 """Items of a pattern after its counted repeats are written out."""
 
-_ITEM = re.compile(r"\\.|\[\^?+\]?+(?:\\.|[^\]\\])*+(?:\]|\Z)|\{(\d{1,9}+)?+,?+(\d{1,9}+)?+\}|.", re.DOTALL)
+_ITEM = re.compile(r"\\.|\[\^?+\]?+(?:\\.|[^\]\\])*(?:\]|\Z)|\{(\d{1,9}+)?+,?+(\d{1,9}+)?+\}|.", re.DOTALL)
 
 
 def pattern_fault(pattern: str) -> str | None:
