@@ -39,15 +39,24 @@ def _drivers() -> list[ModuleType]:
             module = importlib.import_module(f"tests.hosts.drivers.{path.stem}")
         except ModuleNotFoundError:
             continue
-        if hasattr(module, "invoke"):
+        if hasattr(module, "invoke") and _make(module.DRIVER.name):
             found.append(module)
     return found
 
 
+def _make(host: str) -> Callable[[Delegator], Any] | None:
+    """What makes the framework's object; a plugin, as Hermes has it, makes none."""
+    module = importlib.import_module(f"delegate.hosts.{host}")
+    return getattr(module, "tool", None) or getattr(module, "server", None)
+
+
 async def _row(driver: ModuleType, rounds: int) -> Row:
-    host = importlib.import_module(f"delegate.hosts.{driver.DRIVER.name}")
-    async with Delegator(client=Scripted(lambda request: "The answer is 42.")) as delegator:
-        tool = host.tool(delegator)
+    make = _make(driver.DRIVER.name)
+    assert make
+    client = Scripted(lambda request: "The answer is 42.")
+    async with Delegator(client=client, max_children=1_000_000) as delegator:  # all calls may be of one run
+        tool = make(delegator)
+        assert "The answer is 42." in str(await driver.invoke(tool, ARGUMENTS)), driver.DRIVER.name
         bare, through = await _in_turns(
             lambda: delegator.call(ARGUMENTS), lambda: driver.invoke(tool, ARGUMENTS), rounds=rounds
         )
