@@ -4,7 +4,9 @@ Fails where a host is missing: the table is complete, or it isn't written.
 """
 
 import ast
+import re
 import sys
+import textwrap
 from pathlib import Path
 
 from tests.hosts.table import Found, load, reasons, rows
@@ -47,25 +49,20 @@ def sections() -> list[str]:
     for path in sorted([*HOSTS.glob("[a-z]*.py"), *HOSTS.glob("[a-z]*/__init__.py")]):
         host = path.stem if path.name != "__init__.py" else path.parent.name
         account = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-        if host not in ("offer", "progress") and account:
+        if host not in ("offer", "progress", "stream", "hermes_plugin") and account:
             texts.append(f"## {host}\n\n{_as_markdown(account)}\n")
     return texts
 
 
 def _as_markdown(docstring: str) -> str:
-    """Indented blocks are Python."""
-    lines: list[str] = []
-    inside = False
-    for line in docstring.splitlines():
-        if line.strip() and line.startswith("    ") != inside:
-            inside = not inside
-            if inside:
-                lines.append("```python")
-            else:
-                blank = lines.pop() if lines and not lines[-1].strip() else None
-                lines += ["```"] if blank is None else ["```", ""]
-        lines.append(line.removeprefix("    ") if inside else line)
-    return "\n".join([*lines, "```"] if inside else lines)
+    """Indented blocks are code; what neither imports nor delegates isn't Python."""
+    return re.sub(r"^ {4}\S.*(?:\n+ {4}.*)*", _fenced, docstring, flags=re.MULTILINE)
+
+
+def _fenced(block: re.Match[str]) -> str:
+    code = textwrap.dedent(block[0])
+    language = "python" if re.search(r"^(from|import) |delegator = ", code, re.MULTILINE) else "text"
+    return f"```{language}\n{code}\n```"
 
 
 if __name__ == "__main__":
