@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -76,12 +76,7 @@ class Offer:
     ) -> Answer:
         """`call` for hosts that aren't async. `stopped` is asked, on this thread, whether the host wants an end."""
         cancellation = invocation.cancellation or Cancellation()
-        known = Invocation(
-            parent=invocation.parent,
-            session=invocation.session,
-            on_event=invocation.on_event,
-            cancellation=cancellation,
-        )
+        known = replace(invocation, cancellation=cancellation)
 
         def look() -> None:
             if stopped is not None and stopped():

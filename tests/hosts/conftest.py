@@ -6,13 +6,14 @@ With `DELEGATE_HOSTS_TABLE` set, what the scenarios came to is written into that
 import json
 import os
 import platform
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 
 import pytest
 
 from tests.hosts import table
 from tests.hosts.driving import driver_of
+from tests.hosts.world import World
 from tests.support import leaks
 
 _HERE = Path(__file__).parent
@@ -57,6 +58,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not hasattr(session.config, "workerinput"):
         for (host, version), outcomes in _FOUND.items():
             table.Found(host, version, platform.python_version(), outcomes).save(Path(str(_TABLE)))
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], None]:
+    """Points the models' SDKs at a world's server."""
+
+    def use(world: World) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
+
+    return use
+
+
+@pytest.fixture
+async def world(use: Callable[[World], None]) -> AsyncGenerator[World]:
+    """A parent that makes one call, at a server that serves as long as the test lasts."""
+    world = World([{"goal": "Find the answer."}])
+    with world.server:
+        use(world)
+        yield world
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ model is at `world.server`, gives it `delegate.hosts.<host>.tool(delegator)`, le
 
 import asyncio
 import importlib
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import pytest
 
@@ -67,6 +67,17 @@ class Driver(Protocol):
         When `cancel` is set, stop the run by the framework's own means, and return once it says it has stopped.
         """
         ...
+
+
+async def outcome_of(turn: Coroutine[Any, Any, Outcome], cancel: asyncio.Event | None) -> Outcome:
+    """What a turn comes to in a framework that is stopped by cancelling the task it runs in."""
+    running = asyncio.create_task(turn)
+    if cancel is None:
+        return await running
+    await cancel.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    return Outcome()
 
 
 def driver_of(host: str) -> Driver:

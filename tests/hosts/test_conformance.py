@@ -1,5 +1,6 @@
 """Every host against every scenario, in the host's own agent loop. Hosts that aren't installed are skipped by name."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,8 @@ HOSTS = sorted(path.stem for path in (Path(__file__).parent / "drivers").glob("[
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("host", HOSTS)
-async def test_behaves_as_in_every_other_host(host: str, scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_behaves_as_in_every_other_host(host: str, scenario: Scenario, use: Callable[[World], None]) -> None:
     driver = driver_of(host)
     if reason := driver.gaps.get(scenario):
         pytest.skip(f"gap: {reason}")
-
-    def use(world: World) -> None:
-        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
-
     await SCENARIOS[scenario](Stage(driver, use))

@@ -1,8 +1,6 @@
 """What is CrewAI's own: its cache, its event bus, its failures, and the parent's tools for children."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Any
 
 import pytest
 
@@ -16,12 +14,9 @@ from crewai.hooks.tool_hooks import (
 )
 from crewai.tools.base_tool import BaseTool
 
-from delegate import Delegator
 from delegate.hosts import crewai
-from delegate.types import JsonObject
 from tests.hosts.drivers.crewai import heard, parent_llm, run
-from tests.hosts.world import CHILD_TOKENS, JUDGE, WORKER, World
-from tests.support.model_server import Call, Reply
+from tests.hosts.world import CHILD_TOKENS, World, child_that_calls, delegating_with
 
 
 class Multiply(BaseTool):
@@ -40,25 +35,7 @@ class SendMoney(BaseTool):
         return f"sent to {to}"
 
 
-@pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    world = World([{"goal": "Find the answer."}])
-    with world.server:
-        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
-        yield world
-
-
-def delegating(tools: list[BaseTool] | None = None, **settings: Any) -> Delegator:
-    given = None if tools is None else crewai.child_tools(tools)
-    return Delegator(model=WORKER, judge_model=JUDGE, tools=given, **settings)
-
-
-def child_that_calls(name: str, arguments: JsonObject) -> Any:
-    def child(call: Call) -> Reply:
-        return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((name, arguments),))
-
-    return child
+delegating = delegating_with(crewai.child_tools)
 
 
 async def test_a_child_uses_the_tools_that_it_is_given_and_only_those(world: World) -> None:

@@ -1,6 +1,5 @@
 """What is Google ADK's own: events of the run, sessions, confirmation, and the parent's tools for children."""
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -11,13 +10,11 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 
-from delegate import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts import google_adk
 from delegate.types import JsonObject
 from tests.hosts.drivers.google_adk import run, text
-from tests.hosts.world import JUDGE, WORKER, World
-from tests.support.model_server import Call, Reply
+from tests.hosts.world import World, child_that_calls, delegating_with
 
 
 def multiply(a: int, b: int) -> int:
@@ -30,25 +27,7 @@ def send_money(to: str) -> str:
     return f"sent to {to}"
 
 
-@pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    world = World([{"goal": "Find the answer."}])
-    with world.server:
-        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
-        yield world
-
-
-def delegating(tools: list[Any] | None = None, **settings: Any) -> Delegator:
-    given = None if tools is None else google_adk.child_tools(tools)
-    return Delegator(model=WORKER, judge_model=JUDGE, tools=given, **settings)
-
-
-def child_that_calls(name: str, arguments: JsonObject) -> Any:
-    def child(call: Call) -> Reply:
-        return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((name, arguments),))
-
-    return child
+delegating = delegating_with(google_adk.child_tools)
 
 
 async def test_a_child_uses_the_parents_tools_and_only_those(world: World) -> None:

@@ -4,7 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Annotated, Any
 
 import pytest
@@ -27,8 +27,18 @@ from delegate import Delegator
 from delegate.hosts import langchain
 from delegate.types import JsonObject, Task
 from tests.hosts.drivers.langchain import chat_model, total, watched
-from tests.hosts.world import CHILD_TOKENS, JUDGE, JUDGE_TOKENS, PARENT, PARENT_TOKENS, WORKER, World
-from tests.support.model_server import Call, Fault, Reply
+from tests.hosts.world import (
+    CHILD_TOKENS,
+    JUDGE,
+    JUDGE_TOKENS,
+    PARENT,
+    PARENT_TOKENS,
+    WORKER,
+    World,
+    child_that_calls,
+    delegating_with,
+)
+from tests.support.model_server import Fault, Reply
 
 TASK: JsonObject = {"goal": "Find the answer."}
 JUDGED: JsonObject = {**TASK, "acceptance_criteria": ["the report gives the answer"]}
@@ -47,30 +57,12 @@ def send_money(to: str) -> str:
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    world = World([TASK])
-    with world.server:
-        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
-        yield world
-
-
-@pytest.fixture
 async def client() -> AsyncGenerator[httpx.AsyncClient]:
     async with httpx.AsyncClient() as client:
         yield client
 
 
-def delegating(tools: list[Any] | None = None, **given: Any) -> Delegator:
-    child_tools = None if tools is None else langchain.child_tools(tools)
-    return Delegator(model=WORKER, judge_model=JUDGE, tools=child_tools, **given)
-
-
-def child_that_calls(name: str, arguments: JsonObject) -> Callable[[Call], Reply]:
-    def child(call: Call) -> Reply:
-        return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((name, arguments),))
-
-    return child
+delegating = delegating_with(langchain.child_tools)
 
 
 def tool_messages(state: Mapping[str, Any]) -> list[ToolMessage]:

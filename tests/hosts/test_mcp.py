@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -78,12 +78,11 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
+async def world(use: Callable[[World], None]) -> AsyncGenerator[World]:
     """Models that may be told anew what to answer."""
     world = World(())
     with world.server:
-        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
+        use(world)
         yield world
 
 

@@ -1,7 +1,7 @@
 """What is Pydantic AI's own: usage and its limits, deadlines, events, dependencies, and children that are agents."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +20,17 @@ from delegate.errors import ConfigError
 from delegate.hosts import pydantic_ai
 from delegate.types import JsonObject, Task
 from tests.hosts.drivers.pydantic_ai import chat_model, client_of, tool_returns, watched
-from tests.hosts.world import CHILD_TOKENS, JUDGE, JUDGE_TOKENS, PARENT, PARENT_TOKENS, WORKER, World, answers
+from tests.hosts.world import (
+    CHILD_TOKENS,
+    JUDGE_TOKENS,
+    PARENT,
+    PARENT_TOKENS,
+    WORKER,
+    World,
+    answers,
+    child_that_calls,
+    delegating_with,
+)
 from tests.support.model_server import Call, Fault, Reply
 
 TASK: JsonObject = {"goal": "Find the answer."}
@@ -43,34 +53,16 @@ def who(context: RunContext[str]) -> str:
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    world = World([TASK])
-    with world.server:
-        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
-        yield world
-
-
-@pytest.fixture
 async def client(world: World) -> AsyncGenerator[openai.AsyncOpenAI]:
     async with client_of(world) as client:
         yield client
 
 
-def delegating(tools: list[Any] | None = None, **given: Any) -> Delegator:
-    child_tools = None if tools is None else pydantic_ai.child_tools(tools)
-    return Delegator(model=WORKER, judge_model=JUDGE, tools=child_tools, **given)
+delegating = delegating_with(pydantic_ai.child_tools)
 
 
 def parent_of(client: openai.AsyncOpenAI, delegator: Delegator, *tools: Any, model: str = PARENT) -> Agent[Any, str]:
     return Agent[Any, str](chat_model(client, model), tools=[*tools, pydantic_ai.tool(delegator)])
-
-
-def child_that_calls(name: str, arguments: JsonObject) -> Callable[[Call], Reply]:
-    def child(call: Call) -> Reply:
-        return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((name, arguments),))
-
-    return child
 
 
 def tools_of_children(world: World) -> set[str]:

@@ -4,7 +4,6 @@
 # smolagents has few type hints.
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -13,12 +12,9 @@ pytest.importorskip("smolagents")
 
 from smolagents import ChatMessage, CodeAgent, FinalAnswerTool, LogLevel, Model, Tool, tool
 
-from delegate import Delegator
 from delegate.hosts import smolagents
-from delegate.types import JsonObject
 from tests.hosts.drivers.smolagents import agent, outputs
-from tests.hosts.world import CHILD_TOKENS, JUDGE, PARENT_TOKENS, WORKER, World
-from tests.support.model_server import Call, Reply
+from tests.hosts.world import CHILD_TOKENS, PARENT_TOKENS, World, child_that_calls, delegating_with
 
 
 @tool
@@ -42,25 +38,7 @@ def send_money(to: str) -> str:
     return f"sent to {to}"
 
 
-@pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    world = World([{"goal": "Find the answer."}])
-    with world.server:
-        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
-        yield world
-
-
-def delegating(tools: list[Tool] | None = None, **settings: Any) -> Delegator:
-    given = None if tools is None else smolagents.child_tools(tools)
-    return Delegator(model=WORKER, judge_model=JUDGE, tools=given, **settings)
-
-
-def child_that_calls(name: str, arguments: JsonObject) -> Any:
-    def child(call: Call) -> Reply:
-        return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((name, arguments),))
-
-    return child
+delegating = delegating_with(smolagents.child_tools)
 
 
 async def run(world: World, tools: list[Tool], *, attached: bool = True) -> list[str]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,12 @@ pytest.importorskip("strands")
 
 from strands import tool  # pyright: ignore[reportUnknownVariableType] — untyped dict in its signature
 from strands.hooks import BeforeToolCallEvent
-from strands.types.tools import AgentTool
 
-from delegate import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts import strands
-from delegate.types import JsonObject
 from tests.hosts.drivers.strands import agent, results, run
-from tests.hosts.world import CHILD_TOKENS, JUDGE, WORKER, World, answers
-from tests.support.model_server import Call, Fault, Reply
+from tests.hosts.world import CHILD_TOKENS, World, answers, child_that_calls, delegating_with
+from tests.support.model_server import Fault
 
 
 @tool
@@ -35,25 +31,7 @@ def send_money(to: str) -> str:
     return f"sent to {to}"
 
 
-@pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
-    world = World([{"goal": "Find the answer."}])
-    with world.server:
-        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
-        monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
-        yield world
-
-
-def delegating(tools: list[AgentTool] | None = None, **settings: Any) -> Delegator:
-    given = None if tools is None else strands.child_tools(tools)
-    return Delegator(model=WORKER, judge_model=JUDGE, tools=given, **settings)
-
-
-def child_that_calls(name: str, arguments: JsonObject) -> Any:
-    def child(call: Call) -> Reply:
-        return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((name, arguments),))
-
-    return child
+delegating = delegating_with(strands.child_tools)
 
 
 async def test_a_child_uses_the_parents_tools_and_only_those(world: World) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from delegate import Delegator, Tool
 from delegate.types import JsonObject
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import verdicts
@@ -31,6 +32,25 @@ def answers(answer: Answer) -> Script:
 def finds(verdict: str, quote: str) -> Script:
     """A judge that finds this of the first criterion, and quotes that."""
     return answers(Reply(verdicts(c1=(verdict, quote))))
+
+
+def child_that_calls(tool: str, arguments: JsonObject) -> Script:
+    """A child that calls one tool, and then reports what it answered."""
+
+    def child(call: Call) -> Reply:
+        return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((tool, arguments),))
+
+    return child
+
+
+def delegating_with(child_tools: Callable[[Any], Sequence[Tool]]) -> Callable[..., Delegator]:
+    """Makes delegators: of a framework's own tools, for children, and of settings."""
+
+    def delegating(tools: Sequence[Any] | None = None, **given: Any) -> Delegator:
+        for_children = None if tools is None else child_tools(tools)
+        return Delegator(model=WORKER, judge_model=JUDGE, tools=for_children, **given)
+
+    return delegating
 
 
 @dataclass

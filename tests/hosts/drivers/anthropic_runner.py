@@ -12,7 +12,7 @@ from delegate import Delegator, Parent
 from delegate.hosts import anthropic_runner
 from delegate.hosts.offer import Answer
 from delegate.types import JsonObject
-from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.driving import Outcome, Scenario, outcome_of
 from tests.hosts.world import PARENT, World
 
 
@@ -40,13 +40,7 @@ class AnthropicRunner:
     gaps: Mapping[Scenario, str] = {}
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        running = asyncio.create_task(_run(delegator, world))
-        if cancel is None:
-            return await running
-        await cancel.wait()
-        running.cancel()
-        await asyncio.wait([running])
-        return Outcome()
+        return await outcome_of(_run(delegator, world), cancel)
 
 
 async def _run(delegator: Delegator, world: World) -> Outcome:

@@ -26,7 +26,7 @@ from agents.tracing import CustomSpanData
 from delegate import Delegator
 from delegate.hosts import openai_agents
 from delegate.types import JsonObject
-from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.driving import Outcome, Scenario, outcome_of
 from tests.hosts.world import PARENT, World
 
 
@@ -59,15 +59,12 @@ class OpenAIAgents:
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
         watching, others = Watching(), asyncio.all_tasks()
         set_trace_processors([watching])
-        running = asyncio.create_task(_run(delegator, world, watching))
-        if cancel is None:
-            return await running
-        await cancel.wait()
-        running.cancel()
-        await asyncio.wait([running])
-        if left := asyncio.all_tasks() - others:  # the SDK doesn't wait for the tools that it cancels
+        outcome = await outcome_of(_run(delegator, world, watching), cancel)
+        if cancel is not None and (
+            left := asyncio.all_tasks() - others
+        ):  # the SDK doesn't wait for the tools that it cancels
             await asyncio.wait(left, timeout=10)
-        return Outcome()
+        return outcome
 
 
 async def _run(delegator: Delegator, world: World, watching: Watching) -> Outcome:

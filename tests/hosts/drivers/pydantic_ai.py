@@ -17,7 +17,7 @@ from pydantic_ai.usage import RunUsage
 from delegate import Delegator
 from delegate.hosts import pydantic_ai
 from delegate.types import JsonObject
-from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.driving import Outcome, Scenario, outcome_of
 from tests.hosts.world import PARENT, World
 
 
@@ -28,13 +28,7 @@ class PydanticAI:
     gaps: Mapping[Scenario, str] = {}
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        running = asyncio.create_task(_run(delegator, world))
-        if cancel is not None:
-            await cancel.wait()
-            running.cancel()
-            await asyncio.wait([running])
-            return Outcome()
-        return await running
+        return await outcome_of(_run(delegator, world), cancel)
 
 
 async def _run(delegator: Delegator, world: World) -> Outcome:

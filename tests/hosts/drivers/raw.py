@@ -8,7 +8,7 @@ import openai
 
 from delegate import Delegator
 from delegate.hosts import offer, progress
-from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.driving import Outcome, Scenario, outcome_of
 from tests.hosts.world import PARENT, World
 
 
@@ -19,13 +19,7 @@ class Raw:
     gaps: Mapping[Scenario, str] = {}
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        running = asyncio.create_task(_loop(delegator, world))
-        if cancel is not None:
-            await cancel.wait()
-            running.cancel()
-            await asyncio.wait([running])
-            return Outcome()
-        return await running
+        return await outcome_of(_loop(delegator, world), cancel)
 
 
 async def _loop(delegator: Delegator, world: World) -> Outcome:
