@@ -38,7 +38,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m scripts.bench
 
 # The lowest of every range in pyproject.toml, and what a host may have pinned beside us.
 LOWEST := openai==2.24.0 anthropic==0.87.0 google-genai==2.0.0 pydantic==2.12.0 aiohttp==3.11.0
@@ -46,7 +46,7 @@ lowest:
 	rm -rf .venv-lowest
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' $(LOWEST)
-	.venv-lowest/bin/python -m pytest -q -n 2 tests/providers tests/test_delegator.py
+	.venv-lowest/bin/python -m pytest -q -n 2 tests/models/providers tests/test_delegator.py
 
 wheel: $(READY)
 	rm -rf dist build/wheel .venv-wheel
@@ -57,7 +57,7 @@ wheel: $(READY)
 	rm -r build/wheel/delegate build/wheel/judges build/wheel/schemas
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]"
-	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2 tests/cli tests/contract tests/e2e tests/fanout tests/hosts tests/test_*.py
+	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2 tests/cli tests/contract tests/e2e tests/batch tests/hosts tests/test_*.py
 
 # INSTALL and TREE: what is installed beside a framework, and where its tests lie (a wheel, and its sdist without sources).
 HOSTS ?= $(basename $(notdir $(wildcard tests/hosts/requirements/*.txt)))
@@ -70,7 +70,7 @@ host-%: .venv-hosts/%/.ready
 	@test -f $< || echo "$* is skipped"
 	@test ! -f $< || $(BIN)/python scripts/check_host.py $*
 	@test ! -f $< || { cd $(TREE) && $(TRIED) $(or $(TESTS_$*),tests/hosts -k "$(firstword $(subst @, ,$*))"); }
-TESTS_ray := tests/fanout/test_ray_engine.py
+TESTS_ray := tests/batch/test_ray.py
 .PRECIOUS: .venv-hosts/%/.ready
 .venv-hosts/%/.ready: tests/hosts/requirements/%.txt pyproject.toml
 	@$(PYTHON) -m venv .venv-hosts/$*

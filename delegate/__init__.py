@@ -6,13 +6,13 @@
         report = await delegator.run(Task(goal="…", acceptance_criteria=["…"]))
         report.results[0].verdict
 
-Start reading at `schemas/delegate_task.json` (what a parent model sees), then `types.py`, then `executor.py`.
+Start reading at `schemas/delegate_task.json` (what a parent model sees), then `types.py`, then `engine/executor.py`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from delegate.cancellation import Cancellation
+    from delegate._util.cancellation import Cancellation
     from delegate.child.job import ChildRunner, Job
     from delegate.delegator import Delegator
     from delegate.errors import CallError, ConfigError, DelegateError, ToolError
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "delegate.cancellation": ("Cancellation",),
+    "delegate._util.cancellation": ("Cancellation",),
     "delegate.child.job": ("ChildRunner", "Job"),
     "delegate.delegator": ("Delegator",),
     "delegate.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),

@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from delegate import contract
-from delegate.batching import Items
-from delegate.calls import refusal
-from delegate.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation
+from delegate._util.loopthread import LoopThread, blocking
+from delegate.batch.backend import Engine, LocalEngine
+from delegate.batch.batch import Batch, BatchLimits, Setup
+from delegate.batch.item import Item
+from delegate.batch.journal import BatchSummary, Rerun
+from delegate.batch.plan import BatchPlan
+from delegate.batch.results_file import ResultsFile
+from delegate.batch.runner import Items
+from delegate.batch.sources import Source, source_of
 from delegate.child.job import ChildRunner
 from delegate.contract import Dialect, Variant
+from delegate.engine.admission import refusal
 from delegate.errors import CallError, DelegateError
-from delegate.fanout.batch import Batch, BatchLimits, Setup
-from delegate.fanout.engine import Engine, LocalEngine
-from delegate.fanout.journal import BatchSummary, Rerun
-from delegate.fanout.plan import BatchPlan
-from delegate.fanout.results import ResultsFile
-from delegate.fanout.sources import Source, source_of
-from delegate.fanout.work import Item
-from delegate.judging import existing
-from delegate.judging.json_schema import check_schema
-from delegate.loopthread import LoopThread, blocking
+from delegate.judging import standalone
+from delegate.judging.checks.json_schema import check_schema
 from delegate.parts import assemble
 from delegate.ports import ChatClient, EventSink, Tool, ToolOutput
-from delegate.records import RunSummary, TaskSummary
+from delegate.records.history import RunSummary, TaskSummary
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject, Parent, Receipt, Report, Task, Verdict
 
@@ -40,7 +40,7 @@ class Delegator:
     Args:
         settings: what the operator decides; by default from the environment and `delegate.toml`.
         client: answers for every model, in place of the providers' own endpoints. For scripted models
-            (`delegate.providers.scripted`), and for hosts that have a model access of their own.
+            (`delegate.models.providers.scripted`), and for hosts that have a model access of their own.
         runner: runs the children, in place of the built-in loop.
         tools: what children may use, in place of the built-in toolbox.
         on_event: is told what happens in every call while it happens, beside the sink that a call may bring.
@@ -261,7 +261,7 @@ class Delegator:
             CallError: a criterion, a receipt or the workspace can't be used; says which, and the mend.
         """
         caller = self._parts.runs.caller(parent)
-        case = await existing.case_of(
+        case = await standalone.case_of(
             goal,
             acceptance_criteria,
             output,
@@ -271,7 +271,7 @@ class Delegator:
             ceiling=caller.bounds(self.settings).ceiling,
             strict_checks=self.settings.strict_checks,
         )
-        return await existing.judge(self._parts.judging, case, caller, cancellation)
+        return await standalone.judge(self._parts.judging, case, caller, cancellation)
 
     async def read(self, handle: str) -> JsonObject | None:
         """All that is on record of a task, also while it runs: see `Records.read`; None if there is nothing."""

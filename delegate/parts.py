@@ -4,20 +4,20 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from delegate import connections
-from delegate.calls import Calls
-from delegate.catalog import Catalog
+from delegate._util.redaction import declare
+from delegate.batch.journal import Journal
+from delegate.budget.runs import RunRegistry
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
-from delegate.connections import Connections
-from delegate.declared import catalog_in_force
-from delegate.executor import Executor
-from delegate.fanout.journal import Journal
+from delegate.engine.admission import Calls
+from delegate.engine.executor import Executor
 from delegate.judging import Bench, Judging
+from delegate.models import connections
+from delegate.models.catalog import Catalog
+from delegate.models.connections import Connections
+from delegate.models.overrides import catalog_in_force
 from delegate.ports import ChatClient, EventSink, Tool
-from delegate.records import Records
-from delegate.redaction import declare
-from delegate.runs import RunRegistry
+from delegate.records.history import Records
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import discard
 from delegate.settings import Settings

@@ -13,8 +13,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from delegate.catalog import Accuracy, Model, Price, Prices, mend_of
 from delegate.errors import ConfigError
+from delegate.models.catalog import Accuracy, Model, Price, Prices, mend_of
 from delegate.types import Text, Tier, TierBound, Value
 
 Sandbox = Literal["auto", "require", "off"]

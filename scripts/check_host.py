@@ -17,8 +17,8 @@ def main() -> None:
     venv = sys.argv[1]
     host = venv.partition("@")[0]
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pyright"]
-    places = (f"delegate/hosts/{host}", f"delegate/hosts/{host}.py", "delegate/fanout/ray_engine.py")
-    tests = (f"tests/hosts/drivers/{host}.py", f"tests/hosts/test_{host}.py", "tests/fanout/ray_scene.py")
+    places = (f"delegate/hosts/{host}", f"delegate/hosts/{host}.py", "delegate/batch/ray.py")
+    tests = (f"tests/hosts/drivers/{host}.py", f"tests/hosts/test_{host}.py", "tests/batch/ray_scene.py")
     wanted = [name for name in (*places, *tests) if (ROOT / name).exists() and ("ray" in name) == (host == "ray")]
     there = {"venvPath": str(ROOT / ".venv-hosts"), "venv": venv, "extraPaths": [str(ROOT)]}
     settings |= {"include": [f"../{name}" for name in wanted], "exclude": [], **there}

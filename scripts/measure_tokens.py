@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from delegate import Delegator
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from delegate.types import Usage
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"

@@ -10,8 +10,8 @@ import pytest
 
 from delegate import ChildRun, Delegator, Job, Report, Task
 from delegate.errors import ProviderError
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, Event
-from delegate.providers.scripted import Scripted
 from tests.support.words import goal_of, is_judge, met_by, words
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, Tool, ToolError
-from delegate.cli.injection_attacks import MARKS, ORDERS, VERDICTS, fault_for_parent, injection_attacks
+from delegate.cli.security.commands import Row
+from delegate.cli.security.injection import MARKS, ORDERS, VERDICTS, fault_for_parent, injection_attacks
 from delegate.contract import render
 from delegate.errors import ProviderError
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, ToolReply
-from delegate.providers.scripted import Scripted
-from delegate.sandbox.attacks import Row
 from delegate.types import JsonObject, Report, Usage, Workspace
 from tests.support.words import Child, goal_of, is_judge, met_by, words
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator, Task
-from delegate.providers.scripted import Scripted
+from delegate.models.providers.scripted import Scripted
 from tests.support import leaks
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="found on Linux only")

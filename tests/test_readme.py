@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from delegate import Delegator
-from delegate.catalog import Catalog
+from delegate.batch.sources import TaskFile
 from delegate.cli.taskfile import read_task
-from delegate.fanout.sources import TaskFile
+from delegate.models.catalog import Catalog
 from delegate.settings import Settings, load_settings
 from delegate.types import Verdict
 from scripts.write_readme import settings_table

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from delegate import resources
+from delegate._util import resources
 from delegate.types import (
     Artifact,
     ChildRun,

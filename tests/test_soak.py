@@ -1,10 +1,10 @@
-"""The soak of `tests/bench/measures/soak.py`, short: many delegations among faults and cancels, and nothing is left."""
+"""The soak of `scripts/bench/measures/soak.py`, short: many delegations among faults, and nothing is left."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.bench.measures.soak import SEED, Script, environment, soak
+from scripts.bench.measures.soak import SEED, Script, environment, soak
 from tests.support.model_server import ModelServer
 
 

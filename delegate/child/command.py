@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, get_args
 
+from delegate._util.redaction import declare
+from delegate.child.cli_output import Printed, read_printed
 from delegate.child.job import Job
-from delegate.child.printed import Printed, read_printed
 from delegate.errors import ConfigError, ToolError
-from delegate.redaction import declare
 from delegate.sandbox import confinement
 from delegate.sandbox.confinement import Confinement
 from delegate.sandbox.environment import command_environment

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from delegate import bill
-from delegate.bill import Charge
+from delegate.budget import costs
+from delegate.budget.costs import Charge
+from delegate.budget.ledger import Amounts, Ledger
+from delegate.budget.metering import Connection
 from delegate.child import prompt
-from delegate.ledger import Amounts, Ledger
-from delegate.metered import Connection
 from delegate.ports import Notify, Tool, ToolOutput
-from delegate.recorder import Recorder
+from delegate.records.recorder import Recorder
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Provenance, Task, Tier, Usage
 
@@ -69,7 +69,7 @@ class Job:
         Without a cost the child's is unknown, whatever else is known. `model` is the name that the provider gave.
         """
         recorder = self.recorder
-        if recorder.charge is bill.UNSEEN:  # nothing is unseen that is told
+        if recorder.charge is costs.UNSEEN:  # nothing is unseen that is told
             recorder.charge = Charge()
         sure = "unknown" if cost_usd is None else provenance
         recorder.charge += Charge(usage, cost_usd, cost_usd or 0, sure)

@@ -4,14 +4,14 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from delegate import metered, runs
-from delegate.catalog import tokens_of
+from delegate._util.fencing import frame, new_mark
+from delegate.budget import metering, runs
 from delegate.child import prompt
 from delegate.child.job import Job
 from delegate.errors import TierExceeded, ToolDenied, ToolError
-from delegate.fencing import frame, new_mark
+from delegate.models.catalog import tokens_of
+from delegate.models.tiers import is_above
 from delegate.ports import ChatReply, ChatRequest, Message, ToolCall, ToolOutput, ToolReply
-from delegate.tiers import is_above
 from delegate.types import ChildRun, ErrorDetail
 
 MAX_CALLS_PER_TURN = 32
@@ -68,12 +68,12 @@ class _Conversation:
         self._messages = [Message("user", prompt.assignment(job))]
         self._tools = {tool.name: tool for tool in job.tools}
         self._specs = tuple(tool.spec for tool in job.tools)
-        self._tokens = metered.request_tokens(self._connection.model, self._request())
+        self._tokens = metering.request_tokens(self._connection.model, self._request())
         """How long the next request is, estimated."""
 
     async def ask(self) -> ChatReply:
         """One model call, within the ledger and on the record."""
-        call = await metered.complete(
+        call = await metering.complete(
             self._connection, self._request(), input_tokens=self._tokens, ledger=self._job.ledger
         )
         tokens = call.charge.usage.total_tokens
@@ -110,7 +110,7 @@ class _Conversation:
             tools=self._specs,
         )
 
-    def _refuse_above_parent(self, call: metered.Metered) -> None:
+    def _refuse_above_parent(self, call: metering.Metered) -> None:
         """A provider may serve another model than was asked for, but not a stronger one than the parent is."""
         ceiling = self._job.ceiling
         if ceiling and call.served and is_above(call.served.tier, ceiling):

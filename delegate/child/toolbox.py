@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from delegate import contract, resources
+from delegate import contract
+from delegate._util import resources
 from delegate.child.fetch import FetchPolicy, fetch_url
 from delegate.errors import CallError, ToolError
 from delegate.ports import Tool, ToolOutput

@@ -79,6 +79,6 @@ class _OneLine(logging.Handler):
 
 
 def _say(text: str) -> None:
-    from delegate.fencing import clean
+    from delegate._util.fencing import clean
 
     print(f"{PROGRAM}: {' '.join(clean(text).text.split())}", file=sys.stderr)

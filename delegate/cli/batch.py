@@ -11,12 +11,12 @@ from delegate.cli.formats import Format, FormatOption
 from delegate.cli.run import TierName
 
 if TYPE_CHECKING:
-    from delegate.cancellation import Cancellation
+    from delegate._util.cancellation import Cancellation
+    from delegate.batch.backend import Engine
+    from delegate.batch.batch import Batch
+    from delegate.batch.journal import Rerun
+    from delegate.batch.sources import TaskFile
     from delegate.delegator import Delegator
-    from delegate.fanout.batch import Batch
-    from delegate.fanout.engine import Engine
-    from delegate.fanout.journal import Rerun
-    from delegate.fanout.sources import TaskFile
     from delegate.ports import EventSink
     from delegate.settings import Settings
 
@@ -176,7 +176,7 @@ def _refuse_what_does_not_fit(asked: _Asked) -> None:
 
 
 def _run(asked: _Asked) -> "Batch":
-    from delegate.cli.batchprogress import shown
+    from delegate.cli.batch_progress import shown
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
 
@@ -197,7 +197,7 @@ def _run(asked: _Asked) -> "Batch":
 
 
 def _plan(asked: _Asked, format: Format) -> None:
-    from delegate.cli.batchplan import show
+    from delegate.cli.batch_plan import show
     from delegate.cli.work import work
     from delegate.delegator import Delegator
 
@@ -246,9 +246,9 @@ def _engine(asked: _Asked, settings: "Settings") -> "Engine | None":
         return None
     from functools import partial
 
+    from delegate.batch.backend import Deferred
+    from delegate.batch.ray import RayEngine
     from delegate.delegator import engine_of
-    from delegate.fanout.engine import Deferred
-    from delegate.fanout.ray_engine import RayEngine
 
     opening = partial(RayEngine, partial(engine_of, settings), concurrency=asked.concurrency, address=asked.address)
     return Deferred(opening)
@@ -300,9 +300,9 @@ def _of_this_command(options: str) -> dict[str, Any]:
 
 
 def _source(options: dict[str, Any]) -> "TaskFile":
+    from delegate.batch.sources import TaskFile
+    from delegate.batch.templates import Templates
     from delegate.cli.taskfile import read_task
-    from delegate.fanout.sources import TaskFile
-    from delegate.fanout.templates import Templates
 
     templates = None
     if options["goal"] or options["criteria"] or options["output_schema"] or options["fields"]:
@@ -316,7 +316,7 @@ def _source(options: dict[str, Any]) -> "TaskFile":
 
 
 def _print(batch: "Batch", format: Format) -> None:
-    from delegate.cli.batchprogress import summary
+    from delegate.cli.batch_progress import summary
     from delegate.cli.output import print_json, print_jsonl
 
     document = {

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from datetime import date
 
-from delegate.catalog import Model, tokens_of
 from delegate.cli.models import REPLY_TOKENS, VERDICT_TOKENS
 from delegate.delegator import Delegator
 from delegate.errors import CallError
-from delegate.judging.prompt import card
-from delegate.routing import ChildRequest, JudgeRequest, Routing, choose_child, choose_judge
-from delegate.tiers import Bounds
+from delegate.judging.judge.prompt import card
+from delegate.models.catalog import Model, tokens_of
+from delegate.models.routing import ChildRequest, JudgeRequest, Routing, choose_child, choose_judge
+from delegate.models.tiers import Bounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from rich.text import Text
 
-from delegate import bill
+from delegate._util.fencing import one_line
+from delegate.budget import costs
 from delegate.contract.amounts import cost, counted, out_of_budget, paid, percent, tally, usd
-from delegate.fencing import one_line
 from delegate.types import JudgeAttempt, JudgeRecord, Report, TaskResult, Usage, Verdict
 
 
@@ -54,8 +54,8 @@ def _child(result: TaskResult) -> Iterator[str]:
 
 def _own_cost(result: TaskResult) -> list[str]:
     """The child's part of the cost, where it can be told from the others'."""
-    judge, below = bill.of_judge(result.verdict), result.delegated
-    others = bill.sum_usd((judge.cost_usd, below.cost_usd if below else 0))
+    judge, below = costs.of_judge(result.verdict), result.delegated
+    others = costs.sum_usd((judge.cost_usd, below.cost_usd if below else 0))
     if others is None or not result.usage.model_calls:
         return []
     if result.cost_usd is None:

@@ -156,7 +156,7 @@ def _add_row(table: "Table", title: str, result: "TaskResult") -> None:
 
 def _why(result: "TaskResult") -> str:
     """The verdict's code, and the reason of the criterion that decided."""
-    from delegate.fencing import one_line
+    from delegate._util.fencing import one_line
 
     verdict = result.verdict
     if verdict is None:

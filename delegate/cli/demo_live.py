@@ -8,13 +8,13 @@ from pathlib import Path
 
 import typer
 
-from delegate.catalog import Model, cost_usd
 from delegate.cli.choice import Choice, choose
-from delegate.cli.looking import Served, ask
-from delegate.connections import find_endpoints
+from delegate.cli.probe import Served, ask
 from delegate.contract.amounts import usd
 from delegate.delegator import Delegator
 from delegate.errors import CallError
+from delegate.models.catalog import Model, cost_usd
+from delegate.models.connections import find_endpoints
 from delegate.settings import DeclaredEndpoint, DeclaredModel, Settings, load_settings
 from delegate.types import Usage
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from delegate.types import FileCriterion, ShellCriterion, Task, TextCriterion, Workspace
 
 FILES = Path(__file__).parent / "demo_files"

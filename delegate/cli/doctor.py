@@ -17,10 +17,10 @@ def doctor(security: SecurityOption = False, format: FormatOption = Format.prett
 
     Keys are never printed. Exits with 0 when children have a model that answers, else with 1.
     """
-    from delegate.cli.checkup import examine
+    from delegate.cli.diagnostics import examine
 
     if security:
-        from delegate.cli.security import report_security
+        from delegate.cli.security.report import report_security
 
         report_security(format)
         raise typer.Exit(0)

@@ -9,7 +9,7 @@ from delegate.cli.formats import Format, FormatOption
 from delegate.cli.run import CriteriaOption
 
 if TYPE_CHECKING:
-    from delegate.cancellation import Cancellation
+    from delegate._util.cancellation import Cancellation
     from delegate.cli.workfile import Placed
     from delegate.ports import EventSink
     from delegate.types import Verdict

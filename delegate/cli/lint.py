@@ -9,7 +9,7 @@ from delegate.cli.formats import Format, FormatOption
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from delegate.judging.muffled import Muffle
+    from delegate.judging.checks.vacuous import Muffle
 
 BEFORE, MARKED, AFTER = 60, 80, 40
 """Characters that are shown of a long line: before, within and after what is marked."""
@@ -33,7 +33,7 @@ def lint(
         _print_rules(format)
         raise typer.Exit
     from delegate.cli.output import refusals_as
-    from delegate.judging.muffled import find_muffles
+    from delegate.judging.checks.vacuous import find_muffles
 
     with refusals_as(format):
         text = _read(command)
@@ -89,7 +89,7 @@ def muffle_text(command: str, muffle: "Muffle") -> "Text":
 
 def _shown(text: str, limit: int, *, keep_end: bool = False) -> str:
     """Safe for a terminal, of one line, and cut visibly where it is long."""
-    from delegate.fencing import clean
+    from delegate._util.fencing import clean
 
     shown = clean(text).text.replace("\n", " ").expandtabs(1)
     if len(shown) <= limit:
@@ -99,7 +99,7 @@ def _shown(text: str, limit: int, *, keep_end: bool = False) -> str:
 
 def _print_rules(format: Format) -> None:
     from delegate.cli.output import console, print_json, print_jsonl
-    from delegate.judging.muffled import RULES
+    from delegate.judging.checks.vacuous import RULES
 
     if format is Format.pretty:
         width = max(map(len, RULES))

@@ -10,7 +10,7 @@ import typer
 from delegate.cli import PROGRAM
 
 if TYPE_CHECKING:
-    from delegate.cancellation import Cancellation
+    from delegate._util.cancellation import Cancellation
     from delegate.delegator import Delegator
     from delegate.ports import EventSink
 

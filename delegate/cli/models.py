@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from delegate.catalog import Catalog, Model
     from delegate.cli.choice import Choice
+    from delegate.models.catalog import Catalog, Model
     from delegate.settings import Settings
     from delegate.types import Candidate, JsonObject
 
@@ -176,7 +176,7 @@ def _columns(rows: "list[JsonObject]", standings: list[str], *, roomy: bool) -> 
 def _fill(table: "Table", columns: dict[str, list[str]], styles: list[str]) -> None:
     from rich.text import Text
 
-    from delegate.fencing import one_line
+    from delegate._util.fencing import one_line
 
     *short, last = columns
     for name in short:
@@ -208,7 +208,7 @@ def _price(price: float | None) -> str:
 
 def _standing(choice: "Choice", row: "JsonObject", first: "JsonObject") -> str:
     """Why a model judges, its place among those that may, or what is against it."""
-    from delegate.routing import NEAR_TIE
+    from delegate.models.routing import NEAR_TIE
 
     if row["judges"]:
         return f"judges: {_merit(choice, first['verdict_cost_usd'])}"

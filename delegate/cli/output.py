@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from delegate._util.fencing import clean, one_line
 from delegate.cli.costs import task_bill, totals_line, verdict_bill
 from delegate.cli.formats import Format
 from delegate.errors import CallError, ConfigError
-from delegate.fencing import clean, one_line
 from delegate.types import CriterionResult, ErrorDetail, Finding, Report, TaskResult, Verdict
 
 ROOMY = 100

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
-from delegate.fencing import one_line
+from delegate._util.fencing import one_line
 from delegate.ports import Event, EventSink
 
 _ENDS = {"PASS": ("✓ PASS", "bold green"), "FAIL": ("✗ FAIL", "bold red"), "no criteria": ("• done", "bold yellow")}

@@ -8,8 +8,8 @@ import typer
 from delegate.cli.formats import Format, FormatOption
 
 if TYPE_CHECKING:
+    from delegate.batch.journal import BatchSummary
     from delegate.delegator import Delegator
-    from delegate.fanout.journal import BatchSummary
 
 
 def runs(
@@ -77,10 +77,10 @@ def _of_batch(batch: "BatchSummary") -> _Line:
 def _print(found: "Sequence[_Line]") -> None:
     from rich.text import Text
 
+    from delegate._util.fencing import one_line
     from delegate.cli.output import console, slim_table
     from delegate.cli.transcript import when
     from delegate.contract.amounts import usd
-    from delegate.fencing import one_line
 
     out = console()
     if not found:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from delegate.delegator import Delegator
-    from delegate.records import TaskSummary
+    from delegate.records.history import TaskSummary
     from delegate.types import JsonObject, Receipt
 
 
@@ -84,8 +84,8 @@ def _unfinished(record: "JsonObject") -> "Text":
     """What is known of a task without a result."""
     from rich.text import Text
 
+    from delegate._util.fencing import one_line
     from delegate.cli.transcript import latest_text, when
-    from delegate.fencing import one_line
 
     running = record["state"] == "running"
     head = Text("RUNNING" if running else "OUTCOME UNKNOWN", "bold yellow")
@@ -107,7 +107,7 @@ def _receipts(made: "Sequence[Receipt]", table: "Table") -> "Table":
 
     from rich.text import Text
 
-    from delegate.fencing import one_line
+    from delegate._util.fencing import one_line
 
     for name in ("n", "tool", "status", "arguments", "answer", "bytes", "sec"):
         table.add_column(name, no_wrap=name in ("n", "bytes", "sec"), overflow="fold")
@@ -124,10 +124,10 @@ def _receipts(made: "Sequence[Receipt]", table: "Table") -> "Table":
 def _print_run(tasks: "Sequence[TaskSummary]") -> None:
     from rich.text import Text
 
+    from delegate._util.fencing import one_line
     from delegate.cli.output import console, slim_table
     from delegate.cli.transcript import when
     from delegate.contract.amounts import usd
-    from delegate.fencing import one_line
 
     out = console()
     table = slim_table(out)

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from delegate.cli.documents import read_document
 from delegate.contract.problems import KINDS, Problems, join, kind_fields
 from delegate.errors import CallError
-from delegate.judging.preflight import refuse_undecidable
+from delegate.judging.validate import refuse_undecidable
 from delegate.types import AnyCriterion, Criterion, JsonObject, Task
 
 SHORT_FORMS: dict[str, Callable[[str], JsonObject]] = {

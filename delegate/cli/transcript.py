@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.text import Text
 
+from delegate._util.fencing import clean, one_line
 from delegate.contract.amounts import counted, usd
-from delegate.fencing import clean, one_line
 from delegate.types import JsonObject, Receipt
 
 _WORDS = {

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, Self, TypeVar
 
-from delegate.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation
 from delegate.cli import PROGRAM
 from delegate.cli.progress import live
 from delegate.delegator import Delegator

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from delegate import resources
+from delegate._util import resources
 from delegate.errors import ConfigError
 from delegate.types import JsonObject
 

@@ -35,6 +35,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from delegate._util.fencing import one_line
 from delegate.contract.patterns import pattern_fault
 from delegate.contract.problems import KINDS, TASK_FIELDS, Problems, kind_fields, with_hint
 from delegate.contract.reading import (
@@ -49,7 +50,6 @@ from delegate.contract.reading import (
 )
 from delegate.contract.schema_shape import schema_fault
 from delegate.errors import CallError
-from delegate.fencing import one_line
 from delegate.types import TIERS, JsonObject, Task
 
 CheckSchema = Callable[[JsonObject], str | None]

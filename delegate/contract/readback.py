@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from delegate._util.fencing import clean, fence, new_nonce, one_line
 from delegate.contract.reading import decode, join, kind_of, show
 from delegate.contract.render import verdict_line, with_marks
 from delegate.errors import CallError
-from delegate.fencing import clean, fence, new_nonce, one_line
 from delegate.types import JsonObject, TaskResult
 
 _EXAMPLE = 'send {"handle": "1f2e3d4c5b6a-0"}, with the handle that stands in the result'

@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, cast
 
+from delegate._util.fencing import one_line, quoted
 from delegate.errors import CallError
-from delegate.fencing import one_line, quoted
 
 MAX_CALL_CHARS = 1_000_000
 """Of a whole call as JSON text."""

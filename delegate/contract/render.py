@@ -17,8 +17,8 @@ from typing import Any
 
 import regex
 
+from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted
 from delegate.contract.amounts import Priced, counted, out_of_budget, paid, percent, tally
-from delegate.fencing import clean, fence, new_nonce, one_line, quoted
 from delegate.types import Artifact, CriterionResult, JudgeRecord, ReceiptCounts, Report, TaskResult, Totals, Verdict
 
 MARK = "[child wrote] "

@@ -9,9 +9,9 @@ is evidence of a deed.
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from delegate._util.fencing import one_line
 from delegate.contract.reading import MAX_CRITERIA, is_blank, join, kind_of, read_object, weigh
 from delegate.errors import CallError
-from delegate.fencing import one_line
 
 CRITERION_CHARS = 500
 """Of one criterion in the checklist."""

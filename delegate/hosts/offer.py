@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from delegate.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation
 from delegate.delegator import Arguments, Delegator
 from delegate.ports import EventSink
 from delegate.types import JsonObject, Parent, Report, Usage

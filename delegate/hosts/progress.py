@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from delegate.fencing import one_line
+from delegate._util.fencing import one_line
 from delegate.ports import Event, EventKind
 
 _SAYS: dict[EventKind, str] = {

@@ -25,13 +25,13 @@ from strands import Agent
 from strands.tools.executors._executor import ToolExecutor
 from strands.types.tools import AgentTool, ToolGenerator, ToolResult, ToolSpec, ToolUse
 
-from delegate.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation
+from delegate._util.loopthread import LOOK_SECONDS
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError, ToolDenied, ToolError
 from delegate.hosts import progress
 from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
 from delegate.hosts.stream import steps
-from delegate.loopthread import LOOK_SECONDS
 from delegate.ports import EventSink, Tool, ToolOutput
 from delegate.types import Parent, Usage
 

@@ -5,19 +5,20 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from delegate.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation
+from delegate._util.redaction import logger
+from delegate.budget.ledger import Ledger
 from delegate.errors import ToolError
-from delegate.judging import escalation, gate, judge, preflight, rubric
-from delegate.judging.asking import Asking, Bench
-from delegate.judging.case import Case, result
-from delegate.judging.checks import is_check, run_checks
+from delegate.judging import gate, validate
+from delegate.judging.checks.run import is_check, run_checks
 from delegate.judging.combine import blended, combine, findings_of
-from delegate.judging.evidence import Evidence, gather
-from delegate.judging.layers import decide_in_order
+from delegate.judging.judge import decide, escalation, rubric
+from delegate.judging.judge.evidence import Evidence, gather
+from delegate.judging.judge.session import Asking, Bench
+from delegate.judging.order import decide_in_order
+from delegate.judging.submission import Case, result
 from delegate.judging.versions import judge_version, rubric_version
-from delegate.ledger import Ledger
 from delegate.ports import Notify
-from delegate.redaction import logger
 from delegate.sandbox.commands import Commands
 from delegate.types import (
     AnyCriterion,
@@ -121,7 +122,7 @@ class _Judgement:
     async def _in_words(
         self, criteria: Sequence[AnyCriterion], so_far: list[CriterionResult], evidence: Evidence
     ) -> list[CriterionResult]:
-        results = await judge.decide(self.asking.ask, self.case, criteria, evidence)
+        results = await decide.decide(self.asking.ask, self.case, criteria, evidence)
         if not self.judging.bench.escalate or self.asking.recorder.escalated:
             return results
         return await escalation.ask_again(self.asking, self.case, results, so_far, evidence)
@@ -183,7 +184,7 @@ def _muffled(criteria: Sequence[ShellCriterion]) -> list[Finding]:
     return [
         Finding(severity="major", code="muffled_check", message=f"{criterion.id}: {why}")
         for criterion in criteria
-        for why in preflight.muffles(criterion)
+        for why in validate.muffles(criterion)
     ]
 
 

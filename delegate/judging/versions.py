@@ -10,9 +10,9 @@ from functools import cache
 from json.encoder import encode_basestring
 from typing import Any, cast
 
-from delegate.judging import prompt, rubric
-from delegate.judging.reply import PARSER_VERSION
-from delegate.resources import text
+from delegate._util.resources import text
+from delegate.judging.judge import prompt, rubric
+from delegate.judging.judge.reply import PARSER_VERSION
 from delegate.types import AnyCriterion, RubricCriterion, Task
 
 

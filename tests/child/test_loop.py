@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Report, Task, Tool, ToolError
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, ToolOutput
-from delegate.providers.scripted import Scripted
 from delegate.types import JsonObject, Usage
 
 ANYTHING: JsonObject = {"type": "object"}

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator
-from delegate.cli.batchprogress import Progress
+from delegate.cli.batch_progress import Progress
 from delegate.cli.work import STOPPING
+from tests.batch.rows import DONE, Children, ids, lines, tasks
 from tests.cli.command import COMMAND, delegate, openai_at
-from tests.fanout.rows import DONE, Children, ids, lines, tasks
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 PATIENCE = 20

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from delegate.cli.lint import muffle_text
-from delegate.judging.muffled import RULES, find_muffles
+from delegate.judging.checks.vacuous import RULES, find_muffles
 from tests.cli.command import delegate
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegate.catalog import Catalog
+from delegate.models.catalog import Catalog
 from tests.cli.command import delegate
 
 KEYS = {"OPENAI_API_KEY": "sk-dummy", "ANTHROPIC_API_KEY": "sk-dummy"}

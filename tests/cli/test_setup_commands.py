@@ -9,11 +9,11 @@ from typing import Literal
 
 import pytest
 
-from delegate.cli.checkup import toml_lines
-from delegate.cli.looking import ask, ask_local
+from delegate.cli.diagnostics import toml_lines
+from delegate.cli.probe import ask, ask_local
 from delegate.cli.tool import tool
 from delegate.contract import DIALECTS
-from delegate.providers import Endpoint
+from delegate.models.providers import Endpoint
 from delegate.settings import Settings
 from tests.cli.command import delegate, openai_at
 from tests.support.model_server import ModelServer

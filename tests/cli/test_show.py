@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Report, Task
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from tests.cli.command import delegate
 from tests.support.words import is_judge, met_by
 

@@ -10,7 +10,7 @@ from delegate import Delegator, ToolError
 from delegate.child.toolbox import toolbox
 from delegate.contract import DIALECTS, Dialect, Thought, parse_think, render_thought, think_tool
 from delegate.errors import CallError
-from delegate.providers.scripted import Scripted
+from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder
 from tests.support.words import met_by, words

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
+from delegate.budget.metering import PATIENCE_SECONDS
 from delegate.child.loop import MAX_CALLS_PER_TURN
-from delegate.judging.asking import MAX_ATTEMPTS
-from delegate.judging.asking import PATIENCE_SECONDS as JUDGES_PATIENCE
-from delegate.metered import PATIENCE_SECONDS
-from delegate.ratelimit import OVERLOAD_RETRIES
+from delegate.judging.judge.session import MAX_ATTEMPTS
+from delegate.judging.judge.session import PATIENCE_SECONDS as JUDGES_PATIENCE
+from delegate.models.ratelimit import OVERLOAD_RETRIES
 from tests.faults.faults import ROWS, SCENES, WIRES, Row, Scene, WireName
 
 Outcome = Callable[[Row, WireName, Scene], str]

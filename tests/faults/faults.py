@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
 from delegate.child.loop import MAX_CALLS_PER_TURN
-from delegate.providers._shared import MAX_REPLY_BYTES
+from delegate.models.providers._shared import MAX_REPLY_BYTES
 from tests.support.model_server import Call, Fault, Reply
 from tests.support.wire_formats import FORMATS, Json
 

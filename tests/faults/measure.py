@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from delegate import Delegator, Settings, Task
-from delegate.catalog import Model, Price
+from delegate.models.catalog import Model, Price
+from delegate.models.providers import Endpoint, connect
 from delegate.ports import Event
-from delegate.providers import Endpoint, connect
 from delegate.settings import DeclaredEndpoint, DeclaredModel
 from delegate.types import JsonObject, Report, TaskResult
 from tests.faults.faults import ROWS, SCENES, WIRES, EndedBy, Row, Scene, WireName, good

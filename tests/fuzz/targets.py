@@ -6,16 +6,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from delegate._util.fencing import clean, fence, frame
 from delegate.contract import parse_call
 from delegate.errors import CallError, ToolError
-from delegate.fencing import clean, fence, frame
-from delegate.judging.json_schema import check_schema
+from delegate.judging.checks.json_schema import check_schema
+from delegate.judging.checks.predicate import Outcome, PredicateError, evaluate
+from delegate.judging.judge.reply import UnparseableReply, one_object, parse_reply
 from delegate.judging.output import parse_json
-from delegate.judging.predicate import Outcome, PredicateError, evaluate
-from delegate.judging.reply import UnparseableReply, one_object, parse_reply
 from delegate.sandbox.workspace import Folder
 from tests.fuzz.fuzzing import ends_soon
-from tests.judging.predicate.expressions import Writer
+from tests.judging.checks.predicate.expressions import Writer
 
 MAX_MESSAGE_CHARS = 20_000
 CODES = frozenset({

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from delegate.judging.predicate import PredicateError, evaluate
+from delegate.judging.checks.predicate import PredicateError, evaluate
 from tests.fuzz.fuzzing import fuzz
 from tests.fuzz.targets import check_predicate
 from tests.fuzz.values import ANY_CHARACTER, JUNK
-from tests.judging.predicate.expressions import Writer
+from tests.judging.checks.predicate.expressions import Writer
 
 MEMORY_BYTES = 250_000_000
 """By which this process may grow over all examples: a string of a million characters takes four megabytes."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from delegate.judging.receipts import matching, mismatch
+from delegate.judging.checks.receipts import matching, mismatch
 from delegate.types import ExpectedCall, Receipt, ReceiptCriterion
 from tests.fuzz.fuzzing import ends_soon, fuzz
 from tests.fuzz.values import JUNK

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from delegate import Delegator
 from delegate.contract import render
+from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.output import parse_json
-from delegate.judging.reply import UnparseableReply, one_object
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from delegate.types import Report, TaskResult, Usage
 from tests.fuzz.fuzzing import ends_soon, fuzz
 from tests.fuzz.targets import check_output, check_reply

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from delegate.judging.json_schema import SchemaProblem, check_schema, close_worker, validate
+from delegate.judging.checks.json_schema import SchemaProblem, check_schema, close_worker, validate
 from tests.fuzz.fuzzing import ends_soon, fuzz
 from tests.fuzz.values import ANY_CHARACTER, JUNK
 

@@ -17,8 +17,8 @@ from anthropic.lib.tools import BetaAsyncToolRunner, BetaToolRunner, ToolError
 from delegate import Delegator, Parent
 from delegate.hosts import anthropic_runner
 from delegate.hosts.offer import Answer
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.anthropic_runner import WATCHING
 from tests.support.model_server import Call, ModelServer, Reply

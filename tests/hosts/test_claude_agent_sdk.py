@@ -14,8 +14,8 @@ from claude_agent_sdk import tool as sdk_tool
 from delegate import Delegator, Parent
 from delegate.hosts import claude_agent_sdk
 from delegate.hosts.offer import Answer
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.claude_agent_sdk import options
 from tests.support.model_server import Call, ModelServer, Reply

@@ -26,8 +26,8 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 from delegate import ConfigError, Delegator, Report, Tool
 from delegate.hosts import openai_agents
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.openai_agents import Watching
 

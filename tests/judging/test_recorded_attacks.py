@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delegate import Delegator, Verdict
-from delegate.providers.scripted import Scripted
+from delegate.models.providers.scripted import Scripted
 from tests.support.misbehaving import ECHOES, MALFORMED, MISBEHAVING, MISQUOTES, VACUOUS, Judge, honest_looking
 
 DATA = Path(__file__).parents[1] / "data"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from delegate import Delegator, Verdict
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from tests.support.misbehaving import real_quote
 from tests.support.words import asked_ids, verdicts
 

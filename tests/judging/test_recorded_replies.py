@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from delegate import Delegator
-from delegate.judging.reply import UnparseableReply, parse_reply
-from delegate.providers.scripted import Scripted
+from delegate.judging.judge.reply import UnparseableReply, parse_reply
+from delegate.models.providers.scripted import Scripted
 
 DATA = Path(__file__).parents[1] / "data"
 OUTPUT = "\n".join(("wrote out.txt", "2 passed", "1 failed", "x", "y", "done", "a"))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Verdict
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 
 DATA = Path(__file__).parents[1] / "data"
 RUNS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "tau_airline_runs.jsonl").read_text().splitlines()]

@@ -7,8 +7,8 @@ import pytest
 
 from delegate import Delegator, Task, TaskResult, Verdict
 from delegate.errors import ProviderError
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from delegate.types import Usage
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import Child, asked_ids, is_judge, met_by, verdicts, words

@@ -12,8 +12,8 @@ from itertools import count
 from pathlib import Path
 
 from delegate import Delegator, Task
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 from tests.support.words import goal_of, is_judge, met_by
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from delegate import Delegator, Task
-from delegate.providers.scripted import Scripted
+from delegate.models.providers.scripted import Scripted
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "6"))
 AT_ONCE = 2

@@ -13,9 +13,9 @@ import pytest
 
 import delegate
 from delegate.errors import ToolDenied, ToolError
-from delegate.judging.case import Case
-from delegate.judging.checks import run_checks
-from delegate.judging.json_schema import close_worker
+from delegate.judging.checks.json_schema import close_worker
+from delegate.judging.checks.run import run_checks
+from delegate.judging.submission import Case
 from delegate.sandbox.commands import CommandResult, Commands, CommandsNotAllowed
 from delegate.sandbox.confinement import SandboxFailed
 from delegate.sandbox.workspace import Folder

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delegate.cli.security.commands import Row
+from delegate.cli.security.paths import ATTACKS, path_attacks
 from delegate.errors import ToolDenied, ToolError
-from delegate.sandbox.attacks import Row
-from delegate.sandbox.path_attacks import ATTACKS, path_attacks
 from delegate.sandbox.workspace import Folder
 
 

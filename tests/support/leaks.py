@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 3.0
 LINUX = sys.platform == "linux"
 _PR_SET_CHILD_SUBREAPER = 36
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
-_SHARED = "/judging/schema_worker.py"
+_SHARED = "/judging/checks/schema_worker.py"
 """A process that all validations use, for as long as their host lives."""
 
 

@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
+from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.providers.scripted import Scripted
 
 Script = Callable[[ChatRequest], ChatReply | str]
 Child = Sequence[ChatReply | str] | Script

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from delegate.catalog import Catalog, Model
 from delegate.errors import ProviderError
 from delegate.hosts.hermes.borrowed import borrow, config
+from delegate.models.catalog import Catalog, Model
 from delegate.ports import ChatReply, ChatRequest
 from delegate.settings import load_settings
 from delegate.types import JsonObject
@@ -68,7 +68,7 @@ class AuxiliaryJudge:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
-        from delegate.providers import openai  # an SDK is loaded when it is first used
+        from delegate.models.providers import openai  # an SDK is loaded when it is first used
 
         body = openai.chat_body(request, "max_tokens")
         try:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delegate.fencing import one_line, quoted
+from delegate._util.fencing import one_line, quoted
 from delegate.hosts.offer import Answer
 from delegate.types import JsonObject, Report, RunStatus, TaskResult
 

@@ -26,10 +26,10 @@ from langgraph.pregel import Pregel
 from langgraph.runtime import RunControl, Runtime, get_runtime
 
 from delegate import Delegator
+from delegate.budget.runs import KEPT_RUNS
 from delegate.hosts import progress
 from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
 from delegate.ports import Event, EventSink
-from delegate.runs import KEPT_RUNS
 from delegate.types import Parent, Report, Usage
 
 Graph = Pregel[Any, Any, Any, Any]

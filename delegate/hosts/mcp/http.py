@@ -20,7 +20,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from delegate.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation
 from delegate.errors import ConfigError
 from delegate.hosts.mcp.sdk import GONE
 

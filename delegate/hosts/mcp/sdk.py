@@ -14,7 +14,7 @@ from typing import Any
 from mcp import types
 from mcp.server.lowlevel import Server
 
-from delegate.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation
 from delegate.delegator import Delegator
 from delegate.hosts import offer
 from delegate.hosts.mcp.tools import Report, Request, Tools

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import anyio
 
-from delegate.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation
+from delegate._util.resources import schema
 from delegate.hosts.mcp.share import Share
 from delegate.hosts.offer import Invocation, Offer
 from delegate.hosts.progress import line
 from delegate.ports import Event, EventSink
-from delegate.resources import schema
 from delegate.types import JsonObject
 
 T = TypeVar("T")

@@ -1,0 +1,81 @@
+"""Asks model servers what they serve: `GET …/models`, which costs nothing. A key goes to its own endpoint only."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import aiohttp
+
+from delegate.models.providers import Endpoint
+
+SECONDS = 5.0
+LOCAL_SECONDS = 1.0
+LOCAL_SERVERS = {"ollama": 11434, "lm-studio": 1234, "vllm": 8000, "llama-cpp": 8080}
+"""Names of common servers on one's own machine, and the ports they listen on unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What came of asking. `fault` is None where the server answered as hoped."""
+
+    url: str
+    models: tuple[str, ...] = ()
+    fault: str | None = None
+    status: int | None = None
+
+
+async def ask(endpoint: Endpoint) -> Served:
+    """What one endpoint serves, or why it didn't say. Raises nothing."""
+    path, headers = {
+        "openai": ("/models", {"authorization": f"Bearer {endpoint.api_key}"}),
+        "anthropic": ("/v1/models", {"x-api-key": endpoint.api_key, "anthropic-version": "2023-06-01"}),
+        "google": ("/v1beta/models", {"x-goog-api-key": endpoint.api_key}),
+    }[endpoint.protocol]
+    return await _get(endpoint.url + path, headers, SECONDS, trust_env=True)
+
+
+async def ask_local(ports: Mapping[str, int] = LOCAL_SERVERS) -> dict[str, Served]:
+    """The servers that answer on this machine, by name. `url` is the base URL to declare."""
+    bases = {name: f"http://127.0.0.1:{port}/v1" for name, port in ports.items()}
+    asked = (_get(f"{base}/models", {}, LOCAL_SECONDS, trust_env=False) for base in bases.values())
+    answers = await asyncio.gather(*asked)
+    found = zip(bases.items(), answers, strict=True)
+    return {name: Served(base, answer.models) for (name, base), answer in found if answer.models}
+
+
+async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_env: bool) -> Served:
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=trust_env) as session,
+            # A redirect would carry the key elsewhere.
+            session.get(url, headers=headers, allow_redirects=False) as response,
+        ):
+            if response.status != 200:
+                return Served(url, fault=_status_in_words(response.status), status=response.status)
+            return Served(url, _names(json.loads(await response.read())), status=200)
+    except TimeoutError:
+        return Served(url, fault=f"no answer within {seconds:g} s")
+    except ValueError:
+        return Served(url, fault="answers, but not with a list of models", status=200)
+    except (aiohttp.ClientError, OSError) as error:
+        return Served(url, fault=f"can't be reached: {error}")
+
+
+def _status_in_words(status: int) -> str:
+    if status in (401, 403):
+        return f"refuses the key (HTTP {status})"
+    return f"answers with HTTP {status}"
+
+
+def _names(document: object) -> tuple[str, ...]:
+    """The ids in a list of models, in any of the three providers' forms. Raises ValueError for anything else."""
+    listing = cast("dict[str, Any]", document if isinstance(document, dict) else {})
+    items = listing.get("data", listing.get("models"))
+    if not isinstance(items, list):
+        raise ValueError("no list of models")
+    entries = [cast("dict[str, Any]", item) for item in cast("Sequence[object]", items) if isinstance(item, dict)]
+    names = [entry.get("id") or entry.get("name") for entry in entries]
+    return tuple(name.removeprefix("models/") for name in names if isinstance(name, str))

@@ -1,0 +1,109 @@
+"""What is asked of a syntax tree: its source, its parts without comments, and where a refused part stands."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from delegate.judging.checks.predicate.problems import PredicateError
+from delegate.judging.checks.predicate.show import source as shown
+
+if TYPE_CHECKING:
+    import tree_sitter
+
+_NAMES = {
+    "assignment_expression": "assignment",
+    "augmented_assignment_expression": "assignment",
+    "await_expression": "`await`",
+    "class": "`class`",
+    "class_declaration": "`class`",
+    "function_expression": "`function`",
+    "lexical_declaration": "a declaration",
+    "new_expression": "`new`",
+    "sequence_expression": "`,` between expressions",
+    "statement_block": "a block",
+    "update_expression": "assignment",
+    "variable_declaration": "a declaration",
+    "yield_expression": "`yield`",
+}
+_HINTS = {
+    "assignment_expression": "compare with `===`",
+    "function_expression": "write an arrow function",
+}
+LINKS = ("member_expression", "subscript_expression", "call_expression")
+"""Types of the links of a chain such as `a.b[0].trim()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The source of a syntax tree, in bytes as tree-sitter counts."""
+
+    source: bytes
+
+    def only_expression(self, root: "tree_sitter.Node") -> "tree_sitter.Node":
+        """The one expression that the source consists of."""
+        statements = inner(root)
+        if not statements:
+            raise PredicateError("the expression is empty")
+        if len(statements) > 1:
+            raise self.refused(statements[1], "a second statement")
+        if statements[0].type != "expression_statement":
+            raise self.refused(statements[0])
+        return self.one(statements[0])
+
+    def one(self, node: "tree_sitter.Node") -> "tree_sitter.Node":
+        """The only thing in `node`."""
+        parts = inner(node)
+        if len(parts) != 1:
+            raise self.refused(node)
+        return parts[0]
+
+    def text(self, node: "tree_sitter.Node") -> str:
+        """The source of `node`."""
+        return self.source[node.start_byte : node.end_byte].decode(errors="replace")
+
+    def place(self, node: "tree_sitter.Node") -> str:
+        """Where `node` stands, for the end of a message."""
+        before = self.source[: node.start_byte].decode(errors="replace")
+        found = shown(self.text(node))[:60]
+        return f" (at character {len(before) + 1}: `{found}`)" if found else f" (at character {len(before) + 1})"
+
+    def refused(self, node: "tree_sitter.Node", what: str | None = None, hint: str | None = None) -> PredicateError:
+        """The error that refuses `node`, under the name `what`; `hint` says what to write instead."""
+        what = what or _NAMES.get(node.type) or f"`{node.type.replace('_', ' ')}`"
+        hint = hint or _HINTS.get(node.type)
+        return PredicateError(f"{what} is not allowed{self.place(node)}{f': {hint}' if hint else ''}")
+
+    def syntax_error(self, root: "tree_sitter.Node") -> PredicateError:
+        """The error for a source that doesn't parse: the first place that is wrong."""
+        node = root
+        while not (node.is_error or node.is_missing):
+            wrong = next((child for child in node.children if child.has_error or child.is_missing), None)
+            if wrong is None:
+                break
+            node = wrong
+        missing = f": `{node.type}` is missing" if node.is_missing else ""
+        return PredicateError(f"syntax error{missing}{self.place(node)}")
+
+
+def inner(node: "tree_sitter.Node") -> "list[tree_sitter.Node]":
+    """The named children that aren't comments."""
+    return [child for child in node.named_children if child.type != "comment"]
+
+
+def child(node: "tree_sitter.Node", name: str) -> "tree_sitter.Node":
+    """The part of `node` that the grammar calls `name`."""
+    found = node.child_by_field_name(name)
+    if found is None:
+        raise PredicateError(f"`{node.type.replace('_', ' ')}` without its {name} is not allowed")
+    return found
+
+
+def is_optional_link(node: "tree_sitter.Node") -> bool:
+    """Whether this link of a chain is written with `?.`."""
+    return any(child.type == "optional_chain" for child in node.children)
+
+
+def has_holes(node: "tree_sitter.Node") -> bool:
+    """Whether an array leaves out an item, as in `[1, , 2]`; the tree has nothing there."""
+    kinds = [part.type for part in node.children if part.type != "comment"]
+    return any(right == "," and left in ("[", ",") for left, right in pairwise(kinds))

@@ -1,0 +1,214 @@
+"""The checks: criteria that code decides. One function per kind; each gives one result and never raises.
+
+A check says `met` or `not_met` where it could look, and `error` with a code where it couldn't. An error is never a
+pass.
+"""
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from delegate._util.redaction import Redactor
+from delegate.contract.patterns import pattern_fault
+from delegate.errors import ToolError
+from delegate.judging.checks import receipts
+from delegate.judging.checks.json_schema import SchemaProblem, validate
+from delegate.judging.output import parse_json
+from delegate.judging.submission import Case, result
+from delegate.sandbox.commands import CommandResult, Commands
+from delegate.types import (
+    AnyCriterion,
+    CriterionResult,
+    FileCriterion,
+    JsonPredicateCriterion,
+    JsonSchemaCriterion,
+    ManualCriterion,
+    ReceiptCriterion,
+    RegexCriterion,
+    ShellCriterion,
+)
+
+REGEX_SECONDS = 1.0
+FILE_BYTES = 5_000_000
+TAIL_LINES = 5
+
+
+def is_check(criterion: AnyCriterion) -> bool:
+    """Whether code decides this criterion."""
+    return criterion.kind in _CHECKS
+
+
+async def run_checks(case: Case, criteria: Sequence[AnyCriterion], commands: Commands) -> list[CriterionResult]:
+    """Decide criteria that code can decide, side by side."""
+    if len(criteria) == 1:
+        return [await _CHECKS[criteria[0].kind](criteria[0], case, commands)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_CHECKS[criterion.kind](criterion, case, commands)) for criterion in criteria]
+    return [task.result() for task in tasks]
+
+
+async def _shell(criterion: ShellCriterion, case: Case, commands: Commands) -> CriterionResult:
+    if case.folder is None:
+        return _no_files(criterion)
+    try:
+        ran = await commands.run(
+            criterion.command,
+            cwd=case.folder.root,
+            timeout_seconds=criterion.timeout_seconds,
+            author=case.author,
+            network=criterion.network,
+        )
+    except ToolError as error:
+        return result(criterion, "error", "nobody", getattr(error, "code", "command_failed"), str(error))
+    if ran.timed_out:
+        return result(criterion, "error", "check", "timeout", f"ran longer than {criterion.timeout_seconds:g} s")
+    tail = _last_lines(ran, case.redactor)
+    reason = f"exit code {ran.exit_code}, wanted {criterion.exit_code}" + (f": {tail}" if tail else "")
+    if ran.exit_code == criterion.exit_code:
+        return _met(criterion, reason, evidence=tail)
+    return _not_met(criterion, reason, evidence=tail)
+
+
+async def _json_schema(criterion: JsonSchemaCriterion, case: Case, commands: Commands) -> CriterionResult:
+    try:
+        value = parse_json(case.run.output)
+    except ValueError as error:
+        return _not_met(criterion, str(error))
+    return await _fits(criterion, value, criterion.schema_)
+
+
+async def _file(criterion: FileCriterion, case: Case, commands: Commands) -> CriterionResult:
+    if case.folder is None:
+        return _no_files(criterion)
+    try:
+        size = _size_of_file(case.folder.resolve(criterion.path))
+    except ToolError as error:
+        return result(criterion, "error", "check", "path_refused", str(error))
+    except OSError as error:  # a child may take its own rights away
+        return result(criterion, "error", "check", "unreadable", f"{criterion.path}: {error.strerror}")
+    if (size is not None) != criterion.exists:
+        return _not_met(criterion, f"{criterion.path} {'does not exist' if criterion.exists else 'exists'}")
+    if size is None:
+        return _met(criterion, f"{criterion.path} does not exist")
+    if criterion.min_bytes is not None and size < criterion.min_bytes:
+        return _not_met(criterion, f"{criterion.path} has {size} bytes, wanted at least {criterion.min_bytes}")
+    if criterion.contains is None and criterion.json_schema is None:
+        return _met(criterion, f"{criterion.path} has {size} bytes")
+    try:
+        excerpt = case.folder.read(criterion.path, FILE_BYTES)
+    except ToolError as error:
+        return result(criterion, "error", "check", "unreadable", str(error))
+    if excerpt.cut:
+        return result(criterion, "error", "check", "too_large", f"{criterion.path} is larger than {FILE_BYTES} bytes")
+    return await _file_content(criterion, excerpt.text)
+
+
+def _size_of_file(path: Path) -> int | None:
+    """Bytes of a regular file; None where there is none."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+async def _file_content(criterion: FileCriterion, content: str) -> CriterionResult:
+    if criterion.contains is not None and criterion.contains not in content:
+        return _not_met(criterion, f"{criterion.path} does not contain {criterion.contains!r}")
+    if criterion.json_schema is None:
+        return _met(criterion, f"{criterion.path} contains {criterion.contains!r}", evidence=criterion.contains)
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return _not_met(criterion, f"{criterion.path} is not JSON: {error}")
+    return await _fits(criterion, value, criterion.json_schema)
+
+
+async def _regex(criterion: RegexCriterion, case: Case, commands: Commands) -> CriterionResult:
+    if fault := pattern_fault(criterion.pattern):
+        return result(criterion, "error", "check", "invalid_criterion", fault)
+
+    def search() -> Any:
+        return regex.search(criterion.pattern, case.run.output, timeout=REGEX_SECONDS, concurrent=True)
+
+    try:
+        found = await asyncio.to_thread(search)
+    except TimeoutError:
+        return result(criterion, "error", "check", "timeout", f"matching took longer than {REGEX_SECONDS:g} s")
+    if found is None:
+        return _not_met(criterion, "no match in the output")
+    return _met(criterion, "found in the output", evidence=found.group()[:200])
+
+
+async def _json_predicate(criterion: JsonPredicateCriterion, case: Case, commands: Commands) -> CriterionResult:
+    from delegate.judging.checks.predicate import PredicateError, evaluate
+
+    try:
+        value = parse_json(case.run.output)
+        outcome = await asyncio.to_thread(evaluate, criterion.expr, value)  # the worst take a third of a second
+    except ValueError as error:
+        return _not_met(criterion, str(error))
+    except PredicateError as error:
+        return result(criterion, "error", "check", "invalid_criterion", str(error))
+    return _met(criterion, outcome.reason) if outcome.holds else _not_met(criterion, outcome.reason)
+
+
+async def _receipt(criterion: ReceiptCriterion, case: Case, commands: Commands) -> CriterionResult:
+    if not case.has_receipts:
+        return result(criterion, "error", "nobody", "no_receipts", "no tool calls were recorded for this run")
+    try:
+        why = receipts.mismatch(criterion, case.run.receipts)
+    except ValueError as error:
+        return result(criterion, "error", "check", "invalid_criterion", str(error))
+    if why is not None:
+        return _not_met(criterion, why)
+    shown = receipts.matching(criterion, case.run.receipts)
+    met = _met(criterion, "the record of tool calls shows it")
+    return met.model_copy(update={"source": f"receipt:{shown[0].n}"}) if shown else met
+
+
+async def _manual(criterion: ManualCriterion, case: Case, commands: Commands) -> CriterionResult:
+    return result(criterion, "trusted", "trust", "trusted", "only a person can confirm this; nobody looked")
+
+
+_Check = Callable[[Any, Case, Commands], Coroutine[Any, Any, CriterionResult]]
+_CHECKS: dict[str, _Check] = {
+    "shell": _shell,
+    "json_schema": _json_schema,
+    "file": _file,
+    "regex": _regex,
+    "json_predicate": _json_predicate,
+    "receipt": _receipt,
+    "manual": _manual,
+}
+
+
+async def _fits(criterion: AnyCriterion, value: Any, schema: dict[str, Any]) -> CriterionResult:
+    try:
+        problem = await validate(value, schema)
+    except SchemaProblem as error:
+        return result(criterion, "error", "check", "invalid_schema", str(error))
+    return _not_met(criterion, problem) if problem else _met(criterion, "fits the schema")
+
+
+def _last_lines(ran: CommandResult, redactor: Redactor) -> str:
+    text = redactor.text(ran.stderr.strip() or ran.stdout.strip())  # before a cut can make a key unrecognizable
+    return "\n".join(text.splitlines()[-TAIL_LINES:])[-1_000:]
+
+
+def _met(criterion: AnyCriterion, reason: str, evidence: str | None = None) -> CriterionResult:
+    return result(criterion, "met", "check", "met", reason, evidence=evidence, source=f"check:{criterion.id}")
+
+
+def _not_met(criterion: AnyCriterion, reason: str, evidence: str | None = None) -> CriterionResult:
+    return result(criterion, "not_met", "check", "not_met", reason, evidence=evidence, source=f"check:{criterion.id}")
+
+
+def _no_files(criterion: AnyCriterion) -> CriterionResult:
+    return result(criterion, "error", "nobody", "no_workspace", "the child left no workspace to look at")

@@ -1,0 +1,51 @@
+"""Writes the judge's question: the card as the system text, then goal, what is asked, and fenced evidence.
+
+The card and the reply schema never change from task to task, so that providers cache them; what differs comes last.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+from delegate._util.fencing import clean, fence, new_nonce, one_line
+from delegate._util.resources import schema, text
+from delegate.judging.judge.evidence import Evidence
+from delegate.judging.judge.session import Question
+from delegate.types import JsonObject
+
+_ANSWER_TOKENS = 200
+
+
+def question(goal: str, statements: Sequence[tuple[str, str]], evidence: Evidence) -> Question:
+    """The question whether statements hold, each given as (id, statement)."""
+    asked = "Criteria:\n" + "\n".join(f"{id}: {_line(statement)}" for id, statement in statements)
+    ids = ", ".join(id for id, _ in statements)
+    return Question(
+        system=card(),
+        text=with_evidence(goal, asked, evidence, f"Answer for each of these ids exactly once: {ids}"),
+        reply_schema=_reply_schema(),
+        reply_tokens=100 + _ANSWER_TOKENS * len(statements),
+    )
+
+
+def card() -> str:
+    """The judge's rules."""
+    return text("judges", "acceptance.md")
+
+
+def with_evidence(goal: str, asked: str, evidence: Evidence, last: str) -> str:
+    """Goal, what is asked, evidence. What the worker wrote stands between fences with a mark made for this call."""
+    nonce = new_nonce()
+    fenced = "\n\n".join(fence(one_line(name, 200), content, nonce) for name, content in evidence.sources.items())
+    return (
+        f"Goal:\n{evidence.redacted(clean(goal).text)}\n\n{evidence.redacted(asked)}\n\n"
+        f"Evidence (every piece stands between lines with the mark {nonce}):\n\n{fenced}\n\n{last}"
+    )
+
+
+@cache
+def _reply_schema() -> JsonObject:
+    return schema("judge_reply")
+
+
+def _line(statement: str) -> str:
+    return " ".join(clean(statement).text.split())

@@ -1,0 +1,139 @@
+"""Scores work on a rubric: one question to one model, whose every score needs a quote that code finds.
+
+A dimension that the judge left out, put out of range or gave no evidence for makes the criterion an error: it is never
+counted as zero, and never left out of the mean.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from delegate._util.fencing import clean
+from delegate._util.resources import folder, schema, text
+from delegate.judging.judge import prompt
+from delegate.judging.judge.evidence import Evidence
+from delegate.judging.judge.reply import UnparseableReply, one_object
+from delegate.judging.judge.session import Asking, Question
+from delegate.judging.submission import Case, result
+from delegate.types import CriterionResult, Finding, Rubric, RubricCriterion, RubricDimension
+
+_SCORE_KEYS = {"id", "evidence", "reason", "score"}
+
+
+def rubric_of(criterion: RubricCriterion) -> Rubric:
+    """The rubric itself. Raises ValueError for a name that isn't one."""
+    if isinstance(criterion.rubric, Rubric):
+        return criterion.rubric
+    return _shipped(criterion.rubric)
+
+
+@cache
+def _shipped(name: str) -> Rubric:
+    names = sorted(file.name.removesuffix(".toml") for file in folder("judges").joinpath("rubrics").iterdir())
+    if name not in names:
+        raise ValueError(f"there is no rubric {name!r}; there are {', '.join(names)}, or give one inline")
+    try:
+        return Rubric.model_validate(tomllib.loads(text("judges", f"rubrics/{name}.toml")))
+    except ValidationError as error:
+        raise ValueError(f"the rubric {name} is broken: {error.errors()[0]['msg']}") from None
+
+
+async def decide(
+    asking: Asking, case: Case, criterion: RubricCriterion, evidence: Evidence
+) -> tuple[CriterionResult, list[Finding]]:
+    """The result with its score, and the failures and wins that the judge named."""
+    rubric = rubric_of(criterion)
+    asked = await asking.ask(_question(case.task.goal, rubric, evidence))
+    if asked.reply is None:
+        return result(criterion, "error", "nobody", asked.code, asked.reason), []
+    return _read(criterion, rubric, asked.reply.text, evidence)
+
+
+def _question(goal: str, rubric: Rubric, evidence: Evidence) -> Question:
+    lines = [f"Rubric: {rubric.name}. {rubric.description}", "Dimensions:"]
+    lines += [f"{one.id} (from {one.min:g} to {one.max:g}): {one.description}" for one in rubric.dimensions]
+    lines += ["Failures:", *(f"{one.id}: {one.description}" for one in rubric.failure_modes)]
+    lines += ["Wins:", *(f"{one.id}: {one.description}" for one in rubric.wins)]
+    asked = clean("\n".join(lines)).text
+    ids = ", ".join(one.id for one in rubric.dimensions)
+    return Question(
+        system=text("judges", "rubric.md"),
+        text=prompt.with_evidence(goal, asked, evidence, f"Score each of these dimensions exactly once: {ids}"),
+        reply_schema=schema("rubric_reply"),
+        reply_tokens=100 + 200 * len(rubric.dimensions),
+    )
+
+
+def _read(
+    criterion: RubricCriterion, rubric: Rubric, text: str, evidence: Evidence
+) -> tuple[CriterionResult, list[Finding]]:
+    try:
+        reply = one_object(text)
+        scores = _scores(rubric, reply, evidence)
+        findings = _named(rubric, reply)
+    except UnparseableReply as error:
+        return result(criterion, "error", "nobody", "judge_unparseable", str(error)), []
+    total = sum(one.weight for one in rubric.dimensions)
+    score = sum(one.weight * _normal(one, scores[one.id]) for one in rubric.dimensions) / total if total else 0
+    threshold = rubric.threshold if criterion.threshold is None else criterion.threshold
+    shown = ", ".join(f"{one.id} {scores[one.id]:g} of {one.max:g}" for one in rubric.dimensions)
+    reason = f"score {score:.2f}, wanted {threshold:g}: {shown}"
+    outcome = "met" if score >= threshold and total else "not_met"
+    quote, source = _first_quote(reply, evidence)
+    decided = result(criterion, outcome, "judge", outcome, reason, evidence=quote, source=source, score=round(score, 6))
+    return decided, findings
+
+
+def _scores(rubric: Rubric, reply: dict[str, Any], evidence: Evidence) -> dict[str, float]:
+    """The score of every dimension. Raises UnparseableReply where one is missing, twice, out of range or unproven."""
+    if set(reply) != {"scores", "failure_modes", "wins"} or not isinstance(reply["scores"], list):
+        raise UnparseableReply("the reply does not have exactly the keys scores, failure_modes, wins")
+    dimensions = {one.id: one for one in rubric.dimensions}
+    scores: dict[str, float] = {}
+    for item in cast("list[Any]", reply["scores"]):
+        if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != _SCORE_KEYS:
+            raise UnparseableReply(f"a score does not have exactly the keys {', '.join(sorted(_SCORE_KEYS))}")
+        fields = cast("dict[str, Any]", item)
+        id = str(fields["id"])
+        if id not in dimensions or id in scores:
+            raise UnparseableReply(f"dimension {id[:40]!r} was not asked, or was scored twice")
+        scores[id] = _score(dimensions[id], fields["score"])
+        if evidence.find(str(fields["evidence"])) is None:
+            raise UnparseableReply(f"the quote for {id} is not in the evidence: {str(fields['evidence'])[:100]!r}")
+    if missing := [id for id in dimensions if id not in scores]:
+        raise UnparseableReply(f"dimension {missing[0]!r} was not scored")
+    return scores
+
+
+def _score(dimension: RubricDimension, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UnparseableReply(f"the score of {dimension.id} is not a number")
+    if not dimension.min <= value <= dimension.max:
+        shown = str(value)[:20]  # `:g` can't write an integer of 400 digits
+        raise UnparseableReply(
+            f"the score of {dimension.id} is {shown}, outside {dimension.min:g} to {dimension.max:g}"
+        )
+    return float(value)
+
+
+def _normal(dimension: RubricDimension, score: float) -> float:
+    return (score - dimension.min) / (dimension.max - dimension.min)
+
+
+def _named(rubric: Rubric, reply: dict[str, Any]) -> list[Finding]:
+    findings: list[Finding] = []
+    for key, modes, severity in (("failure_modes", rubric.failure_modes, "major"), ("wins", rubric.wins, "info")):
+        known = {mode.id: mode.description for mode in modes}
+        for id in cast("Sequence[object]", reply[key] if isinstance(reply[key], list) else []):
+            if str(id) not in known:
+                raise UnparseableReply(f"{key} names {str(id)[:40]!r}, which was not asked")
+            findings.append(Finding(severity=severity, code=str(id), message=known[str(id)]))  # type: ignore[arg-type]
+    return findings
+
+
+def _first_quote(reply: dict[str, Any], evidence: Evidence) -> tuple[str, str | None]:
+    quote = str(reply["scores"][0]["evidence"])
+    return quote, evidence.find(quote)

@@ -1,0 +1,205 @@
+"""Asks models the questions of one verdict: for each, the cheapest that may be asked, and the next where it fails.
+
+A model that can't be reached, or has no room, gives way to the next candidate. A model that answered is never asked
+again, whatever it answered: a refusal, a cut-off text and an unreadable reply are answers.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import lru_cache
+from typing import Self
+
+from delegate.budget import metering
+from delegate.budget.ledger import Ledger
+from delegate.budget.metering import Connection
+from delegate.errors import BudgetExceeded, ProviderError
+from delegate.judging.judge.record import JudgeRecorder
+from delegate.judging.submission import Case
+from delegate.models.catalog import Catalog, Model, tokens_of
+from delegate.models.routing import Available, JudgeRequest, Place, Routing, choose_judge
+from delegate.ports import ChatReply, ChatRequest, Message, Notify
+from delegate.records.recorder import encodable
+from delegate.types import JsonObject
+
+MAX_ATTEMPTS = 3
+"""Models that are tried per question; the last of them at another endpoint, where the others were at one."""
+PATIENCE_SECONDS = 15.0
+"""How long one model's rate limit is waited for while another candidate is left; the last one's, much longer."""
+ROUND_TOKENS = 50
+REASONING_TOKENS = 4_000
+"""Judges that reason spend their thoughts from the same allowance as the answer; a tight one cuts the answer off."""
+_WHOLE_PLACE = ("auth", "connection")
+"""Faults that the other models of the same endpoint would meet too."""
+_UNAVAILABLE = "judge_unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The models that may be asked, and the way to them."""
+
+    catalog: Catalog
+    available: Available
+    connect: Callable[[Model], Awaitable[Connection]]
+    pinned: str | None = None
+    """The only model that may judge."""
+    min_accuracy: float | None = None
+    escalate: bool = False
+    """Whether a second judge may be asked what the first couldn't tell or prove."""
+
+
+@lru_cache(8)
+def _card_tokens(card: str) -> int:
+    return tokens_of(card)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a judge is asked: the card that never changes, the text that does, and the shape of the reply."""
+
+    system: str
+    text: str
+    reply_schema: JsonObject
+    reply_tokens: int
+    """How long the answer may become, reasoning aside."""
+    tokens: int = field(init=False)
+    """The length of the prompt, estimated, and rounded up so that like prompts find the choice already made."""
+
+    def __post_init__(self) -> None:
+        tokens = _card_tokens(self.system) + tokens_of(self.text)
+        object.__setattr__(self, "tokens", -(-tokens // ROUND_TOKENS) * ROUND_TOKENS)
+
+    def to(self, model: Model) -> ChatRequest:
+        """The question as a request to `model`."""
+        return ChatRequest(
+            model=model.id,
+            system=self.system,
+            messages=(Message("user", self.text),),
+            max_output_tokens=min(model.max_output_tokens, self.reply_tokens + REASONING_TOKENS),
+            reply_schema=self.reply_schema,
+            effort="low" if model.effort else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What came of a question: a reply, or the code and the reason why there is none."""
+
+    reply: ChatReply | None = None
+    code: str = "no_eligible_judge"
+    reason: str = "no model may judge this; the candidates say why"
+
+    @classmethod
+    def answered(cls, reply: ChatReply) -> Self:
+        """With the reply where it ended cleanly: a refusal or a cut-off text decides nothing."""
+        if reply.stop in ("end", "tool_calls"):
+            return cls(reply)
+        code = "judge_refused" if reply.stop == "refusal" else "judge_unparseable"
+        return cls(None, code, f"the judge's reply ended as {encodable(reply.stop_detail) or reply.stop}")
+
+
+class Asking:
+    """The questions of one verdict: who may be asked, which endpoints are out of reach, and the record of it all."""
+
+    def __init__(self, bench: Bench, case: Case, ledger: Ledger, notify: Notify) -> None:
+        self.recorder = JudgeRecorder(case)
+        self._bench = bench
+        self._case = case
+        self._ledger = ledger
+        self._notify = notify
+        self._shut: dict[Place, str] = {}
+        """Endpoints that can't be reached, and what was seen there."""
+
+    async def ask(self, question: Question) -> Asked:
+        """Ask the candidates in order until one answers."""
+        routing = self._route(question)
+        self.recorder.chosen(routing)
+        return await self._first_answer(question, routing.ranked, MAX_ATTEMPTS)
+
+    async def ask_another(self, question: Question) -> Asked:
+        """Ask one judge of another family than the latest one's; no third takes its place."""
+        routing = self._route(question, other_than=self.recorder.answered[-1].model.family)
+        self.recorder.chosen(routing, again=True)
+        before = len(self.recorder.attempts)
+        try:
+            return await self._first_answer(question, routing.ranked, 1)
+        finally:
+            self.recorder.escalated = len(self.recorder.attempts) > before
+
+    def _route(self, question: Question, other_than: str | None = None) -> Routing:
+        request = JudgeRequest(
+            worker=self._case.worker,
+            evidence_tokens=question.tokens,
+            reply_tokens=question.reply_tokens,
+            on=date.today(),
+            available=self._bench.available,
+            pinned=self._bench.pinned,
+            ceiling=self._case.ceiling,
+            prefix_tokens=_card_tokens(question.system),
+            min_accuracy=self._bench.min_accuracy,
+            other_than_family=other_than,
+            priced_only=self._ledger.left("cost_usd") is not None,
+        )
+        return choose_judge(self._bench.catalog, request)
+
+    async def _first_answer(self, question: Question, ranked: Sequence[Model], attempts: int) -> Asked:
+        left, failed = self._reachable(ranked), set[Place]()
+        asked = Asked() if left or not ranked else Asked(code=_UNAVAILABLE, reason=self._shut[_place(ranked[0])])
+        while left and attempts:
+            attempts -= 1
+            model = left[0] if attempts else _elsewhere(left, failed)
+            is_last = len(left) == 1 or not attempts
+            asked = await self._try(model, question, metering.PATIENCE_SECONDS if is_last else PATIENCE_SECONDS)
+            if asked.code != _UNAVAILABLE:
+                break
+            failed.add(_place(model))
+            left = self._reachable([one for one in left if one is not model])
+        return asked
+
+    def _reachable(self, models: Sequence[Model]) -> Sequence[Model]:
+        """Those whose endpoint hasn't failed yet; the record says why the others aren't asked."""
+        if not self._shut:
+            return models
+        for model in models:
+            if why := self._shut.get(_place(model)):
+                self.recorder.passed_over(model, f"not asked, since its endpoint failed: {why}")
+        return [model for model in models if _place(model) not in self._shut]
+
+    async def _try(self, model: Model, question: Question, patience: float) -> Asked:
+        """Ask one model. Whatever comes of it is on the record, also when the time for the verdict is up meanwhile."""
+        self._notify("judge_asked", model.id)
+        recorder, ledger, tokens = self.recorder, self._ledger, question.tokens
+        started = time.monotonic()
+        try:
+            way = await self._bench.connect(model)
+            call = await metering.complete(
+                way, question.to(model), input_tokens=model.tokens(tokens), ledger=ledger, patience=patience
+            )
+        except BudgetExceeded as error:
+            recorder.passed_over(model, f"not asked: {error}")
+            return Asked(code="budget_exceeded", reason=str(error))
+        except ProviderError as error:
+            recorder.failed(model, error.fault, str(error), time.monotonic() - started)
+            return self._unavailable(model, error)
+        except asyncio.CancelledError:
+            recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - started)
+            raise
+        recorder.succeeded(model, call, time.monotonic() - started)
+        return Asked.answered(call.reply)
+
+    def _unavailable(self, model: Model, error: ProviderError) -> Asked:
+        reason = encodable(f"{model.id}: {error}")
+        if error.fault in _WHOLE_PLACE:
+            self._shut[_place(model)] = reason
+        return Asked(code=_UNAVAILABLE, reason=reason)
+
+
+def _elsewhere(models: Sequence[Model], failed: Collection[Place]) -> Model:
+    """The first at an endpoint where nothing failed yet; the first of all where there is none."""
+    return next((model for model in models if _place(model) not in failed), models[0])
+
+
+def _place(model: Model) -> Place:
+    return model.provider, model.endpoint

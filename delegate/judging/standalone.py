@@ -1,0 +1,77 @@
+"""Judging work that exists already, whoever did it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from delegate._util.cancellation import Cancellation, to_its_end
+from delegate._util.redaction import Redactor
+from delegate.budget.runs import Caller
+from delegate.errors import CallError
+from delegate.judging.submission import Case
+from delegate.judging.validate import refuse_undecidable
+from delegate.judging.verdict import Judging
+from delegate.models.catalog import Model
+from delegate.ports import EventKind
+from delegate.records.recorder import Recorder
+from delegate.sandbox.workspace import Folder
+from delegate.types import ChildRun, Receipt, Task, Tier, Verdict
+
+_OF_THE_CATALOG = {"judge": {"candidates"}}
+"""What in a verdict nobody wrote but the operator and us."""
+
+
+async def case_of(
+    goal: str,
+    acceptance_criteria: Sequence[Any],
+    output: str,
+    *,
+    workspace: str | Path | None,
+    receipts: Sequence[Receipt | Mapping[str, Any]] | None,
+    worker: Model | None,
+    ceiling: Tier,
+    strict_checks: bool,
+) -> Case:
+    """The work as a run that has completed. Receipts None: nobody recorded the tool calls.
+
+    Raises CallError for a criterion, a receipt or a workspace that can't be used.
+    """
+    try:
+        task = Task(goal=goal, acceptance_criteria=tuple(acceptance_criteria))
+        record = tuple(Receipt.model_validate(one) for one in receipts or ())
+    except pydantic.ValidationError as error:
+        raise _unusable(error) from None
+    if not task.criteria:
+        hint = "give at least one criterion"
+        raise CallError("empty", "there is nothing to judge by", field="acceptance_criteria", hint=hint)
+    refuse_undecidable(task, strict_checks=strict_checks)
+    numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
+    folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
+    artifacts = await folder.artifacts() if folder else ()
+    redactor = Redactor()
+    run = Recorder(redactor=redactor).redacted(ChildRun(status="completed", output=output, receipts=numbered))
+    run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
+    recorded = receipts is not None
+    return Case(task, run, folder, "person", worker, ceiling, has_receipts=recorded, redactor=redactor)
+
+
+async def judge(judging: Judging, case: Case, caller: Caller, cancellation: Cancellation | None) -> Verdict:
+    """The verdict, on the ledger of who asks for it, and within the caller's time."""
+    with (cancellation or Cancellation()).part() as own:
+        work = judging.verdict(case, caller.ledger, _say_nothing, seconds=caller.seconds_left(), cancellation=own)
+        verdict = await to_its_end(work, own)
+    assert verdict is not None
+    return case.redactor.model(verdict, apart=_OF_THE_CATALOG)
+
+
+def _say_nothing(kind: EventKind, text: str = "", **data: Any) -> None:
+    """Nobody watches a verdict that isn't part of a run."""
+
+
+def _unusable(error: pydantic.ValidationError) -> CallError:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"]) or "acceptance_criteria"
+    message = f"{place}: {first['msg'].removeprefix('Value error, ')}"
+    return CallError("invalid_criterion", message, field=place, hint="see the README for the kinds and their fields")

@@ -1,0 +1,106 @@
+"""Looks at criteria before anything is run or spent: what can never be decided is refused then, with the mend."""
+
+from collections.abc import Callable
+from typing import Any
+
+from delegate.contract.patterns import pattern_fault
+from delegate.errors import CallError
+from delegate.judging.checks.json_schema import check_schema
+from delegate.judging.checks.receipts import patterns_in
+from delegate.judging.judge.rubric import rubric_of
+from delegate.types import (
+    AnyCriterion,
+    FileCriterion,
+    JsonObject,
+    JsonPredicateCriterion,
+    JsonSchemaCriterion,
+    ReceiptCriterion,
+    RegexCriterion,
+    RubricCriterion,
+    ShellCriterion,
+    Task,
+)
+
+
+def refuse_undecidable(task: Task, *, strict_checks: bool) -> None:
+    """Raise CallError for the first criterion that could not be decided, or that is forbidden by `strict_checks`."""
+    for n, criterion in enumerate(task.acceptance_criteria):
+        if problem := _problem(criterion):
+            raise _refusal("invalid_criterion", n, problem, "mend this criterion, or leave it out")
+        if strict_checks and isinstance(criterion, ShellCriterion) and (found := muffles(criterion)):
+            hint = "write a command that fails when the work is wrong; strict_checks forbids this one"
+            raise _refusal("muffled_check", n, found[0], hint)
+    if task.output_schema is not None and (problem := _bad_schema(task.output_schema)):
+        raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
+
+
+def muffles(criterion: ShellCriterion) -> list[str]:
+    """What keeps a shell criterion from ever failing, in words."""
+    from delegate.judging.checks.vacuous import describe, find_muffles  # its parser is loaded where there is a command
+
+    return [describe(muffle) for muffle in find_muffles(criterion.command, exit_code=criterion.exit_code)]
+
+
+def _refusal(code: str, n: int, problem: str, hint: str) -> CallError:
+    return CallError(code, problem, field=f"acceptance_criteria[{n}]", hint=hint)
+
+
+def _problem(criterion: AnyCriterion) -> str | None:
+    look = _LOOKS.get(criterion.kind)
+    return look(criterion) if look else None
+
+
+def _predicate_problem(criterion: JsonPredicateCriterion) -> str | None:
+    from delegate.judging.checks.predicate import PredicateError
+    from delegate.judging.checks.predicate.parse import parse
+
+    try:
+        parse(criterion.expr)
+    except PredicateError as error:
+        return str(error)
+    return None
+
+
+def _rubric_problem(criterion: RubricCriterion) -> str | None:
+    try:
+        rubric_of(criterion)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _receipt_problem(criterion: ReceiptCriterion) -> str | None:
+    faults = (_bad_pattern(pattern) for call in criterion.calls for pattern in patterns_in(call.args))
+    return next((fault for fault in faults if fault), None)
+
+
+def _regex_problem(criterion: RegexCriterion) -> str | None:
+    return _bad_pattern(criterion.pattern)
+
+
+def _schema_problem(criterion: JsonSchemaCriterion) -> str | None:
+    return _bad_schema(criterion.schema_)
+
+
+def _file_problem(criterion: FileCriterion) -> str | None:
+    return _bad_schema(criterion.json_schema) if criterion.json_schema is not None else None
+
+
+def _bad_pattern(pattern: str) -> str | None:
+    fault = pattern_fault(pattern)
+    return f"not a regular expression: {fault}" if fault else None
+
+
+def _bad_schema(schema: JsonObject) -> str | None:
+    fault = check_schema(schema)
+    return f"not a JSON Schema: {fault}" if fault else None
+
+
+_LOOKS: dict[str, Callable[[Any], str | None]] = {
+    "json_predicate": _predicate_problem,
+    "rubric": _rubric_problem,
+    "receipt": _receipt_problem,
+    "regex": _regex_problem,
+    "json_schema": _schema_problem,
+    "file": _file_problem,
+}

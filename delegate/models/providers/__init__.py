@@ -1,0 +1,12 @@
+"""Model providers behind one port, `ChatClient`. This module is the only door; it loads no SDK until one is used.
+
+client = connect(Endpoint("openai", base_url=None, api_key="…"))
+reply = await client.complete(ChatRequest(...))
+await client.aclose()
+"""
+
+from delegate.models.providers._connect import connect, load
+from delegate.models.providers._endpoint import Endpoint, Protocol
+from delegate.models.providers._pool import ClientPool, Connect
+
+__all__ = ["ClientPool", "Connect", "Endpoint", "Protocol", "connect", "load"]

@@ -1,0 +1,171 @@
+"""Anthropic's Messages API on its official SDK."""
+
+import inspect
+from typing import Any, cast
+
+import anthropic
+
+from delegate.errors import ProviderError
+from delegate.models.providers._endpoint import Endpoint
+from delegate.models.providers._posting import Poster, translate
+from delegate.models.providers._quota import anthropic_quota
+from delegate.models.providers._shared import dig, native_of, read_reply, to_json, usable, within
+from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall
+from delegate.types import JsonObject, Usage
+
+STOPS: dict[str, StopReason] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+
+
+def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> "Messages":
+    """A client for the Messages API."""
+    traced = "open_telemetry" in inspect.signature(anthropic.AsyncAnthropic).parameters
+    options: dict[str, Any] = {"open_telemetry": False} if traced else {}
+    poster = Poster(
+        anthropic,
+        anthropic.AsyncAnthropic,
+        endpoint,
+        timeout_seconds=timeout_seconds,
+        max_retries=max_retries,
+        read_quota=anthropic_quota,
+        **options,
+    )
+    poster.client.auth_token = None  # 0.x would send ANTHROPIC_AUTH_TOKEN beside the endpoint's own key
+    return Messages(poster, timeout_seconds)
+
+
+def provider_error(error: Exception) -> ProviderError:
+    """One of the SDK's errors as ours."""
+    return translate(anthropic, error, "anthropic")
+
+
+class Messages:
+    """Anthropic Messages."""
+
+    def __init__(self, poster: Poster, timeout_seconds: float) -> None:
+        self._poster = poster
+        self._seconds = timeout_seconds
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Make one model call."""
+        call = self._poster.post("/v1/messages", messages_body(request))
+        return read_reply(read_message, *await within(self._seconds, "anthropic", call), provider="anthropic")
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._poster.aclose()
+
+
+def messages_body(request: ChatRequest) -> JsonObject:
+    """The body of a `POST /v1/messages`."""
+    body: JsonObject = {
+        "model": request.model,
+        "max_tokens": request.max_output_tokens,
+        "messages": _turns(request),
+    }
+    if request.system:
+        body["system"] = request.system
+    if request.tools:
+        body["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in request.tools
+        ]
+    output: JsonObject = {}
+    if request.reply_schema is not None:
+        output["format"] = {"type": "json_schema", "schema": request.reply_schema}
+    if request.effort is not None:
+        output["effort"] = request.effort
+    if output:
+        body["output_config"] = output
+    return body
+
+
+def _turns(request: ChatRequest) -> list[JsonObject]:
+    contents = ((message.role, _content(message)) for message in request.messages)
+    # This API refuses an empty turn, such as that of a model which said nothing.
+    turns: list[JsonObject] = [
+        {"role": "assistant" if role == "assistant" else "user", "content": content}
+        for role, content in contents
+        if content
+    ]
+    if request.tools:
+        _cache(turns)
+    return turns
+
+
+def _cache(turns: list[JsonObject]) -> None:
+    """Ask for the conversation so far to be cached: the next turn of a child sends all of it again.
+
+    The mark on the last turn writes, the one before it reads what the former request wrote. The API would look for that
+    by itself, but over 20 blocks only, and a turn may call more tools. It takes four marks at most.
+    """
+    own = [turn for turn in turns if turn["role"] == "user"]
+    for turn in own[-2:]:
+        content: str | list[JsonObject] = turn["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        turn["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
+
+
+def _content(message: Message) -> str | list[JsonObject]:
+    if (native := native_of(message, "messages")) is not None:
+        return native
+    if message.role == "tool":
+        return [_result(reply.call_id, reply.text, reply.is_error) for reply in message.tool_replies]
+    if not message.tool_calls:
+        return message.text
+    said: list[JsonObject] = [{"type": "text", "text": message.text}] if message.text else []
+    return said + [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
+        for call in message.tool_calls
+    ]
+
+
+def _result(call_id: str, text: str, is_error: bool) -> JsonObject:
+    block: JsonObject = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    if is_error:
+        block["is_error"] = True
+    return block
+
+
+def read_message(body: JsonObject) -> ChatReply:
+    """The reply of a `POST /v1/messages`."""
+    # An empty text block may come, but may not be sent back.
+    blocks: list[JsonObject] = [b for b in body["content"] if b["type"] != "text" or b["text"]]
+    word = body.get("stop_reason") or "none"
+    said = dig(body, "stop_details", "explanation")
+    return ChatReply(
+        text="".join(block["text"] for block in blocks if block["type"] == "text"),
+        stop=STOPS.get(word, "other"),
+        usage=_usage(body.get("usage")),
+        tool_calls=tuple(_call(block) for block in blocks if block["type"] == "tool_use"),
+        model_served=body.get("model"),
+        stop_detail=f"{word}: {said}" if said else word,
+        native={"protocol": "messages", "items": blocks},
+    )
+
+
+def _call(block: JsonObject) -> ToolCall:
+    given = block["input"]
+    if isinstance(given, dict):
+        return ToolCall(block["id"], block["name"], usable(cast("JsonObject", given)))
+    return ToolCall(block["id"], block["name"], None, to_json(given))
+
+
+def _usage(usage: JsonObject | None) -> Usage:
+    """Anthropic counts tokens that were read from the cache, or written to it, beside `input_tokens`."""
+    cached = dig(usage, "cache_read_input_tokens") or 0
+    written = dig(usage, "cache_creation_input_tokens") or 0
+    return Usage(
+        model_calls=1,
+        input_tokens=(dig(usage, "input_tokens") or 0) + cached + written,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        output_tokens=dig(usage, "output_tokens") or 0,
+        reasoning_tokens=dig(usage, "output_tokens_details", "thinking_tokens") or 0,
+    )

@@ -1,0 +1,101 @@
+"""A model without a model: replies come from a list or a function. For the demo, for tests, and for yours.
+
+    from delegate.models.providers.scripted import Scripted
+
+    client = Scripted([Scripted.call("write_file", path="a.txt", content="hi"), "I wrote a.txt."])
+
+The list is served in order. Where several children share a client, a function is easier, because it sees the request:
+
+    def answer(request: ChatRequest) -> ChatReply | str:
+        return "done" if request.messages[-1].role == "tool" else Scripted.call("think", thought="…")
+
+    client = Scripted(answer)
+
+A string is a clean end. An exception in the list is raised in its turn, so a `ProviderError` plays an outage.
+`client.requests` holds every request, its messages as they were when it was made.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from delegate.errors import ProviderError
+from delegate.ports import ChatReply, ChatRequest, ToolCall
+from delegate.types import JsonObject, Usage
+
+Answer = ChatReply | str
+Script = Sequence[ChatReply | str | Exception] | Callable[[ChatRequest], Answer | Awaitable[Answer]]
+
+CHARACTERS_PER_TOKEN = 4
+
+_numbers = count(1)
+
+
+class Scripted:
+    """A `ChatClient` whose words are given. A reply without usage gets one estimated from its characters.
+
+    Raises `ProviderError("exhausted")` when a list has no reply left.
+    """
+
+    def __init__(self, replies: Script) -> None:
+        self.requests: list[ChatRequest] = []
+        self._answer = replies if callable(replies) else _in_order(replies)
+
+    @staticmethod
+    def call(name: str, /, **arguments: Any) -> ChatReply:
+        """A turn in which the model calls one tool."""
+        return Scripted.calls((name, arguments))
+
+    @staticmethod
+    def calls(*calls: tuple[str, JsonObject], text: str = "") -> ChatReply:
+        """A turn in which the model calls several tools, given as `(name, arguments)`."""
+        made = tuple(ToolCall(f"call_{next(_numbers)}", name, arguments) for name, arguments in calls)
+        return ChatReply(text, "tool_calls", Usage(), made)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Give the next reply."""
+        self.requests.append(replace(request, messages=tuple(request.messages)))
+        await asyncio.sleep(0)  # as with any real client, others get their turn
+        answer = self._answer(request)
+        if not isinstance(answer, (str, ChatReply)):
+            answer = await answer
+        reply = ChatReply(answer, "end", Usage()) if isinstance(answer, str) else answer
+        usage = reply.usage if reply.usage.model_calls else _estimate(request, reply)
+        return replace(reply, usage=usage, model_served=reply.model_served or request.model)
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+def _in_order(replies: Sequence[ChatReply | str | Exception]) -> Callable[[ChatRequest], Answer]:
+    left = iter(replies)
+
+    def answer(request: ChatRequest) -> Answer:
+        for reply in left:
+            if isinstance(reply, Exception):
+                raise reply
+            return reply
+        text = f"scripted: all {len(replies)} replies are used up"
+        raise ProviderError("exhausted", text, provider="scripted")
+
+    return answer
+
+
+def _estimate(request: ChatRequest, reply: ChatReply) -> Usage:
+    read = len(request.system) + sum(
+        len(message.text) + _length(message.tool_calls) + sum(len(given.text) for given in message.tool_replies)
+        for message in request.messages
+    )
+    written = len(reply.text) + _length(reply.tool_calls)
+    return Usage(
+        model_calls=1,
+        input_tokens=-(-read // CHARACTERS_PER_TOKEN),
+        output_tokens=-(-written // CHARACTERS_PER_TOKEN),
+    )
+
+
+def _length(calls: tuple[ToolCall, ...]) -> int:
+    return sum(len(call.name) + len(call.raw_arguments or json.dumps(call.arguments)) for call in calls)

@@ -1,0 +1,88 @@
+"""delegate, through its public door: one `Delegator.call` for every three tasks."""
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from delegate import Delegator, Settings
+from delegate.models.providers import Endpoint, connect
+from delegate.ports import ChatClient, ChatRequest, Message, ToolCall, ToolReply, ToolSpec
+from scripts.bench.workload import CRITERIA, Json, Workload, answer, goal
+from tests.support.model_server import ModelServer
+
+
+class Ours:
+    """Children, tools, records, checks and the judge, all as shipped."""
+
+    def __init__(self, delegator: Delegator, client: ChatClient, work: Workload) -> None:
+        self._delegator = delegator
+        self._client = client
+        self._model = work.model
+        self._system = work.child_system
+        self._tools = tuple(_spec(tool["function"]) for tool in work.tools)
+        self._messages = list(_messages(work.conversation[1:]))
+
+    async def delegate(self, count: int) -> None:
+        await asyncio.gather(*(_call(self._delegator, first, min(3, count - first)) for first in range(0, count, 3)))
+
+    async def converse(self, messages: int) -> None:
+        turns = self._messages[: messages - 1]  # the system text is a message on the wire
+        await self._client.complete(ChatRequest(self._model, self._system, turns, 1000, self._tools))
+
+
+@asynccontextmanager
+async def open_contender(url: str, work: Workload, folder: Path) -> AsyncGenerator[Ours]:
+    """One delegator for all calls; single model calls go through a client of the same kind."""
+    client = connect(Endpoint("openai", f"{url}/v1", "dummy"))
+    async with _delegator(url, folder) as delegator:
+        yield Ours(delegator, client, work)
+    await client.aclose()
+
+
+async def capture() -> Workload:
+    """Make one delegation, and keep what was sent for the other contenders to send."""
+    with tempfile.TemporaryDirectory(prefix="delegate-bench-") as folder, ModelServer(answer) as server:
+        async with _delegator(server.url, Path(folder)) as delegator:
+            await _call(delegator, 0, 1)
+        return Workload.from_calls(server.calls)
+
+
+def _delegator(url: str, folder: Path) -> Delegator:
+    for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        os.environ.pop(name, None)  # no model but the local server's may judge
+    os.environ |= {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "dummy"}
+    return Delegator(Settings(home=folder))
+
+
+async def _call(delegator: Delegator, first: int, count: int) -> None:
+    tasks = [{"goal": goal(first + n), "acceptance_criteria": list(CRITERIA)} for n in range(count)]
+    report = await delegator.call({"tasks": tasks})
+    assert report.error is None, report.error
+    for result in report.results:
+        assert result.verdict is not None
+        assert result.verdict.verdict == "PASS", f"{result.status}: {result.verdict.reasoning}"
+        assert result.receipts.ok == 2, result.receipts
+
+
+def _spec(function: Json) -> ToolSpec:
+    return ToolSpec(function["name"], function["description"], function["parameters"])
+
+
+def _messages(conversation: list[Json]) -> Iterator[Message]:
+    """The conversation in delegate's own form."""
+    for message in conversation:
+        if message["role"] == "user":
+            yield Message("user", message["content"])
+        elif message["role"] == "assistant":
+            (call,) = message["tool_calls"]
+            raw = call["function"]["arguments"]
+            yield Message(
+                "assistant", tool_calls=(ToolCall(call["id"], call["function"]["name"], json.loads(raw), raw),)
+            )
+        else:
+            reply = ToolReply(message["tool_call_id"], "read_file", message["content"])
+            yield Message("tool", tool_replies=(reply,))

@@ -1,0 +1,29 @@
+"""CPU per model call with 100 messages in the conversation, over the same with 4."""
+
+import gc
+import time
+
+from scripts.bench.arena import Arena, Row
+from scripts.bench.contenders.contender import Contender
+
+LIMIT = 1.6
+SHORT, LONG = 4, 100
+
+
+async def inside(contender: Contender, messages: int, repeat: int) -> float:
+    """Microseconds per call, one at a time."""
+    await contender.converse(messages)
+    gc.collect()
+    began = time.process_time()
+    for _ in range(repeat):
+        await contender.converse(messages)
+    return (time.process_time() - began) * 1e6 / repeat
+
+
+def measure(arena: Arena) -> list[Row]:
+    names = ("ours", "openai_sdk", "floor")
+    short = arena.rounds(names, "conversation", rounds=3, messages=SHORT, repeat=100)
+    long = arena.rounds(names, "conversation", rounds=3, messages=LONG, repeat=40)
+    ratios = ", ".join(f"{name} {long[name] / short[name]:.1f}" for name in names[1:])
+    cost = f"{ratios}; ours {short['ours']:.0f} → {long['ours']:.0f} µs"
+    return [Row(f"CPU per call with {LONG} messages over {SHORT}", long["ours"] / short["ours"], LIMIT, cost)]

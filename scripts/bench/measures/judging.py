@@ -1,0 +1,63 @@
+"""CPU of one verdict: everything between a finished run and its verdict, but for the model call itself.
+
+The judge is scripted and answers at once, so what is measured is all ours: criteria read, gate, evidence, prompt, reply
+parsed, quotes looked for, digests, the verdict put together. Files and commands are left out.
+"""
+
+import asyncio
+import gc
+import json
+import time
+from statistics import median
+
+from delegate import Delegator, Settings
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatRequest
+from scripts.bench.arena import Arena, Row
+
+LIMIT = 0.5
+ROUNDS, REPEAT = 7, 200
+OUTPUT_CHARS = 20_000
+
+_LINE = "Service {n:03d}: the retry cap of {n} was reached, and the log says so where it bites. "
+_HEAD = "Sources: `limits.toml` and `retries.log`. I wrote nothing.\n\n"
+OUTPUT = (_HEAD + "".join(_LINE.format(n=n) for n in range(300)))[:OUTPUT_CHARS]
+CRITERIA = tuple(f"The report names the retry cap of service {n:03d}." for n in (3, 60, 120, 180, 230))
+QUOTES = tuple(_LINE.format(n=n).strip() for n in (3, 60, 120, 180, 230))
+"""From the beginning to the end of the output."""
+_ANSWERS = [
+    {"id": f"c{n}", "source": "output", "evidence": quote, "reason": "The report says so.", "verdict": "met"}
+    for n, quote in enumerate(QUOTES, start=1)
+]
+REPLY = json.dumps({"answers": _ANSWERS})
+
+
+async def milliseconds(rounds: int, repeat: int) -> float:
+    """Of CPU per verdict: the median of the rounds."""
+    async with Delegator(Settings(), client=Scripted(_answer)) as delegator:
+        await _judge(delegator, 20)
+        figures: list[float] = []
+        for _ in range(rounds):
+            gc.collect()
+            began = time.process_time()
+            await _judge(delegator, repeat)
+            figures.append((time.process_time() - began) * 1000 / repeat)
+    return median(figures)
+
+
+async def _judge(delegator: Delegator, repeat: int) -> None:
+    for n in range(repeat):
+        verdict = await delegator.judge(
+            goal=f"Report the retry caps, run {n}.", acceptance_criteria=CRITERIA, output=OUTPUT
+        )
+        assert (verdict.verdict, verdict.verified) == ("PASS", True), verdict.reasoning
+
+
+def _answer(request: ChatRequest) -> str:
+    return REPLY
+
+
+def measure(arena: Arena) -> list[Row]:
+    figure = asyncio.run(milliseconds(1 if arena.quick else ROUNDS, REPEAT))
+    what = f"CPU of a verdict, {len(CRITERIA)} criteria on {OUTPUT_CHARS // 1000} kB, ms"
+    return [Row(what, figure, LIMIT, "all but the model call")]

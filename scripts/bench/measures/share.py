@@ -1,0 +1,70 @@
+"""What part of a judged delegation's cost the judging is: a `standard` worker, the catalog's prices of today.
+
+The server counts tokens by the length of what it gets and says, so both parts are billed alike. Nothing counts as
+cached, and the child makes three calls only: with longer work the share falls.
+"""
+
+import asyncio
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from delegate import Delegator, Settings, Task
+from delegate.models.catalog import tokens_of
+from scripts.bench.arena import Arena, Row
+from scripts.bench.workload import CRITERIA, answer, goal
+from tests.support.model_server import Call, ModelServer, Reply
+
+LIMIT = 0.05
+KEYS = {
+    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    "google": ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+}
+SETS = (("openai",), ("anthropic",), ("google",), tuple(KEYS))
+"""Which providers' keys are there."""
+
+
+def counted(call: Call) -> Reply:
+    """The scenario's answer, with tokens counted from the lengths of request and reply."""
+    said = answer(call)
+    written = said.text + "".join(name + json.dumps(args) for name, args in said.tool_calls)
+    return Reply(
+        said.text,
+        said.tool_calls,
+        input_tokens=tokens_of(call.raw.decode()),
+        output_tokens=tokens_of(written),
+    )
+
+
+async def share(providers: tuple[str, ...], server: ModelServer, home: Path) -> tuple[float, str]:
+    """The share, and who worked and who judged."""
+    urls = {"openai": server.openai_url, "anthropic": server.anthropic_url, "google": server.google_url}
+    for provider, (key, url) in KEYS.items():
+        for name, value in ((key, "dummy"), (url, urls[provider])):
+            os.environ.pop(name, None)
+            os.environ |= {name: value} if provider in providers else {}
+    async with Delegator(Settings(home=home)) as delegator:
+        report = await delegator.run(
+            Task.model_validate({"goal": goal(1), "acceptance_criteria": CRITERIA, "tier": "standard"})
+        )
+    (result,) = report.results
+    assert result.verdict is not None
+    assert result.verdict.verdict == "PASS", result.verdict.reasoning
+    assert result.verdict.judge is not None
+    assert result.verification_share is not None
+    return result.verification_share, f"{result.requested_model} by {result.verdict.judge.model}"
+
+
+async def shares() -> dict[str, float]:
+    """The share for each set of providers."""
+    with tempfile.TemporaryDirectory(prefix="delegate-bench-") as home, ModelServer(counted, record=False) as server:
+        found = [await share(providers, server, Path(home)) for providers in SETS]
+    return {who: value for value, who in found}
+
+
+def measure(arena: Arena) -> list[Row]:
+    figures = asyncio.run(shares())
+    beside = ", ".join(f"{who} {value:.1%}" for who, value in figures.items())
+    return [Row("judging's share of the cost, standard worker, the worst", max(figures.values()), LIMIT, beside)]

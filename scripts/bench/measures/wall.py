@@ -1,0 +1,27 @@
+"""Wall time of one batch of three judged delegations at 50 ms per model call, over the ideal of four calls."""
+
+import time
+
+from scripts.bench.arena import Arena, Row
+from scripts.bench.contenders.contender import Contender
+
+LIMIT = 1.08
+DELAY_MS = 50
+CALLS = 4
+
+
+async def inside(contender: Contender, repeat: int) -> float:
+    """Seconds per batch, on average over `repeat` batches, one after the other."""
+    await contender.delegate(3)
+    began = time.perf_counter()
+    for _ in range(repeat):
+        await contender.delegate(3)
+    return (time.perf_counter() - began) / repeat
+
+
+def measure(arena: Arena) -> list[Row]:
+    names = ("ours", "openai_sdk", "floor")
+    medians = arena.rounds(names, "wall", rounds=3, delay_ms=DELAY_MS, repeat=4)
+    ratios = {name: seconds * 1000 / (CALLS * DELAY_MS) for name, seconds in medians.items()}
+    others = ", ".join(f"{name} {ratios[name]:.3f}" for name in names[1:])
+    return [Row(f"wall of a batch of three at {DELAY_MS} ms per call over the ideal", ratios["ours"], LIMIT, others)]

@@ -1,0 +1,62 @@
+"""What a plan says, and on what its estimate rests."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from delegate import Delegator, Task
+from delegate.batch.item import Item
+from delegate.batch.plan import FEWEST_RECORDS
+from delegate.errors import CallError
+from delegate.models.providers.scripted import Scripted
+
+MODEL = "gpt-6.1-terra"
+
+
+@pytest.fixture
+async def client() -> Scripted:
+    return Scripted(lambda request: "The answer is 42.")
+
+
+@pytest.fixture
+async def delegator(client: Scripted) -> AsyncIterator[Delegator]:
+    async with Delegator(client=client, model=MODEL) as made:
+        yield made
+
+
+def items(count: int) -> list[Task]:
+    return [Task(goal=f"Find answer {n}.") for n in range(count)]
+
+
+async def test_without_records_the_cost_is_assumed_and_says_so(delegator: Delegator, client: Scripted) -> None:
+    plan = await delegator.plan([*items(3), Task(goal="Find the last.", model="gpt-6-luna")])
+    assert [(group.model, group.tasks, group.basis) for group in plan.groups] == [
+        (MODEL, 3, "assumed"),
+        ("gpt-6-luna", 1, "assumed"),
+    ]
+    assert plan.usd == sum(group.usd or 0 for group in plan.groups)
+    assert plan.usd
+    assert client.requests == []
+    assert await delegator.batches() == []
+
+
+async def test_with_enough_records_it_is_their_median(delegator: Delegator) -> None:
+    report = await delegator.run(*items(FEWEST_RECORDS))
+    (group,) = (await delegator.plan(items(400))).groups
+    costs = sorted(result.cost_usd or 0 for result in report.results)
+    assert (group.basis, group.records) == ("records", FEWEST_RECORDS)
+    assert group.each_usd == pytest.approx(costs[FEWEST_RECORDS // 2])
+
+
+async def test_a_workflow_s_stages_stand_in_the_order_in_which_they_can_run(delegator: Delegator) -> None:
+    task = Task(goal="Find the answer.")
+    plan = await delegator.plan([Item("end", task, needs=("a", "b")), Item("a", task), Item("b", task, needs=("a",))])
+    assert plan.stages == (("a",), ("b",), ("end",))
+
+
+async def test_what_a_batch_would_refuse_a_plan_refuses(delegator: Delegator) -> None:
+    with pytest.raises(CallError, match="no-such-model"):
+        await delegator.plan([*items(1), Task(goal="Find it.", model="no-such-model")])
+    task = Task(goal="Find the answer.")
+    with pytest.raises(CallError, match="circle"):
+        await delegator.plan([Item("a", task, needs=("b",)), Item("b", task, needs=("a",))])

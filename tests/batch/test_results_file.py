@@ -1,0 +1,74 @@
+"""The file of results: whole lines only, made anew from what is on record."""
+
+import csv
+import resource
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from delegate import CallError, DelegateError, TaskResult
+from delegate.batch.item import Outcome
+from delegate.batch.results_file import COLUMNS, ResultsFile
+from tests.batch.rows import ids, lines
+
+
+def _outcome(id: str, summary: str = "done") -> Outcome:
+    return Outcome(id, "done", TaskResult(verdict=None, task_index=0, status="completed", summary=summary), row=1)
+
+
+async def _all(*outcomes: Outcome) -> AsyncIterator[Outcome]:
+    for outcome in outcomes:
+        yield outcome
+
+
+def test_a_csv_has_a_head_and_text_that_a_spreadsheet_takes_for_text() -> None:
+    file = ResultsFile(Path("r.csv"))
+    file.create()
+    file.add(_outcome("a", '=HYPERLINK("http://x")\nsecond line'))
+    file.close()
+    with Path("r.csv").open(newline="") as text:
+        (row,) = csv.DictReader(text)
+    assert tuple(row) == COLUMNS
+    assert row["output"] == '\'=HYPERLINK("http://x")\nsecond line'
+
+
+def test_a_file_that_holds_something_is_not_written_to() -> None:
+    Path("r.jsonl").write_text("mine\n")
+    with pytest.raises(CallError, match="exists and isn't empty"):
+        ResultsFile(Path("r.jsonl")).create()
+    assert Path("r.jsonl").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("name", ["r.txt", "no/such/r.csv"])
+def test_a_file_that_can_t_be_written_is_refused_at_once(name: str) -> None:
+    with pytest.raises(CallError, match=r"r\."):
+        ResultsFile(Path(name))
+
+
+async def test_a_torn_tail_and_double_lines_are_gone_when_it_is_made_anew() -> None:
+    path = Path("r.jsonl")
+    path.write_text('{"id": "a"}\n{"id": "a"}\n{"id": "b", "torn')
+    file = ResultsFile(path)
+    await file.rewrite(_all(_outcome("a"), _outcome("b")))
+    assert ids(lines(path)) == ["a", "b"]
+    file.add(_outcome("c"))
+    file.close()
+    assert ids(lines(path)) == ["a", "b", "c"]
+    assert [found.name for found in Path().iterdir()] == ["r.jsonl"]
+
+
+def test_of_a_line_for_which_there_is_no_space_nothing_stays() -> None:
+    path, limits = Path("r.jsonl"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    file = ResultsFile(path)
+    file.create()
+    file.add(_outcome("a"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 200, limits[1]))
+    try:
+        with pytest.raises(DelegateError, match="can't be written") as error:
+            file.add(_outcome("b", "x" * 5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    file.close()
+    assert "on record" in str(error.value)
+    assert ids(lines(path)) == ["a"]

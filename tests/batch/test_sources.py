@@ -1,0 +1,259 @@
+"""Files of tasks: each kind read, each way to be broken named with file and row, before anything is spent."""
+
+import json
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import CallError, Task
+from delegate.batch.item import BadRow, Item
+from delegate.batch.sources import LONGEST_LINE, TaskFile
+from delegate.batch.templates import Templates
+from delegate.batch.validate import Survey, survey
+from delegate.cli.taskfile import read_task
+
+GOAL = Templates("Find the CEO of {company}")
+
+
+def _file(name: str, text: str | bytes) -> Path:
+    path = Path(name)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def _source(name: str, text: str | bytes, templates: Templates | None = None) -> TaskFile:
+    return TaskFile(_file(name, text), read_task, templates)
+
+
+def _items(source: TaskFile) -> list[Item]:
+    found = list(source)
+    assert not any(isinstance(one, BadRow) for one in found), found
+    return [one for one in found if isinstance(one, Item)]
+
+
+def _survey(source: TaskFile, *, skip_bad: bool = False) -> Survey:
+    return survey(source, lambda task: None, skip_bad=skip_bad)
+
+
+def _refusal(source: TaskFile) -> CallError:
+    with pytest.raises(CallError) as error:
+        _survey(source)
+    return error.value
+
+
+TASKS: Sequence[dict[str, Any]] = [
+    {"id": "a", "goal": "first", "acceptance_criteria": ["it is done"]},
+    {"id": 2, "goal": "then", "needs": ["a"], "when": "always"},
+    {"goal": "last"},
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.jsonl", "\n".join(json.dumps(task) for task in TASKS)),
+        ("t.json", json.dumps(TASKS)),
+        ("t.json", "\ufeff" + json.dumps({"tasks": TASKS})),
+        ("t.yaml", json.dumps(TASKS)),
+    ],
+)
+def test_tasks_are_read_with_their_ids_rows_and_needs(name: str, text: str) -> None:
+    found = _items(_source(name, text))
+    assert [(one.id, one.row, one.needs, one.when) for one in found] == [
+        ("a", 1, (), "passed"),
+        ("2", 2, ("a",), "always"),
+        ("3", 3, (), "passed"),
+    ]
+    assert found[0].task == Task(goal="first", acceptance_criteria=("it is done",))  # type: ignore[arg-type]
+
+
+def test_each_row_of_a_csv_becomes_a_task_by_the_templates() -> None:
+    templates = Templates(
+        "Find the CEO of {company}",
+        ("names someone at {company}", {"kind": "regex", "pattern": r"{company}: \w{2,}"}),
+        {"properties": {"name": {"description": "of {company}"}}},
+        {"tier": "fast"},
+    )
+    first, second = _items(_source("t.csv", "company\nAcme\n\nA+B\n", templates))
+    assert first.task.goal == "Find the CEO of Acme"
+    assert first.task.tier == "fast"
+    assert second.row == 2
+    criteria = [criterion.describe() for criterion in second.task.acceptance_criteria]
+    assert criteria == ["names someone at A+B", r"output matches /A\+B: \w{2,}/"]
+    assert second.task.output_schema == {"properties": {"name": {"description": "of A+B"}}}
+
+
+def test_a_value_in_a_command_is_never_a_part_of_the_command() -> None:
+    templates = Templates(
+        "x", ({"kind": "shell", "command": "grep -q '{company}' out.txt && awk '{print $1}' out.txt"},)
+    )
+    (item,) = _items(_source("t.csv", "company\n\"'; touch pwned; '\"\n", templates))
+    (criterion,) = item.task.acceptance_criteria
+    import subprocess
+
+    subprocess.run(["sh", "-c", getattr(criterion, "command")], capture_output=True)  # noqa: B009
+    assert not Path("pwned").exists()
+
+
+def test_a_value_in_an_expression_stays_inside_its_quotes() -> None:
+    templates = Templates("x", ({"kind": "json_predicate", "expr": "name === '{company}'"},))
+    (item,) = _items(_source("t.csv", "company\n\"' || true || '\"\n", templates))
+    assert item.task.acceptance_criteria[0].describe().count("'") == 2
+
+
+def test_the_goal_may_stand_in_the_table_itself_and_a_column_id_names_the_rows() -> None:
+    (item,) = _items(_source("t.csv", "\ufeffid;goal\nx7;Do this; \n".replace("; \n", "\n")))
+    assert (item.id, item.row, item.task.goal) == ("x7", 1, "Do this")
+
+
+def test_fields_may_hold_newlines_and_rows_are_counted_as_rows() -> None:
+    items = _items(_source("t.csv", 'company,n\n"Acme\nInc",1\nB,2\n', GOAL))
+    assert [(item.row, item.task.goal) for item in items] == [
+        (1, "Find the CEO of Acme\nInc"),
+        (2, "Find the CEO of B"),
+    ]
+
+
+def test_the_digest_is_that_of_the_tasks_and_not_of_their_writing() -> None:
+    as_lines = _survey(_source("t.jsonl", "\n".join(json.dumps(task) for task in TASKS)))
+    as_list = _survey(_source("t.json", json.dumps(TASKS, indent=3)))
+    other = _survey(_source("u.json", json.dumps([*TASKS[:2], {"goal": "another"}])))
+    assert as_lines.digest == as_list.digest != other.digest
+    assert (as_lines.total, as_lines.needs, as_lines.first_goal) == (3, True, "first")
+
+
+def test_a_column_that_is_not_there_is_named_with_what_was_meant() -> None:
+    error = _refusal(_source("t.csv", "compani\nAcme\n", GOAL))
+    assert error.message == "t.csv: row 1: there is no column 'company' (line 2)"
+    assert error.hint == "did you mean {compani}?"
+    assert error.field == "company"
+
+
+def _csv(row_317: str) -> str:
+    return "company,city\n" + "".join(row_317 if n == 317 else f"C{n},T{n}\n" for n in range(1, 401))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("only one field\n", "1 fields, where the header has 2"),
+        ("a,b,c\n", "3 fields, where the header has 2"),
+        ('"never closed,b\n', "a quote is never closed"),
+        ('"a" b,c\n', "expected after"),
+        ("a\0,b\n", "holds a NUL character"),
+        (",b\n", "`goal` is empty"),
+    ],
+)
+def test_a_broken_row_is_named_by_file_row_and_line(row: str, said: str) -> None:
+    error = _refusal(_source("t.csv", _csv(row), Templates("{company}")))
+    assert error.message.startswith("t.csv: row 317: ")
+    assert said in error.message
+    assert "(line 318)" in error.message
+
+
+def test_bytes_that_are_no_text_are_named() -> None:
+    error = _refusal(_source("t.csv", _csv("a,b\n").encode().replace(b"a,b", b"\xff,b"), GOAL))
+    assert error.message == "t.csv: row 317: not UTF-8 (line 318)"
+
+
+def test_bad_rows_are_left_out_and_those_after_them_are_read() -> None:
+    found = _survey(_source("t.csv", _csv("a,b,c\n"), GOAL), skip_bad=True)
+    assert (found.total, list(found.bad)) == (400, [316])
+    assert (found.bad[316].id, found.bad[316].row) == ("row 317", 317)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"goal": "a"', "not valid JSON"),
+        ("[1]", "not a task"),
+        ("{}", "`goal` is missing"),
+        ('{"goal": "a", "acceptance": ["x"]}', "acceptance"),
+        ('{"goal": "a", "id": ""}', "id '' can't be used"),
+        ('{"goal": "a", "needs": 3}', "`needs` is not a list of ids"),
+        ('{"goal": "a", "when": "never"}', "`when` is 'never'"),
+        ("[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_a_broken_line_is_named_by_its_number(line: str, said: str) -> None:
+    good = json.dumps({"goal": "g"})
+    error = _refusal(_source("t.jsonl", "\n".join([good, "", line, good])))
+    assert error.message.startswith("t.jsonl: row 3: ")
+    assert said in error.message
+
+
+def test_an_id_that_is_taken_is_named_with_both_rows() -> None:
+    error = _refusal(_source("t.jsonl", '{"goal": "a", "id": "x"}\n{"goal": "b"}\n{"goal": "c", "id": "x"}\n'))
+    assert error.message == "t.jsonl: row 3: id 'x' is taken by row 1"
+    assert error.field == "id"
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.json", "t.yaml"])
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_an_empty_file_is_said_to_be_empty(name: str, text: str) -> None:
+    assert _refusal(_source(name, text)).message in (
+        f"{name} is empty: there are no tasks in it",
+        f"{name}: there are no tasks in it",
+    )
+
+
+@pytest.mark.parametrize(("name", "head"), [("t.csv", b"goal\n"), ("t.jsonl", b'{"goal": "a"}\n')])
+def test_a_line_of_a_gigabyte_is_named_and_never_read(name: str, head: bytes) -> None:
+    path = _file(name, head)
+    with path.open("r+b") as file:
+        file.truncate(1 << 30)  # a hole, which takes no space
+    tracemalloc.start()
+    error = _refusal(TaskFile(path, read_task))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert error.message.startswith(f"{name}: row {1 if name == 't.csv' else 2}: the line is longer than 1 MB")
+    assert peak < 5 * LONGEST_LINE
+
+
+def test_after_a_line_that_is_too_long_the_next_is_read() -> None:
+    text = '{"goal": "a"}\n' + "x" * (3 * LONGEST_LINE) + '\n{"goal": "b"}\n'
+    found = _survey(_source("t.jsonl", text), skip_bad=True)
+    assert (found.total, list(found.bad)) == (3, [1])
+
+
+def test_a_file_of_which_no_row_can_be_used_is_refused_all_the_same() -> None:
+    with pytest.raises(CallError, match="no row can be used; row 1: not valid JSON"):
+        _survey(_source("t.jsonl", "x\ny\n"), skip_bad=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.txt", "x", "can't tell its format"),
+        ("t.json", "{", "t.json: not valid JSON"),
+        ("t.yaml", "a: [", "t.yaml: not valid YAML"),
+        ("t.json", '{"task": []}', "unknown key 'task'"),
+        ("t.json", "3", "no tasks"),
+        ("t.csv", "a,a\n1,2\n", "two columns are called 'a'"),
+    ],
+)
+def test_what_is_wrong_with_the_whole_file_is_said(name: str, text: str, said: str) -> None:
+    with pytest.raises(CallError) as error:
+        _survey(_source(name, text))
+    assert said in error.value.message
+
+
+def test_templates_are_refused_where_there_are_no_columns() -> None:
+    with pytest.raises(CallError, match="templates are for the columns of a CSV"):
+        _source("t.jsonl", '{"goal": "a"}', GOAL)
+
+
+def test_a_file_that_isn_t_there_is_named() -> None:
+    with pytest.raises(CallError, match=r"nothing\.csv can't be read: No such file"):
+        TaskFile(Path("nothing.csv"), read_task)
+
+
+def test_a_file_that_was_changed_after_it_was_looked_at_is_not_run() -> None:
+    source = _source("t.jsonl", '{"goal": "a"}\n')
+    _survey(source)
+    _file("t.jsonl", '{"goal": "something else"}\n')
+    with pytest.raises(CallError, match="was changed while it was read"):
+        list(source)

@@ -1,0 +1,383 @@
+"""The ledger: what is reserved and spent, under which limits, in whatever order things happen."""
+
+import gc
+import math
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from delegate.budget.ledger import ROUNDING, Amounts, Ledger, Limit, Reservation
+from delegate.errors import BudgetExceeded
+
+T = TypeVar("T")
+
+
+def test_a_refusal_says_which_limit_and_what_is_left_and_costs_nothing() -> None:
+    ledger = Ledger({"cost_usd": 1.0})
+    ledger.reserve({"cost_usd": 0.6}).settle({"cost_usd": 0.5})
+    pending = ledger.reserve({"cost_usd": 0.3})
+    with pytest.raises(
+        BudgetExceeded, match=r"cost_usd: \$0\.5 of \$1 spent, \$0\.3 reserved, \$0\.2 left, \$0\.25 needed"
+    ):
+        ledger.reserve({"cost_usd": 0.25})
+    pending.settle()
+    ledger.reserve({"cost_usd": 0.5}).settle({"cost_usd": 0.5})
+    assert ledger.spent["cost_usd"] == 1.0
+
+
+def test_a_limit_of_the_run_stops_every_child_of_it() -> None:
+    run = Ledger({"tokens": 100})
+    first, second = Ledger({}, parent=run), Ledger({"tokens": 1_000}, parent=run)
+    first.reserve({"tokens": 60}).settle({"tokens": 60})
+    assert second.left("tokens") == 40
+    with pytest.raises(BudgetExceeded):
+        second.reserve({"tokens": 50})
+    second.reserve({"tokens": 40}).settle({"tokens": 40})
+    assert (run.spent, first.spent, second.spent) == ({"tokens": 100}, {"tokens": 60}, {"tokens": 40})
+
+
+def test_a_limit_of_one_child_does_not_bind_its_siblings() -> None:
+    run = Ledger({"tokens": 100})
+    poor, rich = Ledger({"tokens": 10}, parent=run), Ledger(parent=run)
+    with pytest.raises(BudgetExceeded):
+        poor.reserve({"tokens": 11})
+    rich.reserve({"tokens": 100}).settle({"tokens": 100})
+
+
+def test_settling_twice_counts_once() -> None:
+    ledger = Ledger({"model_calls": 2})
+    reservation = ledger.reserve({"model_calls": 1})
+    reservation.settle({"model_calls": 1})
+    reservation.settle({"model_calls": 1})
+    assert ledger.spent["model_calls"] == 1
+
+
+def test_a_step_that_fails_gives_back_what_was_set_aside_for_it() -> None:
+    ledger = Ledger({"tokens": 10})
+    with pytest.raises(RuntimeError), ledger.reserve({"tokens": 10}):
+        raise RuntimeError("no answer came")
+    assert (ledger.left("tokens"), ledger.spent) == (10, {})
+
+
+def test_the_last_call_may_write_beyond_the_limit_and_no_other_may_begin_beside_it() -> None:
+    ledger = Ledger({"tokens": 100})
+    first = ledger.reserve({"tokens": 10}, {"tokens": 500})
+    second = ledger.reserve({"tokens": 10}, {"tokens": 80})
+    assert ledger.left("tokens") == 0
+    with pytest.raises(BudgetExceeded, match=r"0 of 100 spent, 100 reserved, 0 left, 81 needed"):
+        ledger.reserve({"tokens": 1}, {"tokens": 80})
+    second.settle({"tokens": 20})
+    first.settle({"tokens": 510})
+    assert ledger.spent["tokens"] == 530, "over by what one call may write, and not by more"
+
+
+def test_amounts_that_add_up_to_a_limit_fit_under_it_whatever_the_rounding() -> None:
+    ledger = Ledger({"cost_usd": 0.3})
+    for _ in range(3):  # 0.1 + 0.1 + 0.1 > 0.3
+        ledger.reserve({"cost_usd": 0.1}).settle({"cost_usd": 0.1})
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve({"cost_usd": 1e-6})
+
+
+def test_what_costs_nothing_goes_on_when_a_limit_of_cost_is_used_up() -> None:
+    ledger = Ledger({"cost_usd": 1.0, "model_calls": 5})
+    ledger.reserve({"cost_usd": 1.0}).settle({"cost_usd": 1.5})
+    ledger.reserve({"model_calls": 1, "cost_usd": 0}, {"cost_usd": 0}).settle({"model_calls": 1})
+    assert ledger.spent == {"cost_usd": 1.5, "model_calls": 1}
+
+
+@pytest.fixture
+def quick_switches() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def in_threads(number: int, work: Callable[[], T]) -> list[T]:
+    """Start so many at the same moment; what one raises is raised here."""
+    together = threading.Barrier(number)
+
+    def run() -> T:
+        together.wait()
+        return work()
+
+    with ThreadPoolExecutor(number) as pool:
+        return [done.result() for done in [pool.submit(run) for _ in range(number)]]
+
+
+@pytest.mark.usefixtures("quick_switches")
+def test_threads_that_spend_at_once_lose_no_cent_and_settle_nothing_twice() -> None:
+    run = Ledger({"tokens": 2_000})
+    shared = [run.reserve({"tokens": 1}) for _ in range(200)]
+
+    def spend() -> None:
+        own = Ledger(parent=run)
+        for one in shared:
+            own.reserve({"tokens": 1}).settle({"tokens": 1})
+            one.settle({"tokens": 0.5})
+            assert run.left("tokens") is not None
+
+    in_threads(4, spend)
+    assert run.spent == {"tokens": 4 * 200 + 100}
+    assert run.left("tokens") == 1_100
+
+
+def test_of_two_threads_that_want_the_last_of_a_limit_one_gets_it() -> None:
+    ledger = Ledger({"children": 1, "tokens": 1})
+    meeting = threading.Barrier(2)
+
+    class Meeting(dict[Limit, float]):
+        """Amounts that, when the first limit has room for them, wait for the other thread to come as far."""
+
+        def get(self, key: Limit, default: float = 0) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+            if key == "tokens":
+                with suppress(threading.BrokenBarrierError):
+                    meeting.wait(timeout=0.1)
+            return super().get(key, default)
+
+    def want() -> bool:
+        try:
+            ledger.reserve(Meeting({"children": 1}))
+        except BudgetExceeded:
+            return False
+        return True
+
+    assert sorted(in_threads(2, want)) == [False, True]
+
+
+def test_an_abandoned_call_may_be_ended_by_the_garbage_collector_inside_another() -> None:
+    """A reservation in a reference cycle is released by whichever allocation starts the collector."""
+    ledger = Ledger({"tokens": 200})
+
+    class Collecting(dict[Limit, float]):
+        """Amounts that collect garbage when they are looked into, which is while the ledger is locked."""
+
+        def get(self, key: Limit, default: float = 0) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+            gc.collect()
+            return super().get(key, default)
+
+    def call(itself: list[object]) -> Iterator[None]:
+        with ledger.reserve({"tokens": 60}):
+            yield
+            itself.clear()
+
+    kept = ledger.reserve(Collecting({"tokens": 10}))
+    cycle: list[object] = []
+    running = call(cycle)
+    next(running)
+    cycle.append(running)
+    del running, cycle
+    ledger.reserve({"tokens": 50}).settle({"tokens": 50})
+    kept.settle({"tokens": 10})
+    assert (ledger.spent, ledger.left("tokens")) == ({"tokens": 60}, 140)
+
+
+# --------------------------------------------------------------------------------------- in any order whatever
+
+
+LIMITS: tuple[Limit, ...] = ("children", "model_calls", "tokens", "cost_usd")
+counts, money = st.integers(0, 12), st.floats(0, 1.5, allow_subnormal=False)
+UNCERTAIN: Mapping[str, st.SearchStrategy[float]] = {"tokens": counts, "cost_usd": money}
+
+
+def amounts(**of: st.SearchStrategy[float]) -> st.SearchStrategy[dict[Limit, float]]:
+    """Any of these amounts, or none."""
+    return cast("st.SearchStrategy[dict[Limit, float]]", st.fixed_dictionaries({}, optional=of))
+
+
+some_limits = some_sure = amounts(children=counts, **UNCERTAIN)
+some_possible = amounts(**UNCERTAIN)
+part = st.sampled_from([0.0, 0.3, 0.5, 1.0])
+
+
+@dataclass(eq=False)
+class Node:
+    """One ledger, with all that was ever asked of it."""
+
+    ledger: Ledger
+    above: "Node | None" = None
+    open: list["Step"] = field(default_factory=list["Step"])
+    most_possible: dict[Limit, float] = field(default_factory=dict[Limit, float])
+    """The largest possible part that was ever let in, which is all that a limit may be passed by."""
+    beyond: dict[Limit, float] = field(default_factory=dict[Limit, float])
+    """What steps really took beyond their reservations, in all."""
+
+    def chain(self) -> list["Node"]:
+        return [self, *(self.above.chain() if self.above else [])]
+
+    def set_aside(self, limit: Limit) -> float:
+        """The most that open steps can take, but for what the largest of them may."""
+        possible = [step.possible.get(limit, 0) for step in self.open]
+        return sum(step.sure.get(limit, 0) for step in self.open) + sum(possible) - max(possible, default=0)
+
+
+@dataclass(eq=False)
+class Step:
+    """Something that was let in, and what it may take."""
+
+    node: Node
+    reservation: Reservation
+    sure: Amounts
+    possible: Amounts
+
+    def at_most(self, limit: Limit) -> float:
+        return self.sure.get(limit, 0) + self.possible.get(limit, 0)
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Trees of ledgers; steps are let in, refused, settled, settled again and given up, in any order."""
+
+    nodes = Bundle("nodes")
+    steps = Bundle("steps")
+    done = Bundle("done")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[Node] = []
+
+    @initialize(target=nodes, limits=some_limits)
+    def a_run_begins(self, limits: dict[Limit, float]) -> Node:
+        return self.added(Node(Ledger(limits)))
+
+    @rule(target=nodes, above=nodes, limits=some_limits)
+    def a_child_begins(self, above: Node, limits: dict[Limit, float]) -> Node:
+        return self.added(Node(Ledger(limits, parent=above.ledger), above))
+
+    def added(self, node: Node) -> Node:
+        self.all.append(node)
+        return node
+
+    @rule(target=steps, node=nodes, sure=some_sure, possible=some_possible)
+    def reserve(self, node: Node, sure: Amounts, possible: Amounts) -> object:
+        before = self.state()
+        try:
+            step = Step(node, node.ledger.reserve(sure, possible), sure, possible)
+        except BudgetExceeded as error:
+            assert self.state() == before, "a refusal changes nothing in any ledger"
+            self.was_right(node, sure, possible, error)
+            return cast("object", multiple())
+        for one in node.chain():
+            one.open.append(step)
+            for limit, allowed in one.ledger.limits.items():
+                one.most_possible[limit] = max(one.most_possible.get(limit, 0), possible.get(limit, 0))
+                if step.at_most(limit):
+                    assert one.ledger.spent.get(limit, 0) + one.set_aside(limit) <= rounded(allowed)
+        return step
+
+    def was_right(self, node: Node, sure: Amounts, possible: Amounts, error: BudgetExceeded) -> None:
+        """There was no room, and the words are those of the ledger that had none."""
+        limit = cast("Limit", error.limit)
+        refused_by = [one for one in node.chain() if is_that_of(one, limit, error)]
+        assert refused_by
+        assert close(error.left, max(0, error.allowed - error.spent - error.reserved))
+        assert error.left < error.needed <= rounded(sure.get(limit, 0) + possible.get(limit, 0))
+        told = [float(number) for number in re.findall(r"\d[\d.e+-]*", str(error))]
+        known = (error.spent, error.allowed, error.reserved, error.left, error.needed)
+        assert limit in str(error)
+        assert told == pytest.approx(known, abs=1e-6)
+
+    @rule(target=done, step=consumes(steps), of_sure=part, of_possible=part)
+    def settle(self, step: Step, of_sure: float, of_possible: float) -> Step:
+        limits: list[Limit] = [*step.sure, *step.possible]
+        return self.settled(step, {limit: self.taken(step, limit, of_sure, of_possible) for limit in limits})
+
+    def taken(self, step: Step, limit: Limit, of_sure: float, of_possible: float) -> float:
+        amount = step.sure.get(limit, 0) * of_sure + step.possible.get(limit, 0) * of_possible
+        return amount if limit == "cost_usd" else int(amount)
+
+    def settled(self, step: Step, spent: Amounts) -> Step:
+        step.reservation.settle(spent)
+        for one in step.node.chain():
+            one.open.remove(step)
+            for limit, amount in spent.items():
+                one.beyond[limit] = one.beyond.get(limit, 0) + max(0, amount - step.at_most(limit))
+        return step
+
+    @rule(target=done, step=consumes(steps))
+    def fail(self, step: Step) -> Step:
+        with pytest.raises(KeyboardInterrupt), step.reservation:
+            raise KeyboardInterrupt
+        return self.settled(step, {})
+
+    @rule(step=done)
+    def settle_again(self, step: Step) -> None:
+        before = self.state()
+        step.reservation.settle({"tokens": 1_000, "cost_usd": 1_000})
+        assert self.state() == before
+
+    @invariant()
+    def no_limit_is_passed_by_more_than_one_call_may_write(self) -> None:
+        for node in self.all:
+            for limit, allowed in node.ledger.limits.items():
+                over = node.most_possible.get(limit, 0) + node.beyond.get(limit, 0)
+                assert node.ledger.spent.get(limit, 0) <= rounded(allowed + over)
+
+    @invariant()
+    def what_is_left_is_the_least_that_is_left_in_the_ledgers_above(self) -> None:
+        for node in self.all:
+            for limit in LIMITS:
+                rooms = [
+                    max(0, one.ledger.limits[limit] - one.ledger.spent.get(limit, 0) - one.set_aside(limit))
+                    for one in node.chain()
+                    if limit in one.ledger.limits
+                ]
+                left = node.ledger.left(limit)
+                assert left is None if not rooms else left is not None and close(left, min(rooms))
+
+    def teardown(self) -> None:
+        """When everything has ended, nothing is reserved: what is left is the limit without what was spent."""
+        for step in {id(step): step for node in self.all for step in node.open}.values():
+            self.settled(step, {})
+        for node in self.all:
+            rooms = [
+                max(0, one.ledger.limits["tokens"] - one.ledger.spent.get("tokens", 0))
+                for one in node.chain()
+                if "tokens" in one.ledger.limits
+            ]
+            assert node.ledger.left("tokens") == min(rooms, default=None)
+
+    def state(self) -> list[object]:
+        return [(dict(one.ledger.spent), [one.ledger.left(limit) for limit in LIMITS]) for one in self.all]
+
+
+class WrongEstimates(LedgerMachine):
+    """The same where steps take more or less than was reserved for them."""
+
+    def taken(self, step: Step, limit: Limit, of_sure: float, of_possible: float) -> float:
+        return super().taken(step, limit, of_sure * 3, of_possible * 2)
+
+
+def rounded(limit: float) -> float:
+    return limit * (1 + 4 * ROUNDING) + 1e-12
+
+
+def close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def is_that_of(node: Node, limit: Limit, error: BudgetExceeded) -> bool:
+    """Whether the figures of a refusal are those of this ledger."""
+    stands = (node.ledger.limits.get(limit), node.ledger.spent.get(limit, 0))
+    return stands == (error.allowed, error.spent) and close(error.reserved, node.set_aside(limit))
+
+
+_PHASES = (Phase.generate, Phase.shrink)
+_BOUNDED = settings(
+    max_examples=80, stateful_step_count=30, derandomize=True, database=None, deadline=None, phases=_PHASES
+)
+TestAnyOrder = LedgerMachine.TestCase
+TestAnyOrder.settings = _BOUNDED
+TestAnyOrderWithWrongEstimates = WrongEstimates.TestCase
+TestAnyOrderWithWrongEstimates.settings = _BOUNDED

@@ -1,0 +1,417 @@
+"""A run: what all calls under one root share, and what happens at each of its limits."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Report, Task
+from delegate.budget.runs import KEPT_RUNS, RunRegistry
+from delegate.errors import ConfigError
+from delegate.models.catalog import Catalog
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest, Event
+from delegate.settings import Settings
+from delegate.types import JsonObject, Parent, TaskResult, Usage
+from tests.support.model_server import Call, ModelServer, Reply
+from tests.support.words import goal_of, is_judge, met_by, words
+
+TURN = Parent(run_id="turn-1")
+CHEAP = "gpt-6-luna"
+"""Its prices, in USD per million tokens: 0.10 read, 0.50 written."""
+
+
+def three(name: str) -> JsonObject:
+    return {"tasks": [{"goal": f"{name}, part {n}"} for n in range(3)]}
+
+
+def codes(report: Report) -> list[str]:
+    return [result.error.code if result.error else result.status for result in report.results]
+
+
+# --------------------------------------------------------------------------- many calls in one turn, over real HTTP
+
+
+class Gate:
+    """A model that holds every call until the test lets it go."""
+
+    def __init__(self) -> None:
+        self._held: queue.Queue[Future[Reply]] = queue.Queue()
+
+    async def __call__(self, call: Call) -> Reply:
+        answer: Future[Reply] = Future()
+        self._held.put(answer)
+        return await asyncio.wrap_future(answer)
+
+    async def hold(self, number: int) -> list[Future[Reply]]:
+        """Wait until so many calls have come."""
+        return [await asyncio.to_thread(self._held.get, timeout=10) for _ in range(number)]
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def server(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    with ModelServer(gate) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+        yield server
+
+
+Calling = Callable[[JsonObject], Coroutine[Any, Any, Report]]
+Way = Callable[[Delegator], AbstractAsyncContextManager[Calling]]
+
+
+@asynccontextmanager
+async def with_one_run_id(delegator: Delegator) -> AsyncGenerator[Calling]:
+    yield lambda arguments: delegator.call(arguments, parent=TURN)
+
+
+@asynccontextmanager
+async def inside_root_run(delegator: Delegator) -> AsyncGenerator[Calling]:
+    with delegator.root_run():
+        yield delegator.call
+
+
+@asynccontextmanager
+async def from_threads(delegator: Delegator) -> AsyncGenerator[Calling]:
+    yield lambda arguments: in_new_thread(lambda: delegator.call_sync(arguments, parent=TURN))
+
+
+@asynccontextmanager
+async def from_threads_inside_root_run(delegator: Delegator) -> AsyncGenerator[Calling]:
+    with delegator.root_run():
+        yield lambda arguments: asyncio.to_thread(delegator.call_sync, arguments)
+
+
+@asynccontextmanager
+async def on_two_event_loops(delegator: Delegator) -> AsyncGenerator[Calling]:
+    """Every other call is made on a loop of another thread."""
+    other = asyncio.new_event_loop()
+    thread = threading.Thread(target=other.run_forever)
+    thread.start()
+    here = [True]
+
+    async def call(arguments: JsonObject) -> Report:
+        here[0] = not here[0]
+        made = delegator.call(arguments, parent=TURN)
+        return await (made if here[0] else asyncio.wrap_future(asyncio.run_coroutine_threadsafe(made, other)))
+
+    yield call
+    closed = asyncio.run_coroutine_threadsafe(delegator.connections.aclose(), other)
+    await asyncio.wrap_future(closed)
+    other.call_soon_threadsafe(other.stop)
+    thread.join()
+    other.close()
+
+
+async def in_new_thread(work: Callable[[], Report]) -> Report:
+    done: Future[Report] = Future()
+    threading.Thread(target=lambda: done.set_result(work())).start()
+    return await asyncio.wrap_future(done)
+
+
+WAYS: Sequence[Way] = (
+    with_one_run_id, inside_root_run, from_threads, from_threads_inside_root_run, on_two_event_loops
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+async def test_four_calls_in_one_turn_share_three_places_and_twelve_children(
+    way: Way, gate: Gate, server: ModelServer
+) -> None:
+    started: list[Event] = []
+
+    def watch(event: Event) -> None:
+        if event.kind == "child_started":
+            started.append(event)
+
+    async with Delegator(model=CHEAP, on_event=watch) as delegator, way(delegator) as call:
+        turn = [asyncio.create_task(call(three(f"call {n}"))) for n in range(4)]
+        for n in range(1, 5):
+            held = await gate.hold(3)
+            assert (len(started), len(server.calls)) == (3 * n, 3 * n), "three at work, and nobody beside them"
+            for answer in held:
+                answer.set_result(Reply("did my part as asked"))
+        reports = [await report for report in turn]
+        fifth = await call({"goal": "one more"})
+    assert [codes(report) for report in reports] == [["completed"] * 3] * 4
+    assert len({report.run_id for report in reports}) == 1
+    assert len({result.handle for report in reports for result in report.results}) == 12
+    assert fifth.error
+    assert fifth.error.code == "budget_exceeded"
+    assert "limit children: 12 of 12 spent, 0 reserved, 0 left, 1 needed" in fifth.error.message
+    assert fifth.error.hint == "nothing was run; do it yourself"
+    assert (server.peak, len(server.calls)) == (3, 12)
+
+
+async def test_calls_that_spend_side_by_side_pass_a_limit_by_no_more_than_one_calls_output(
+    gate: Gate, server: ModelServer
+) -> None:
+    ended: asyncio.Queue[Event] = asyncio.Queue()
+
+    def watch(event: Event) -> None:
+        if event.kind == "child_ended":
+            ended.put_nowait(event)
+
+    limit, one_output = 0.006, 8_192 * 0.50 / 1e6
+    async with Delegator(model=CHEAP, max_cost_usd=limit, max_output_tokens=8_192, on_event=watch) as delegator:
+        call = asyncio.create_task(delegator.call(three("write much")))
+        held = await gate.hold(2)
+        refused = await asyncio.wait_for(ended.get(), 10)  # for a third output beside these two there is no room
+        for answer in held:
+            answer.set_result(
+                Reply(tool_calls=(("think", {"thought": "more"}),), input_tokens=500, output_tokens=8_192)
+            )
+        report = await call
+    assert refused.text == "budget_exceeded"
+    assert codes(report) == ["budget_exceeded"] * 3
+    assert report.totals.cost_usd
+    assert limit < report.totals.cost_usd <= limit + one_output
+    assert len(server.calls) == 2
+
+
+async def test_children_that_never_stop_use_a_limit_of_cost_up_and_hardly_pass_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit, one_output = 0.003, 256 * 0.50 / 1e6
+    forever = Reply(tool_calls=(("think", {"thought": "more"}),), input_tokens=500, output_tokens=256)
+    with ModelServer(lambda call: forever) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+        async with Delegator(model=CHEAP, max_cost_usd=limit, max_output_tokens=256) as delegator:
+            report = await delegator.call(three("never stop"), parent=TURN)
+            more = await delegator.call({"goal": "one more"}, parent=TURN)
+    assert codes(report) == ["budget_exceeded"] * 3
+    assert codes(more) == ["budget_exceeded"]
+    assert report.totals.cost_usd
+    assert 0.9 * limit < report.totals.cost_usd <= limit + one_output
+    assert len(server.calls) == report.totals.child_usage.model_calls
+
+
+# ---------------------------------------------------------------------------------------------- which run is meant
+
+
+def done() -> Scripted:
+    return Scripted(lambda request: "did my part as asked")
+
+
+async def test_a_call_that_asks_for_more_children_than_are_left_runs_none_of_them() -> None:
+    client = done()
+    async with Delegator(client=client, max_children=5) as delegator:
+        await delegator.call(three("first"), parent=TURN)
+        refused = await delegator.call(three("second"), parent=TURN)
+        assert len(client.requests) == 3
+        fits = await delegator.call({"tasks": three("third")["tasks"][:2]}, parent=TURN)
+        last = await delegator.call({"goal": "one more"}, parent=TURN)
+    assert refused.error
+    assert refused.error.code == "budget_exceeded"
+    assert "limit children: 3 of 5 spent, 0 reserved, 2 left, 3 needed" in refused.error.message
+    assert refused.error.hint == "nothing was run; ask for at most 2"
+    assert codes(fits) == ["completed", "completed"]
+    assert last.error
+    assert len(client.requests) == 5
+
+
+async def test_without_a_run_id_or_a_context_each_call_is_a_run_of_its_own() -> None:
+    async with Delegator(client=done(), max_children=1) as delegator:
+        reports = await asyncio.gather(*(delegator.call({"goal": f"part {n}"}) for n in range(3)))
+    assert [codes(report) for report in reports] == [["completed"]] * 3
+    assert len({report.run_id for report in reports}) == 3
+
+
+async def test_other_run_ids_are_other_runs() -> None:
+    async with Delegator(client=done(), max_children=1) as delegator:
+        for name in ("a", "b"):
+            assert not (await delegator.call({"goal": "x"}, parent=Parent(run_id=name))).error
+            assert (await delegator.call({"goal": "x"}, parent=Parent(run_id=name))).error
+
+
+async def test_a_root_run_gives_the_id_that_its_reports_bear_and_ends_with_its_block() -> None:
+    async with Delegator(client=done(), max_children=1) as delegator:
+        with delegator.root_run() as run_id:
+            first = await delegator.call({"goal": "x"})
+            assert (await delegator.call({"goal": "x"})).error
+        after = await delegator.call({"goal": "x"})
+    assert first.run_id == run_id != after.run_id
+    assert codes(after) == ["completed"]
+
+
+async def test_tasks_that_a_person_runs_are_not_counted_among_the_children_that_models_ask_for() -> None:
+    async with Delegator(client=done(), max_children=1) as delegator:
+        with delegator.root_run():
+            report = await delegator.run(*(Task(goal=f"part {n}") for n in range(5)))
+            assert codes(report) == ["completed"] * 5
+            assert not (await delegator.call({"goal": "x"})).error
+            assert (await delegator.call({"goal": "x"})).error
+
+
+async def test_a_call_that_can_not_be_executed_counts_no_children() -> None:
+    async with Delegator(client=done(), max_children=3) as delegator:
+        wrong = {"tasks": [*three("x")["tasks"][:2], {"goal": "y", "output_schema": {"type": "objekt"}}]}
+        assert (await delegator.call(wrong, parent=TURN)).error
+        assert codes(await delegator.call(three("x"), parent=TURN)) == ["completed"] * 3
+
+
+def test_a_run_in_use_is_not_forgotten_however_many_others_there_are(home: Any) -> None:
+    registry = RunRegistry(Settings(home=home), Catalog.shipped())
+    in_use = registry.caller(Parent(run_id="in use")).run
+    idle = registry.caller(Parent(run_id="idle")).run.id
+    for n in range(KEPT_RUNS):
+        registry.caller(Parent(run_id=f"another {n}"))
+    assert registry.caller(Parent(run_id="in use")).run is in_use
+    assert registry.caller(Parent(run_id="idle")).run.id != idle
+
+
+# -------------------------------------------------------------------------------------------------- limits of a run
+
+
+def reply(*calls: tuple[str, JsonObject], text: str = "did my part as asked") -> ChatReply:
+    """A turn that read 10,000 tokens and wrote 100: 0.00105 USD."""
+    turn = Scripted.calls(*calls, text=text)
+    usage = Usage(model_calls=1, input_tokens=10_000, output_tokens=100)
+    return ChatReply(turn.text, "tool_calls" if calls else "end", usage, turn.tool_calls)
+
+
+def quick_or_long(request: ChatRequest) -> ChatReply:
+    """Children that report at once, and children that write a file first."""
+    if is_judge(request):
+        return reply(text=met_by("did my part")(request))
+    if goal_of(request) == "long" and len(request.messages) == 1:
+        return reply(("write_file", {"path": "half.txt", "content": "half"}), text="half-way there")
+    return reply()
+
+
+TIGHT: dict[str, Any] = {"max_run_model_calls": 2, "max_run_tokens": 25_000, "max_cost_usd": 0.0025}
+LIMIT_NAMES = {"max_run_model_calls": "model_calls", "max_run_tokens": "tokens", "max_cost_usd": "cost_usd"}
+
+
+@pytest.mark.parametrize("limit", TIGHT)
+async def test_a_limit_of_the_run_ends_a_child_before_its_next_call_and_finished_work_stays(limit: str) -> None:
+    client = Scripted(quick_or_long)
+    async with Delegator(client=client, model=CHEAP, max_concurrent=1, **{limit: TIGHT[limit]}) as delegator:
+        report = await delegator.call({"tasks": [{"goal": "quick"}, {"goal": "long"}]}, parent=TURN)
+    quick, long = report.results
+    assert (quick.status, quick.summary) == ("completed", "did my part as asked")
+    assert (long.status, long.summary, long.receipts.ok) == ("budget_exceeded", "half-way there", 1)
+    assert [artifact.path for artifact in long.artifacts] == ["half.txt"]
+    assert long.error
+    assert f"limit {LIMIT_NAMES[limit]}:" in long.error.message
+    assert len(client.requests) == 2
+
+
+@pytest.mark.parametrize("limit", TIGHT)
+async def test_a_judge_that_the_run_has_no_room_for_is_not_asked_and_the_verdict_says_so(limit: str) -> None:
+    client = Scripted(quick_or_long)
+    tight: Any = {"max_run_model_calls": 1, "max_run_tokens": 10_200, "max_cost_usd": 0.0011}[limit]
+    async with Delegator(client=client, model=CHEAP, **{limit: tight}) as delegator:
+        report = await delegator.call({"goal": "quick", "acceptance_criteria": ["my part was done"]})
+    (result,) = report.results
+    assert result.status == "completed"
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "budget_exceeded")
+    assert f"limit {LIMIT_NAMES[limit]}" in result.verdict.criteria[0].reason
+    assert len(client.requests) == 1
+
+
+async def test_the_runs_wall_time_ends_a_child_and_refuses_those_behind_it_and_finished_work_stays() -> None:
+    async def answer(request: ChatRequest) -> str:
+        if goal_of(request) == "hangs":
+            await asyncio.Event().wait()
+        return "did my part as asked"
+
+    client = Scripted(answer)
+    async with Delegator(client=client, max_concurrent=1, run_timeout_seconds=0.3) as delegator:
+        tasks = [{"goal": goal} for goal in ("works", "hangs", "waits")]
+        report = await delegator.call({"tasks": tasks}, parent=TURN)
+        late = await delegator.call({"goal": "late"}, parent=TURN)
+    assert [result.status for result in report.results] == ["completed", "timeout", "budget_exceeded"]
+    hung, behind = report.results[1].error, report.results[2].error
+    assert hung
+    assert "had left" in hung.message
+    assert behind
+    assert "time was up" in behind.message
+    assert late.error
+    assert (late.error.code, late.error.hint) == ("budget_exceeded", "nothing was run; do it yourself")
+    assert len(client.requests) == 2
+
+
+async def test_a_verdict_that_the_runs_wall_time_is_too_short_for_fails_with_that_reason() -> None:
+    async def answer(request: ChatRequest) -> str:
+        if is_judge(request):
+            await asyncio.Event().wait()
+        return "did my part as asked"
+
+    async with Delegator(client=Scripted(answer), run_timeout_seconds=0.3) as delegator:
+        report = await delegator.call({"goal": "x", "acceptance_criteria": ["it was done"]})
+    (result,) = report.results
+    assert (result.status, result.summary) == ("completed", "did my part as asked")
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "budget_exceeded")
+
+
+def test_the_wall_time_of_a_run_begins_with_its_first_call(home: Any) -> None:
+    run = RunRegistry(Settings(home=home, run_timeout_seconds=60), Catalog.shipped()).caller(TURN).run
+    assert run.seconds_left() == 60, "it was only looked at"
+    run.refuse_if_over()
+    assert (run.seconds_left() or 0) < 60
+
+
+@pytest.mark.parametrize("depth", [0, 5])
+def test_a_depth_beyond_what_is_provided_for_is_no_setting(depth: int) -> None:
+    with pytest.raises(ConfigError, match="max_depth"):
+        Delegator(client=done(), max_depth=depth)
+
+
+# ------------------------------------------------------------------------------------------------- limits of a task
+
+
+async def one(client: Scripted, task: Task, **options: Any) -> TaskResult:
+    async with Delegator(client=client, model=CHEAP, **options) as delegator:
+        report = await delegator.run(task)
+    assert not report.error
+    return report.results[0]
+
+
+def judged(**fields: Any) -> Task:
+    return Task.model_validate({"goal": "quick", "acceptance_criteria": ["my part was done"], **fields})
+
+
+async def test_a_tasks_limit_of_cost_holds_for_its_child_and_its_judge_together() -> None:
+    client = Scripted(quick_or_long)
+    result = await one(client, judged(max_cost_usd=0.0011))
+    assert result.status == "completed"
+    assert result.verdict
+    assert result.verdict.code == "budget_exceeded"
+    assert len(client.requests) == 1
+    enough = await one(Scripted(quick_or_long), judged(max_cost_usd=0.01))
+    assert enough.verdict
+    assert enough.verdict.verdict == "PASS"
+
+
+async def test_a_tasks_limit_binds_no_sibling() -> None:
+    async with Delegator(client=Scripted(quick_or_long), model=CHEAP) as delegator:
+        report = await delegator.run(Task(goal="long", max_cost_usd=0.0015), Task(goal="long"))
+    assert [result.status for result in report.results] == ["budget_exceeded", "completed"]
+
+
+async def test_a_task_may_ask_for_less_than_the_run_allows_and_never_for_more() -> None:
+    async with Delegator(client=Scripted(quick_or_long), model=CHEAP, max_cost_usd=0.0015) as delegator:
+        report = await delegator.run(Task(goal="long", max_cost_usd=100))
+    assert codes(report) == ["budget_exceeded"]
+
+
+async def test_a_limit_of_tokens_per_child_holds_for_each_child_alone() -> None:
+    client = words(lambda request: reply(("think", {"thought": "x"})))
+    async with Delegator(client=client, model=CHEAP, max_tokens=25_000) as delegator:
+        report = await delegator.run(Task(goal="a"), Task(goal="b"))
+    assert codes(report) == ["budget_exceeded"] * 2
+    assert [result.usage.model_calls for result in report.results] == [2, 2]

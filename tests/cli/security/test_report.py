@@ -1,0 +1,47 @@
+import json
+
+import pytest
+
+from delegate.cli.formats import Format
+from delegate.cli.security.commands import Row
+from delegate.cli.security.report import print_attacks
+from tests.cli.command import delegate
+
+ROWS = [
+    Row("shell", "a daemon", "bubblewrap", "stopped", "it ends with its command"),
+    Row("shell", "a daemon", "process", "possible", "it \x1b[31mruns on"),
+    Row("path", "a link out", "the file tools", "stopped", "it leads out"),
+]
+
+
+def test_the_table_has_a_line_per_attack_and_a_column_per_mechanism(capsys: pytest.CaptureFixture[str]) -> None:
+    print_attacks(Format.pretty, ROWS)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["shell", "bubblewrap", "process", "because"] in lines
+    assert ["path", "the", "file", "tools", "because"] in lines
+    assert [line[:4] for line in lines if line[:2] == ["a", "daemon"]] == [["a", "daemon", "stopped", "possible"]]
+
+
+def test_an_attack_that_gets_through_somewhere_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    print_attacks(Format.pretty, ROWS)
+    out = capsys.readouterr().out
+    assert "runs on" in out
+    assert "it ends with its command" not in out
+    assert "\x1b" not in out
+
+
+def test_as_json_every_row_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    print_attacks(Format.json, ROWS)
+    document = json.loads(capsys.readouterr().out)
+    assert [row["outcome"] for row in document["attacks"]] == ["stopped", "possible", "stopped"]
+    print_attacks(Format.jsonl, ROWS)
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == document["attacks"]
+
+
+def test_doctor_tries_every_kind_of_attack_on_this_machine() -> None:
+    done = delegate("doctor", "--security", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    attacks = json.loads(done.stdout)["attacks"]
+    assert {attack["kind"] for attack in attacks} == {"shell", "path", "url", "predicate", "schema", "injection"}
+    assert {attack["outcome"] for attack in attacks} <= {"stopped", "possible", "n/a"}
+    assert all(attack["note"] for attack in attacks)

@@ -1,0 +1,109 @@
+import json
+from typing import Any
+
+import pytest
+
+from delegate.judging.checks.predicate import Outcome, evaluate
+
+ORDER: dict[str, Any] = {
+    "response": {"status": 200, "body": {"ok": True, "note": None}},
+    "items": [{"id": 1, "price": 2.5, "tags": ["new"]}, {"id": 2, "price": 4, "tags": []}],
+    "name": "Ada Lovelace",
+    "count": 2,
+    "face": "😀",
+}
+
+HOLD = """
+response.status === 200 && response.body.ok === true
+response.status == "200"
+response.status !== 404 || false
+response['status'] === 200
+response.body.note === null
+response.body.note ?? "none" === "none"
+response.missing === undefined
+response?.missing?.deep.er === undefined
+typeof nobody === "undefined"
+output.name === name
+$.name === name
+items.length === count
+items[0].id === 1
+items[1]?.price > items[0]?.price
+items.every(item => item.price > 0)
+items.some(({ tags }) => tags.includes("new"))
+items.filter(i => i.tags.length).length === 1
+items.map(i => i.id).join() === "1,2"
+items.reduce((sum, i) => sum + i.price, 0) === 6.5
+items.find(i => i.id === 2).price === 4
+items.every((item, n, all) => all.findIndex(i => i.id === item.id) === n)
+items.every(i => items.some(j => j.id >= i.id))
+items.every(i => { return i.id > 0 })
+items.every(name => name.id) && name.length === 12
+items.map(i => i.price).sort((a, b) => b - a)[0] === 4
+items.map(i => i.id).every(Number.isInteger)
+Math.max(...items.map(i => i.price)) === 4
+Object.keys(response).join() === "status,body"
+Object.entries(response.body).length === 2
+"status" in response && !("code" in response)
+Array.isArray(items) && !Array.isArray(response)
+name.split(" ").length === 2
+name.toLowerCase().startsWith("ada")
+/^\\w+ \\w+$/.test(name)
+name.match(/[A-Z]/g).length === 2
+name.replace(/\\s/g, "_") === "Ada_Lovelace"
+`${name}: ${count}` === "Ada Lovelace: 2"
+count > 1 ? name.length === 12 : false
+count * 2 + 1 === 5 && count ** 3 === 8 && -count % 3 === -2
+(0.1 + 0.2).toFixed(2) === "0.30"
+face.length === 2 && [...face].length === 1
+[1, 2, ...items].length === 4
+{ a: count, ...response }.status === 200
+response.status === 200 /* as agreed */ && // and
+count === 2;
+""".strip().replace("&& // and\ncount", "&& count")
+
+
+@pytest.mark.parametrize("expression", HOLD.splitlines())
+def test_an_expression_holds_when_javascript_says_so(expression: str) -> None:
+    assert evaluate(expression, ORDER).holds
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["false", "null", "undefined", "0", "-0", "NaN", '""', "items.length - 2", "response.body.note", "!name", "!!0"],
+)
+def test_a_value_that_counts_as_false_does_not_hold(expression: str) -> None:
+    assert not evaluate(expression, ORDER).holds
+
+
+def test_whole_numbers_are_doubles_so_that_neighbours_beyond_2_to_53_are_equal() -> None:
+    assert evaluate("a === b", json.loads('{"a": 9007199254740992, "b": 9007199254740993}')).holds
+    assert evaluate("a === Infinity", {"a": 10**400}).holds
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [([1, 2], "an array"), ("text", "a string"), (5, "a number"), (None, "null"), (True, "a boolean")],
+)
+def test_a_value_that_is_no_object_is_named_output(value: object, kind: str) -> None:
+    assert evaluate("typeof output === typeof $ && output !== undefined", value).holds
+    assert evaluate("status === 200", value) == Outcome(
+        False, f"there is no `status` in the output; it is {kind}, named `output`"
+    )
+
+
+def test_data_cannot_take_the_place_of_a_builtin_or_of_the_whole_value() -> None:
+    forged = {"output": {"status": 200}, "Math": {"max": 1}, "undefined": 5, "NaN": 1, "status": 500, "Object": {}}
+    assert not evaluate("output.status === 200", forged).holds
+    assert evaluate("undefined === output.nothing && Math.max(1, 3) === 3 && NaN !== NaN", forged).holds
+    assert evaluate("output.output.status === 200 && Object.keys(output).length === 6", forged).holds
+
+
+def test_a_key_may_have_any_name_even_one_that_javascript_inherits() -> None:
+    data = {"constructor": 1, "__proto__": 2, "toString": 3, "length": 4, "filter": 5}
+    assert evaluate("constructor + output.__proto__ + $['toString'] + length + output.filter === 15", data).holds
+
+
+def test_evaluation_changes_nothing_in_the_value() -> None:
+    before = json.dumps(ORDER)
+    assert evaluate("items.map(i => i.id).reverse().concat(items).sort((a, b) => 0).length === 4", ORDER).holds
+    assert json.dumps(ORDER) == before

@@ -1,0 +1,93 @@
+from typing import Any
+
+import pytest
+
+from delegate.judging.checks.predicate import PredicateError, evaluate
+
+VALUE: dict[str, Any] = {
+    "response": {"status": 404, "body": {"ok": False}},
+    "items": [{"id": 1, "ok": True}, {"id": 2, "ok": False}],
+    "name": "Ada",
+    "none": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("response.status === 200", "response.status === 200 → false: it is 404"),
+        (
+            "name === 'Ada' && response.status === 200 && nobody",
+            "response.status === 200 → false: it is 404",
+        ),
+        ("response.status === '404'", "response.status === '404' → false: it is 404"),
+        ("name === 'Bob'", "name === 'Bob' → false: it is \"Ada\""),
+        (
+            "response.status < items.length",
+            "response.status < items.length → false: `response.status` is 404, `items.length` is 2",
+        ),
+        ("response.body.ok", "response.body.ok → false"),
+        ("response.code", "response.code → undefined (`response` has: status, body)"),
+        ("response.code === 200", "response.code === 200 → false: it is undefined (`response` has: status, body)"),
+        (
+            "response.bdy.ok",
+            "`response.bdy` is undefined (`response` has: status, body), so it has no `ok`",
+        ),
+        ("none.ok", "`none` is null, so it has no `ok`"),
+        ("none.trim() === ''", "`none` is null, so it has no `trim`"),
+        ("response.status.trim() === ''", "`response.status` is a number, which has no method `trim`"),
+        ("nobody === 1", "there is no `nobody` in the output; it has: response, items, name, none"),
+        ("!items.length", "!items.length → false: `items.length` is 2"),
+        (
+            "items.every(i => i.ok)",
+            'items.every(i => i.ok) → false: item [1] is {"id": 2, "ok": false}: i.ok → false',
+        ),
+        (
+            "items.map(i => i.id).some(n => n > 5)",
+            "items.map(i => i.id).some(n => n > 5) → false: none of the 2 items of `items.map(i => i.id)`,"
+            " which is [1, 2]",
+        ),
+        ("name.startsWith('B')", "name.startsWith('B') → false: `name` is \"Ada\""),
+        ("/^B/.test(name)", '/^B/.test(name) → false: `name` is "Ada"'),
+        (
+            "name === 'Bob' || response.status === 200",
+            "none of the 2 alternatives holds: name === 'Bob' → false: it is \"Ada\";"
+            " response.status === 200 → false: it is 404",
+        ),
+        ("name ? response.body.ok : true", 'response.body.ok → false (as `name` is "Ada")'),
+        ("none ?? response.body.ok", "response.body.ok → false"),
+    ],
+)
+def test_a_failure_says_which_part_failed_and_with_what_values(expression: str, reason: str) -> None:
+    outcome = evaluate(expression, VALUE)
+    assert (outcome.holds, outcome.reason) == (False, reason)
+
+
+def test_a_success_is_confirmed_in_a_line() -> None:
+    assert evaluate("response.status\n  === 404", VALUE).reason == "response.status === 404 → true"
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("output === 1", "x" * 500_000),
+        ("output.length === 1", [["y" * 1_000] * 1_000] * 100),
+        ("a === 1", {"a": {"k" * 10_000: list(range(10_000))}}),
+        ("missing === 1", {"k" * 10_000 + str(n): n for n in range(1_000)}),
+        ("a[b].c", {"a": {}, "b": "\n" * 9_000}),
+        ("a === " + "1 + " * 1_000 + "1", {"a": 0}),
+    ],
+)
+def test_a_reason_is_short_and_on_one_line_whatever_the_child_wrote(expression: str, value: object) -> None:
+    try:
+        reason = evaluate(expression, value).reason
+    except PredicateError as problem:
+        reason = str(problem)
+    assert len(reason) <= 700
+    assert "\n" not in reason
+
+
+def test_a_reason_can_always_be_written_as_utf_8() -> None:
+    reason = evaluate("a[b].c + a[b]", {"a": {}, "b": "\ud83d", "c": "\ude00"}).reason
+    assert reason.encode()
+    assert evaluate("a === 1", {"a": "\ud83d😀"}).reason == 'a === 1 → false: it is "?😀"'

@@ -1,0 +1,373 @@
+"""When a judge can't be reached: who is asked next, what the verdict keeps of it, and what is never asked twice."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Task, Verdict
+from delegate.errors import ProviderError, ProviderFault
+from delegate.models.catalog import Catalog
+from delegate.models.providers.scripted import Answer, Scripted
+from delegate.ports import ChatReply, ChatRequest
+from delegate.types import JudgeRecord, Usage
+from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.words import met_by, verdicts, words
+
+OUTPUT = "I ran the suite: 2 passed."
+GOOD = met_by("2 passed")
+USAGE = Usage(model_calls=1, input_tokens=1_000, output_tokens=100)
+RUBRIC = {
+    "kind": "rubric",
+    "rubric": {"name": "style", "dimensions": [{"id": "clear", "description": "it is clear"}]},
+}
+SCORED = json.dumps(
+    {
+        "scores": [{"id": "clear", "evidence": "2 passed", "reason": "plain", "score": 1}],
+        "failure_modes": [],
+        "wins": [],
+    }
+)
+OPENAI_KEY, ANTHROPIC_KEY = "sk-openai-0123456789", "sk-ant-0123456789"
+
+
+def unreachable(fault: ProviderFault = "server_error", **fields: Any) -> ProviderError:
+    return ProviderError(fault, f"{fault} here", provider="x", **fields)
+
+
+def in_turn(*answers: ChatReply | str | Exception) -> Scripted:
+    return Scripted(answers)
+
+
+def good(**fields: Any) -> ChatReply:
+    return ChatReply(verdicts(c1=("met", "2 passed")), "end", USAGE, **fields)
+
+
+async def judged(client: Scripted | None, *criteria: Any, worker: str | None = None, **settings: Any) -> Verdict:
+    async with Delegator(client=client, **settings) as delegator:
+        return await delegator.judge(
+            goal="run the suite", acceptance_criteria=criteria or ("two passed",), output=OUTPUT, worker_model=worker
+        )
+
+
+def record_of(verdict: Verdict) -> JudgeRecord:
+    assert verdict.judge
+    return verdict.judge
+
+
+def provider_of(model: str) -> str:
+    found = Catalog.shipped().find(model)
+    assert found
+    return found.provider
+
+
+async def test_every_model_that_was_asked_stands_on_the_verdict_in_order_with_what_came_of_it() -> None:
+    client = in_turn(unreachable("timeout"), unreachable("bad_reply"), good())
+    verdict = await judged(client)
+    record = record_of(verdict)
+    assert verdict.verdict == "PASS"
+    assert [one.model for one in record.attempts] == [request.model for request in client.requests]
+    assert [one.fault for one in record.attempts] == ["timeout", "bad_reply", None]
+    assert [one.message for one in record.attempts] == ["timeout here", "bad_reply here", ""]
+    assert [one.cost_usd for one in record.attempts][:2] == [0, 0]
+    last = record.attempts[-1]
+    assert (record.model, last.model_served, last.usage) == (last.model, last.model, USAGE)
+    assert record.usage == USAGE
+    assert record.cost_usd == last.cost_usd == record.cost_known_usd
+    assert record.cost_provenance == "observed"
+    reasons = {one.model: one.reason for one in record.candidates}
+    assert [reasons[one.model] for one in record.attempts] == [
+        "timeout: timeout here",
+        "bad_reply: bad_reply here",
+        None,
+    ]
+
+
+async def test_the_record_stands_also_when_nobody_answered() -> None:
+    client = Scripted([unreachable()] * 9)
+    verdict = await judged(client)
+    record = record_of(verdict)
+    assert (verdict.verdict, verdict.code, verdict.criteria[0].outcome) == ("FAIL", "judge_unavailable", "error")
+    assert (record.model, record.cost_usd, record.usage) == (None, 0, Usage())
+    assert len(record.attempts) == len(client.requests) == 3, "three models are tried, no more"
+    assert {one.fault for one in record.attempts} == {"server_error"}
+
+
+async def test_the_last_attempt_goes_to_another_endpoint_when_two_at_one_have_failed() -> None:
+    def endpoint(name: str, url: str, price: float, *models: str) -> dict[str, Any]:
+        priced = {"tier": "fast", "input_price": price, "output_price": price}
+        return {"name": name, "base_url": url, "models": [{"id": model, **priced} for model in models]}
+
+    busy = Fault(429, headers={"retry-after": "3600"})
+    with ModelServer([busy] * 9) as cheap, ModelServer(wire_answer) as dear:
+        endpoints = (
+            endpoint("cheap", cheap.openai_url, 1, "a", "b", "c", "d"),
+            endpoint("dear", dear.openai_url, 2, "e"),
+        )
+        verdict = await judged(None, endpoints=endpoints)
+    assert verdict.verdict == "PASS", verdict.reasoning
+    assert [one.model for one in record_of(verdict).attempts] == ["a", "b", "e"]
+
+
+@pytest.mark.parametrize("fault", ["auth", "connection"])
+async def test_a_provider_that_is_down_is_asked_nothing_more_in_the_same_verdict(fault: ProviderFault) -> None:
+    first: list[str] = []
+
+    def answer(request: ChatRequest) -> Answer:
+        provider = provider_of(request.model)
+        first[:] = first or [provider]
+        if provider == first[0]:
+            raise unreachable(fault)
+        return SCORED if "rubric" in request.system.lower() else verdicts(c1=("met", "2 passed"))
+
+    client = Scripted(answer)
+    verdict = await judged(client, "two passed", RUBRIC)
+    tried = [provider_of(request.model) for request in client.requests]
+    assert verdict.verdict == "PASS", verdict.reasoning
+    assert tried.count(first[0]) == 1
+    fates = [one.reason or "" for one in record_of(verdict).candidates if one.provider == first[0]]
+    assert any(reason.startswith("not asked, since its endpoint failed") for reason in fates)
+
+
+async def test_where_every_endpoint_is_down_later_questions_say_so_and_call_nobody() -> None:
+    client = Scripted([unreachable("connection")] * 9)
+    verdict = await judged(client, "two passed", RUBRIC)
+    assert len(client.requests) == 3, "one call for each of the three providers"
+    assert [one.code for one in verdict.criteria] == ["judge_unavailable"] * 2
+    assert "connection here" in verdict.criteria[1].reason
+
+
+@pytest.mark.parametrize("fault", ["rate_limited", "overloaded"])
+async def test_a_wait_longer_than_can_be_waited_gives_way_to_the_next_candidate(fault: ProviderFault) -> None:
+    client = in_turn(unreachable(fault, retry_after=100), good())
+    record = record_of(await judged(client))
+    assert [one.fault for one in record.attempts] == [fault, None]
+    assert record.model == client.requests[1].model != client.requests[0].model
+
+
+async def test_the_last_candidate_is_waited_for_as_long_as_the_run_has_time() -> None:
+    client = in_turn(unreachable("rate_limited", retry_after=100), good())
+    verdict = await judged(client, judge_model="gpt-6-luna", run_timeout_seconds=0.2)
+    assert (verdict.code, len(client.requests)) == ("budget_exceeded", 1)
+
+
+@pytest.mark.parametrize("escalate", [False, True])
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (ChatReply("", "refusal", USAGE, stop_detail="policy"), "judge_refused"),
+        (ChatReply('{"answers": [', "length", USAGE), "judge_unparseable"),
+        ("PASS, all good", "judge_unparseable"),
+        (verdicts(c9=("met", "2 passed")), "judge_unparseable"),
+    ],
+    ids=["refusal", "cut off", "prose", "unknown id"],
+)
+async def test_an_answer_that_cannot_be_used_is_an_answer_and_nobody_else_is_asked(
+    reply: Answer, code: str, escalate: bool
+) -> None:
+    client = in_turn(reply, good())
+    verdict = await judged(client, escalate=escalate)
+    record = record_of(verdict)
+    assert (verdict.verdict, verdict.code, len(client.requests)) == ("FAIL", code, 1)
+    assert (record.model, record.escalated, len(record.attempts)) == (client.requests[0].model, False, 1)
+    assert record.usage.model_calls == 1, "what was answered is paid for"
+
+
+async def test_a_limit_of_the_ledger_ends_the_asking_and_says_which() -> None:
+    client = in_turn(good(), SCORED)
+    verdict = await judged(client, "two passed", RUBRIC, max_run_model_calls=1)
+    assert (verdict.verdict, verdict.code, len(client.requests)) == ("FAIL", "budget_exceeded", 1)
+    assert "model_calls" in verdict.reasoning
+    for part in ("1 of 1 spent", "0 reserved", "0 left"):
+        assert part in verdict.reasoning
+    record = record_of(verdict)
+    assert (record.model, record.usage) == (client.requests[0].model, USAGE), "the first answer stays on the bill"
+
+
+async def test_what_the_ledger_refuses_is_not_asked_and_goes_to_no_other_model() -> None:
+    client = in_turn(unreachable(), good())
+    verdict = await judged(client, max_run_tokens=5)
+    record = record_of(verdict)
+    assert (verdict.code, client.requests, record.attempts, record.model) == ("budget_exceeded", [], (), None)
+    assert "not asked: no room under the limit tokens" in str([one.reason for one in record.candidates])
+
+
+async def test_several_questions_of_one_verdict_make_one_record_and_one_bill() -> None:
+    client = in_turn(unreachable(), good(), ChatReply(SCORED, "end", USAGE))
+    verdict = await judged(client, "two passed", RUBRIC)
+    record = record_of(verdict)
+    assert verdict.verdict == "PASS", verdict.reasoning
+    assert [one.fault for one in record.attempts] == ["server_error", None, None]
+    assert record.model == record.attempts[1].model, "the first that answered is named"
+    first = record_of(await judged(in_turn(unreachable(), good())))
+    assert record.candidates == first.candidates, "and so is the choice that led to it"
+    assert record.usage == USAGE + USAGE
+    assert record.cost_usd == pytest.approx(sum(one.cost_usd or 0 for one in record.attempts))
+    assert record.seconds == pytest.approx(sum(one.seconds for one in record.attempts), abs=1e-5)
+
+
+async def test_the_judges_bill_is_part_of_the_tasks() -> None:
+    def judge(request: ChatRequest) -> Answer:
+        if request.model not in asked:
+            asked.append(request.model)
+        if len(asked) == 1:
+            raise unreachable()
+        return good()
+
+    asked: list[str] = []
+    async with Delegator(client=words([OUTPUT], judge)) as delegator:
+        task = Task.model_validate({"goal": "run the suite", "acceptance_criteria": ["two passed"]})
+        report = await delegator.run(task)
+    verdict = report.results[0].verdict
+    assert verdict
+    assert report.totals.judge_usage == USAGE
+    assert report.totals.judge_cost_usd == pytest.approx(record_of(verdict).cost_usd)
+    assert report.totals.cost_usd == pytest.approx((report.totals.child_cost_usd or 0) + (verdict.judge.cost_usd or 0))  # type: ignore[union-attr]
+
+
+async def test_the_version_names_all_who_judged_and_only_them() -> None:
+    alone = await judged(in_turn(good()))
+    after_a_fault = await judged(in_turn(unreachable(), good()))
+    the_other_alone = await judged(in_turn(good()), judge_model=record_of(after_a_fault).model)
+    two_judges = await judged(in_turn(good(), unreachable("timeout"), SCORED), "two passed", RUBRIC)
+    assert after_a_fault.judge_version == the_other_alone.judge_version != alone.judge_version
+    assert two_judges.judge_version not in (alone.judge_version, the_other_alone.judge_version)
+
+
+# ------------------------------------------------------------------------------------------------- running out of time
+
+
+async def test_a_verdict_that_runs_out_of_time_keeps_who_was_asked_and_what_it_cost() -> None:
+    async def answer(request: ChatRequest) -> Answer:
+        if len(client.requests) > 1:
+            await asyncio.Event().wait()
+        return good()
+
+    client = Scripted(answer)
+    verdict = await judged(client, "two passed", RUBRIC, run_timeout_seconds=0.3)
+    record = record_of(verdict)
+    assert (verdict.verdict, verdict.code, verdict.decided_by) == ("FAIL", "budget_exceeded", "nobody")
+    assert [(one.model, one.fault) for one in record.attempts] == [
+        (client.requests[0].model, None),
+        (client.requests[1].model, "timeout"),
+    ]
+    assert (record.usage, record.model) == (USAGE, client.requests[0].model)
+    assert record.cost_usd
+
+
+async def test_a_fault_in_judging_keeps_the_bill(caplog: pytest.LogCaptureFixture) -> None:
+    client = in_turn(good(), RuntimeError("not a provider's error"))
+    verdict = await judged(client, "two passed", RUBRIC)
+    assert (verdict.verdict, verdict.code) == ("FAIL", "internal_error")
+    assert record_of(verdict).usage == USAGE
+    assert "judging failed" in caplog.text
+
+
+# -------------------------------------------------------------------------------------------------------- substitution
+
+
+def found(verdict: Verdict) -> list[tuple[str, str]]:
+    return [(one.severity, one.message) for one in verdict.findings if one.code == "judge_substituted"]
+
+
+async def test_a_stronger_model_in_the_judges_place_is_a_major_finding_that_names_both() -> None:
+    client = in_turn(good(model_served="claude-opus-5-5"))
+    verdict = await judged(client, worker="gpt-6-luna")
+    record = record_of(verdict)
+    ((severity, message),) = found(verdict)
+    assert severity == "major"
+    assert client.requests[0].model in message
+    assert "claude-opus-5-5" in message
+    assert "tier deep, above fast" in message
+    assert (record.substituted, record.model_served) == (True, "claude-opus-5-5")
+    assert (record.tier, record.family) == ("deep", "claude"), "what really judged is what the record names"
+
+
+async def test_the_workers_own_model_served_in_the_judges_place_is_said_to_be_the_workers() -> None:
+    worker = "gpt-5.4-mini"
+    client = in_turn(good(model_served=worker))
+    verdict = await judged(client, worker=worker)
+    assert client.requests[0].model != worker
+    assert record_of(verdict).same_model_as_worker
+    assert found(verdict)[0][0] == "major"
+
+
+async def test_a_served_name_that_nobody_knows_is_a_minor_finding() -> None:
+    verdict = await judged(in_turn(good(model_served="house-model-7")))
+    ((severity, message),) = found(verdict)
+    assert severity == "minor"
+    assert "house-model-7" in message
+    assert record_of(verdict).cost_provenance == "estimated"
+
+
+async def test_a_snapshot_of_the_judge_that_was_asked_is_no_substitution() -> None:
+    def answer(request: ChatRequest) -> Answer:
+        return good(model_served=f"{request.model}-2026-10-01")
+
+    verdict = await judged(Scripted(answer))
+    assert found(verdict) == []
+    assert not record_of(verdict).substituted
+
+
+# ------------------------------------------------------------------------------------------------------- over the wire
+
+
+def wire_answer(call: Call) -> Reply:
+    return Reply(verdicts(c1=("met", "2 passed")))
+
+
+def key_in(call: Call) -> str:
+    return call.headers.get("x-api-key") or call.headers["authorization"]
+
+
+FAULTS: dict[str, tuple[Callable[[Call], Fault], ProviderFault]] = {
+    "503": (lambda call: Fault(503, headers={"retry-after": "3600"}), "overloaded"),
+    "429": (lambda call: Fault(429, headers={"retry-after": "3600"}), "rate_limited"),
+    "reset": (lambda call: Fault(kind="reset"), "connection"),
+    "hang": (lambda call: Fault(kind="hang"), "timeout"),
+    "key quoted": (lambda call: Fault(401, {"error": {"message": f"wrong key: {key_in(call)}"}}), "auth"),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+async def test_another_provider_judges_when_the_first_ones_endpoint_fails(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down: list[str] = []
+    fail, fault = FAULTS[kind]
+
+    def script(call: Call) -> Reply | Fault:
+        down[:] = down or [call.api]
+        return fail(call) if call.api == down[0] else wire_answer(call)
+
+    with ModelServer(script) as openai, ModelServer(script) as anthropic:
+        monkeypatch.setenv("OPENAI_BASE_URL", openai.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", anthropic.anthropic_url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", ANTHROPIC_KEY)
+        verdict = await judged(None, call_timeout_seconds=0.3 if kind == "hang" else 30)
+    record = record_of(verdict)
+    failed, last = record.attempts[:-1], record.attempts[-1]
+    assert verdict.verdict == "PASS", verdict.reasoning
+    assert {(provider_of(one.model), one.fault) for one in failed} == {(provider_of(failed[0].model), fault)}
+    assert (last.fault, last.model, provider_of(last.model)) == (None, record.model, record.provider)
+    assert record.provider != provider_of(failed[0].model)
+    assert {key_in(call).removeprefix("Bearer ") for call in openai.calls} == {OPENAI_KEY}
+    assert {key_in(call).removeprefix("Bearer ") for call in anthropic.calls} == {ANTHROPIC_KEY}
+    assert not any(key in verdict.model_dump_json() for key in (OPENAI_KEY, ANTHROPIC_KEY))
+
+
+async def test_a_judge_without_a_price_may_judge_until_cost_is_limited() -> None:
+    with ModelServer(wire_answer) as server:
+        endpoint: dict[str, Any] = {
+            "name": "house",
+            "base_url": server.openai_url,
+            "models": [{"id": "house-judge", "tier": "standard"}],
+        }
+        free = await judged(None, endpoints=(endpoint,))
+        limited = await judged(None, endpoints=(endpoint,), max_cost_usd=1.0)
+    assert (free.verdict, record_of(free).model) == ("PASS", "house-judge")
+    assert (record_of(free).cost_usd, record_of(free).cost_provenance) == (None, "unknown")
+    assert (limited.verdict, limited.code, len(server.calls)) == ("FAIL", "no_eligible_judge", 1)

@@ -1,0 +1,328 @@
+"""What becomes of every way in which a model call can fail."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from google.genai import errors
+
+from delegate.errors import ProviderError, ProviderFault
+from delegate.models.providers import anthropic as ours_anthropic
+from delegate.models.providers import google as ours_google
+from delegate.models.providers import openai as ours_openai
+from delegate.models.providers._shared import fault_of
+from delegate.ports import ChatClient, ChatRequest, Message
+from tests.models.providers.conftest import KEY, WIRES, Opener, Wire
+from tests.support.model_server import Fault, ModelServer, Reply
+
+ASK = ChatRequest("test-model", "", [Message("user", "say hello")], max_output_tokens=99)
+SOON = {"retry-after-ms": "1"}
+
+
+async def failure(client: ChatClient) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        await client.complete(ASK)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [
+        (400, "bad_request"),
+        (401, "auth"),
+        (403, "auth"),
+        (404, "bad_request"),
+        (422, "bad_request"),
+        (408, "timeout"),
+        (429, "rate_limited"),
+        (500, "server_error"),
+        (503, "overloaded"),
+        (529, "overloaded"),
+    ],
+)
+async def test_each_status_has_its_fault(wire: Wire, opened: Opener, status: int, fault: ProviderFault) -> None:
+    with ModelServer([Fault(status)]) as server:
+        error = await failure(opened(wire, server))
+
+    assert (error.fault, error.status, error.provider) == (fault, status, wire.protocol)
+    assert str(error) == f"{wire.protocol}: HTTP {status}: scripted fault {status}"
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+async def test_what_can_never_succeed_is_not_retried(wire: Wire, opened: Opener, status: int) -> None:
+    with ModelServer([Fault(status), Reply("never asked")]) as server:
+        await failure(opened(wire, server, max_retries=2))
+
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+async def test_a_refusal_is_left_to_the_rate_limiter(wire: Wire, opened: Opener, status: int) -> None:
+    headers = {**SOON, "x-should-retry": "true"}
+    with ModelServer([Fault(status, headers=headers), Reply("never asked")]) as server:
+        error = await failure(opened(wire, server, max_retries=2))
+
+    assert error.status == status
+    assert len(server.calls) == 1
+
+
+async def test_a_passing_fault_is_retried_by_the_sdk(wire: Wire, opened: Opener) -> None:
+    async def calls_for(status: int) -> int:
+        with ModelServer([Fault(status, headers=SOON), Reply("hello")]) as server:
+            assert (await opened(wire, server, max_retries=2).complete(ASK)).text == "hello"
+        return len(server.calls)
+
+    statuses = [408, 500, 502, 504] + ([409] if wire.name != "generate" else [])  # final, for Google's SDK
+    assert await asyncio.gather(*map(calls_for, statuses)) == [2] * len(statuses)
+
+
+SPEND_LIMIT = {"type": "rate_limit_error", "message": "x", "details": {"error_code": "enforced_spend_limit_reached"}}
+
+
+@pytest.mark.parametrize(
+    ("wire", "error"),
+    [
+        (WIRES["chat"], {"message": "You exceeded your current quota", "code": "insufficient_quota"}),
+        (WIRES["messages"], SPEND_LIMIT),
+    ],
+)
+async def test_an_account_without_money_is_no_rate_limit(opened: Opener, wire: Wire, error: dict[str, Any]) -> None:
+    with ModelServer([Fault(429, {"error": error})]) as server:
+        failed = await failure(opened(wire, server))
+
+    assert (failed.fault, failed.status) == ("auth", 429)
+
+
+async def test_retries_end(wire: Wire, opened: Opener) -> None:
+    with ModelServer([Fault(500, headers=SOON), Fault(500, headers=SOON), Reply("never asked")]) as server:
+        error = await failure(opened(wire, server, max_retries=1))
+
+    assert error.fault == "server_error"
+    assert len(server.calls) == 2
+
+
+@pytest.mark.parametrize("wanted", ["7", "Fri, 31 Dec 2100 23:59:59 GMT"])
+async def test_the_wait_that_a_server_asks_for_is_reported(wire: Wire, opened: Opener, wanted: str) -> None:
+    with ModelServer([Fault(429, headers={"retry-after": wanted})]) as server:
+        error = await failure(opened(wire, server))
+
+    assert error.retry_after is not None
+    assert error.retry_after == 7.0 if wanted == "7" else error.retry_after > 1e9
+
+
+async def test_a_long_wait_is_not_slept_through(wire: Wire, opened: Opener) -> None:
+    if wire.name == "generate":
+        pytest.skip("Google's SDK doesn't look at Retry-After: it retries after a second or so")
+    with ModelServer([Fault(500, headers={"retry-after": "300"}), Reply("never asked")]) as server:
+        began = time.monotonic()
+        error = await failure(opened(wire, server, max_retries=2))
+
+    assert (error.fault, error.retry_after) == ("server_error", 300.0)
+    assert time.monotonic() - began < 12
+    assert len(server.calls) == 1
+
+
+async def test_google_names_the_wait_and_the_wrong_key_in_its_error_details(opened: Opener) -> None:
+    wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17s"}
+    wrong = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+    faults = [
+        Fault(429, {"error": {"code": 429, "message": "slow down", "details": [wait]}}),
+        Fault(400, {"error": {"code": 400, "message": "API key not valid", "details": [wrong]}}),
+    ]
+    with ModelServer(faults) as server:
+        client = opened(WIRES["generate"], server)
+        slow, refused = await failure(client), await failure(client)
+
+    assert (slow.fault, slow.retry_after) == ("rate_limited", 17.0)
+    assert (refused.fault, refused.status) == ("auth", 400)
+
+
+async def test_a_response_that_says_it_failed_is_a_failure(opened: Opener) -> None:
+    faults = [
+        Fault(200, {"status": "failed", "error": {"code": "server_error", "message": "it broke"}, "output": []}),
+        Fault(200, {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "slow"}, "output": []}),
+    ]
+    with ModelServer(faults) as server:
+        client = opened(WIRES["responses"], server)
+        broke, slow = await failure(client), await failure(client)
+
+    assert (broke.fault, slow.fault) == ("server_error", "rate_limited")
+    assert "it broke" in str(broke)
+
+
+async def test_an_error_that_quotes_the_key_is_reported_without_it(wire: Wire, opened: Opener) -> None:
+    with ModelServer(
+        [Fault(401, {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": 401}})]
+    ) as server:
+        error = await failure(opened(wire, server))
+
+    assert "Incorrect API key provided: ***." in str(error)
+    assert KEY not in repr(error)
+
+
+UNREADABLE = {
+    "a page": Fault(200, kind="html"),
+    "a page that claims to be JSON": Fault(200, "<html>busy</html>", {"content-type": "application/json"}),
+    "half a body": Fault(200, {"choices": [], "output": [], "content": [], "candidates": []}, kind="truncate"),
+    "half an object": Fault(200, '{"choices": [{"mess'),
+    "a list": Fault(200, "[1, 2]"),
+    "nothing": Fault(200, b""),
+    "not UTF-8": Fault(200, b'{"a": "\xff\xfe"}'),
+    "an object of another shape": Fault(200, {"hello": "world"}),
+    "the right names with wrong types": Fault(200, {"choices": 1, "output": 2, "content": 3, "candidates": "4"}),
+    "a good reply but for a number that is none": Fault(
+        200,
+        '{"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "status": "completed", "output": [],'
+        ' "content": [], "candidates": [{"finishReason": "STOP"}], "temperature": NaN}',
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(UNREADABLE))
+async def test_an_answer_that_is_not_a_reply_is_a_bad_reply(wire: Wire, opened: Opener, kind: str) -> None:
+    with ModelServer([UNREADABLE[kind]]) as server:
+        error = await failure(opened(wire, server))
+
+    assert (error.fault, error.provider) == ("bad_reply", wire.protocol)
+    assert len(str(error)) < 350
+
+
+async def test_an_error_page_keeps_its_status(wire: Wire, opened: Opener) -> None:
+    with ModelServer([Fault(502, kind="html")]) as server:
+        error = await failure(opened(wire, server))
+
+    assert (error.fault, error.status) == ("server_error", 502)
+    assert str(error) == f"{wire.protocol}: HTTP 502: Bad Gateway"
+
+
+async def test_a_server_that_never_answers_runs_into_the_deadline(wire: Wire, opened: Opener) -> None:
+    with ModelServer([Fault(kind="hang"), Reply("never asked")]) as server:
+        began = time.monotonic()
+        error = await failure(opened(wire, server, timeout_seconds=0.3, max_retries=2))
+
+    assert error.fault == "timeout"
+    assert time.monotonic() - began < 12
+
+
+async def test_one_deadline_covers_all_retries(wire: Wire, opened: Opener) -> None:
+    script = [Fault(500, headers={"retry-after": "20"}) for _ in range(5)]
+    with ModelServer(script) as server:
+        began = time.monotonic()
+        error = await failure(opened(wire, server, timeout_seconds=0.4, max_retries=4))
+
+    assert error.fault == "timeout"
+    assert time.monotonic() - began < 12
+
+
+async def test_a_broken_connection_is_told_apart_from_a_slow_one(wire: Wire, opened: Opener) -> None:
+    if wire.name == "generate" and tuple(map(int, version("google-genai").split(".")[:2])) < (2, 33):
+        pytest.skip("before 2.33 the SDK sleeps up to ten seconds here, whatever it is told")
+    with ModelServer([Fault(kind="reset")]) as server:
+        error = await failure(opened(wire, server))
+
+    assert error.fault == "connection"
+
+
+async def test_nobody_listening_is_a_connection_fault(wire: Wire, opened: Opener, unused_tcp_port: int) -> None:
+    if wire.name == "generate" and tuple(map(int, version("google-genai").split(".")[:2])) < (2, 33):
+        pytest.skip("before 2.33 the SDK sleeps up to ten seconds here, whatever it is told")
+    error = await failure(opened(wire, f"http://127.0.0.1:{unused_tcp_port}"))
+
+    assert error.fault == "connection"
+
+
+async def test_a_call_can_follow_one_that_failed(wire: Wire, opened: Opener) -> None:
+    with ModelServer([Fault(200, {"a": "b"}, kind="truncate"), Reply("hello")]) as server:
+        client = opened(wire, server)
+        await failure(client)
+        assert (await client.complete(ASK)).text == "hello"
+
+
+@asynccontextmanager
+async def raw_server(answer: bytes) -> AsyncGenerator[tuple[str, asyncio.Event, asyncio.Event]]:
+    """A server that sends `answer` to whoever asks: its URL, and events for "asked" and "hung up"."""
+    asked, hung_up = asyncio.Event(), asyncio.Event()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        writer.write(answer)
+        while await reader.read(65536):
+            pass
+        hung_up.set()
+        writer.close()
+
+    async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked, hung_up
+
+
+async def test_what_does_not_speak_http_gives_a_bad_reply(wire: Wire, opened: Opener) -> None:
+    async with raw_server(b"SSH-2.0-OpenSSH_9.9\r\n\r\n") as (url, _, _):
+        error = await failure(opened(wire, url))
+
+    assert error.fault == "bad_reply"
+
+
+async def test_cancelling_travels_and_closes_the_request(wire: Wire, opened: Opener) -> None:
+    async with raw_server(b"") as (url, asked, hung_up):
+        task = asyncio.create_task(opened(wire, url).complete(ASK))
+        async with asyncio.timeout(20):
+            await asked.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await hung_up.wait()
+
+
+def sdk_exceptions() -> dict[str, tuple[Any, Any]]:
+    """Every exception class that an SDK's call may raise, with the function that translates it."""
+    roots = {
+        "openai": (openai, openai.OpenAIError, ours_openai.provider_error),
+        "anthropic": (anthropic, anthropic.AnthropicError, ours_anthropic.provider_error),
+        "google": (errors, (errors.APIError, ValueError), ours_google.provider_error),
+    }
+    return {
+        f"{sdk}.{name}": (found, translate)
+        for sdk, (module, root, translate) in roots.items()
+        for name, found in list(vars(module).items())
+        if isinstance(found, type) and issubclass(found, root)
+    }
+
+
+WITHOUT_STATUS: dict[str, ProviderFault] = {
+    "openai.APIConnectionError": "connection",
+    "openai.APIError": "bad_reply",
+    "openai.APIResponseValidationError": "bad_reply",
+    "openai.APITimeoutError": "timeout",
+    "anthropic.APIConnectionError": "connection",
+    "anthropic.APIError": "bad_reply",
+    "anthropic.APIResponseValidationError": "bad_reply",
+    "anthropic.APITimeoutError": "timeout",
+    "anthropic.APIWebhookValidationError": "bad_reply",
+    "google.UnknownApiResponseError": "bad_reply",
+}
+
+
+@pytest.mark.parametrize("name", list(sdk_exceptions()))
+def test_every_exception_class_of_the_sdks_is_translated(name: str) -> None:
+    found, translate = sdk_exceptions()[name]
+    status = getattr(found, "status_code", 500)
+    raised = found.__new__(found)  # their constructors differ; these are the attributes that they set
+    answer = SimpleNamespace(headers={})
+    raised.__dict__.update(status_code=status, code=status, response=answer, request_id=None, body=None, details=None)
+
+    error = translate(raised)
+
+    if error.status is not None:
+        assert (error.status, error.fault) == (status, fault_of(status))
+    else:
+        # What isn't in the table is about credentials, or about a request that is never sent.
+        assert error.fault == WITHOUT_STATUS.get(name, "bad_request" if name.startswith("google.") else "auth")

@@ -1,0 +1,190 @@
+"""A key goes to its own endpoint and nowhere else, and SDKs are loaded only when one is used."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from delegate.errors import ConfigError, ProviderError
+from delegate.models.providers import Endpoint
+from delegate.ports import ChatRequest, Message
+from tests.models.providers.conftest import KEY, Opener, Wire
+from tests.support.model_server import Fault, ModelServer, Reply
+
+ASK = ChatRequest("test-model", "", [Message("user", "say hello")], max_output_tokens=99)
+
+
+def _is_old(protocol: str) -> bool:
+    """Whether this SDK is from before it read headers from the environment."""
+    return int(version(protocol).split(".")[0]) < {"openai": 3, "anthropic": 2}[protocol]
+
+
+# Credentials and settings for other places.
+AMBIENT = {
+    "OPENAI_API_KEY": "ambient-openai",
+    "OPENAI_ADMIN_KEY": "ambient-admin",
+    "OPENAI_ORG_ID": "ambient-org",
+    "OPENAI_PROJECT_ID": "ambient-project",
+    "ANTHROPIC_API_KEY": "ambient-anthropic",
+    "ANTHROPIC_AUTH_TOKEN": "ambient-token",
+    "GEMINI_API_KEY": "ambient-gemini",
+    "GOOGLE_API_KEY": "ambient-google",
+    "GOOGLE_GENAI_USE_VERTEXAI": "true",
+    "GOOGLE_CLOUD_PROJECT": "ambient-project",
+    # Where nobody should be asked:
+    "OPENAI_BASE_URL": "http://127.0.0.1:9/ambient",
+    "ANTHROPIC_BASE_URL": "http://127.0.0.1:9/ambient",
+    "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9/ambient",
+}
+
+CUSTOM_HEADERS = {
+    "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer ambient-custom\nX-Team: ambient-team",
+    "ANTHROPIC_CUSTOM_HEADERS": "authorization: Bearer ambient-custom\nX-Team: ambient-team",
+}
+
+
+@pytest.mark.parametrize("key", [KEY, ""])
+@pytest.mark.parametrize("ambient", [AMBIENT, AMBIENT | CUSTOM_HEADERS], ids=["keys", "keys and headers"])
+async def test_nothing_of_the_environments_goes_to_another_endpoint(
+    wire: Wire, opened: Opener, monkeypatch: pytest.MonkeyPatch, ambient: dict[str, str], key: str
+) -> None:
+    for name, value in ambient.items():
+        monkeypatch.setenv(name, value)
+    with ModelServer([Reply("hello")]) as server:
+        await opened(wire, server, key=key).complete(ASK)
+
+    [call] = server.calls
+    assert "ambient" not in call.head.decode()
+    assert "publishers" not in call.path  # where Google's other platform would be asked
+    assert (KEY in call.head.decode()) == bool(key)
+
+
+async def test_headers_of_the_environment_go_to_the_endpoint_that_it_names(
+    opened: Opener, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = wire.protocol.upper()
+    with ModelServer([Reply("hello")]) as server:
+        monkeypatch.setenv(f"{prefix}_BASE_URL", wire.url(server) + "/")
+        monkeypatch.setenv(f"{prefix}_CUSTOM_HEADERS", "X-Team: ours")
+        await opened(wire, server).complete(ASK)
+
+    knows_it = "x-team" in server.calls[0].headers
+    assert knows_it or wire.protocol == "google" or _is_old(wire.protocol)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_not_followed_so_that_the_key_stays(wire: Wire, opened: Opener, status: int) -> None:
+    with ModelServer([Reply("you should not be here")]) as other:
+        moved = Fault(status, headers={"location": f"{other.url}/v1/chat/completions"})
+        with ModelServer([moved]) as server, pytest.raises(ProviderError) as caught:
+            await opened(wire, server, max_retries=2).complete(ASK)
+
+    assert other.calls == []
+    assert (caught.value.fault, caught.value.status) == ("bad_reply", status)
+    assert other.url in str(caught.value)
+
+
+async def test_two_endpoints_each_get_their_own_key(wire: Wire, opened: Opener) -> None:
+    with ModelServer([Reply("a")]) as one, ModelServer([Reply("b")]) as two:
+        await opened(wire, one, key="key-of-the-first").complete(ASK)
+        await opened(wire, two, key="key-of-the-second").complete(ASK)
+
+    assert "key-of-the-first" in one.calls[0].head.decode()
+    assert "key-of-the-second" in two.calls[0].head.decode()
+    assert "key-of-the-first" not in two.calls[0].head.decode()
+
+
+def test_an_endpoints_text_does_not_show_its_key() -> None:
+    endpoint = Endpoint("openai", None, KEY)
+
+    assert KEY not in f"{endpoint} {endpoint!r}"
+
+
+@pytest.mark.parametrize("url", ["localhost:11434", "ftp://host/v1", "http://", "https://host:port", "/v1", "http://["])
+def test_a_base_url_that_is_none_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ConfigError, match="isn't a base URL"):
+        Endpoint("openai", url, KEY)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "api", "expected"),
+    [
+        (None, "auto", True),
+        ("https://api.openai.com/v1/", "auto", True),
+        ("https://eu.api.openai.com/v1", "auto", True),
+        ("https://api.openai.com.evil.test/v1", "auto", False),
+        ("http://127.0.0.1:11434/v1", "auto", False),
+        ("https://proxy.test/v1", "responses", True),
+        (None, "chat", False),
+    ],
+)
+def test_responses_is_spoken_at_openai_and_where_it_is_asked_for(
+    base_url: str | None, api: str, expected: bool
+) -> None:
+    assert Endpoint("openai", base_url, KEY, api).speaks_responses is expected  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "path"),
+    [
+        ("", "/v1beta/models/test-model:generateContent"),
+        ("/", "/v1beta/models/test-model:generateContent"),
+        ("/v1", "/v1/models/test-model:generateContent"),
+        ("/v1alpha/", "/v1alpha/models/test-model:generateContent"),
+        ("/gateway/v1beta", "/gateway/v1beta/models/test-model:generateContent"),
+        ("/gateway", "/gateway/v1beta/models/test-model:generateContent"),
+    ],
+)
+async def test_a_google_base_url_may_end_in_a_version(opened: Opener, suffix: str, path: str) -> None:
+    with ModelServer([Reply("hello")]) as server:
+        await opened(Wire("generate", "google"), server.url + suffix).complete(ASK)
+
+    assert server.calls[0].path == path
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_providers_loads_no_sdk() -> None:
+    loaded = run(
+        "import sys, delegate.models.providers, delegate.models.providers.scripted\n"
+        "print([name for name in ('openai', 'anthropic', 'google.genai', 'aiohttp', 'httpx', 'httpx2')"
+        " if name in sys.modules])"
+    )
+
+    assert loaded == "[]"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "missing", "named", "line"),
+    [
+        ("openai", "openai", "openai", "pip install 'openai[aiohttp]>=2.24,<4'"),
+        ("anthropic", "anthropic", "anthropic", "pip install 'anthropic[aiohttp]>=0.87,<3'"),
+        ("google", "google.genai", "google.genai", "pip install 'google-genai[aiohttp]>=2,<4'"),
+        ("openai", "aiohttp", "aiohttp", "pip install 'openai[aiohttp]>=2.24,<4'"),
+        pytest.param(
+            "openai",
+            "httpx_aiohttp",
+            "the SDK's aiohttp extra",
+            "pip install 'openai[aiohttp]>=2.24,<4'",
+            marks=pytest.mark.skipif(not _is_old("openai"), reason="3.x brings its own"),
+        ),
+    ],
+)
+def test_a_missing_sdk_is_reported_with_the_line_that_installs_it(
+    protocol: str, missing: str, named: str, line: str
+) -> None:
+    said = run(
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from delegate.errors import ConfigError\n"
+        "from delegate.models.providers import Endpoint, connect\n"
+        f"try: connect(Endpoint({protocol!r}, None, 'key'))\n"
+        "except ConfigError as error: print(error)"
+    )
+
+    assert line in said
+    assert named in said

@@ -1,0 +1,635 @@
+"""What the rate limiter does, in virtual time: the loop's clock jumps to the next timer instead of waiting for it."""
+
+import asyncio
+import random
+import selectors
+import tracemalloc
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import pytest
+
+from delegate.errors import BudgetExceeded, ProviderError, ProviderFault
+from delegate.models.ratelimit import RateLimiter
+from delegate.ports import Quota
+
+T = TypeVar("T")
+FOREVER = 1e9
+Play = Callable[["World"], Coroutine[Any, Any, T]]
+
+
+class _Jumping(selectors.SelectSelector):
+    """Where nothing is ready, the clock jumps over the wait."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            assert timeout is not None, "all are waiting, and nothing will ever happen"
+            self.now += timeout
+        return ready
+
+
+class _VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._jumping = _Jumping()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now
+
+
+@dataclass(frozen=True)
+class Answer:
+    quota: Quota | None = None
+
+
+@dataclass
+class World:
+    """A limiter, a provider that it doesn't know, and what the provider sees."""
+
+    clock: Callable[[], float]
+    limiter: RateLimiter = field(init=False)
+    sent: list[float] = field(default_factory=list[float])
+    refused: list[float] = field(default_factory=list[float])
+
+    def __post_init__(self) -> None:
+        self.limiter = RateLimiter(clock=self.clock)
+
+    async def call(self, answer: Callable[[], Awaitable[Answer]], patience: float = FOREVER) -> Answer:
+        """One call through the limiter; `answer` is what the provider does with each of its attempts."""
+
+        async def send() -> Answer:
+            self.sent.append(self.clock())
+            try:
+                return await answer()
+            except ProviderError:
+                self.refused.append(self.clock())
+                raise
+
+        return await self.limiter.run(send, patience=patience)
+
+    def refused_after(self, at: float) -> float:
+        return sum(t > at for t in self.refused) / sum(t > at for t in self.sent)
+
+    def most_in_a_second(self, after: float) -> int:
+        late = [t for t in self.sent if t > after]
+        return max(sum(t <= other < t + 1 for other in late) for t in late)
+
+
+def play(scene: Play[T]) -> T:
+    random.seed(7)
+    with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
+        return runner.run(scene(World(runner.get_loop().time)))
+
+
+def refusal(fault: ProviderFault = "rate_limited", retry_after: float | None = None) -> ProviderError:
+    return ProviderError(fault, f"scripted {fault}", provider="x", status=429, retry_after=retry_after)
+
+
+async def well() -> Answer:
+    return Answer()
+
+
+async def soon(answer: Callable[[], Awaitable[Answer]]) -> Answer:
+    """The same a moment later, as over any network."""
+    await asyncio.sleep(0.01)
+    return await answer()
+
+
+def first(error: ProviderError, times: int = 1) -> Callable[[], Awaitable[Answer]]:
+    """A provider that raises `error` for the first attempts and then answers."""
+    left = [error] * times
+
+    async def answer() -> Answer:
+        if left:
+            raise left.pop()
+        return Answer()
+
+    return answer
+
+
+class PerSecond:
+    """A provider that allows so many calls in any second. `limit` may change."""
+
+    def __init__(self, world: World, limit: float, *, seconds: float = 0.02, retry_after: float | None = 1) -> None:
+        self.limit = limit
+        self._world = world
+        self._seconds = seconds
+        self._retry_after = retry_after
+        self.answered: list[float] = []
+
+    async def __call__(self) -> Answer:
+        await asyncio.sleep(random.uniform(0.003, 0.008))  # the way there
+        now = self._world.clock()
+        if sum(at > now - 1 for at in self.answered[-1000:]) >= self.limit:
+            raise refusal(retry_after=self._retry_after)
+        self.answered.append(now)
+        await asyncio.sleep(self._seconds)
+        return Answer()
+
+
+class Bucket:
+    """A provider with a quota that fills up steadily, which tells of it in its headers."""
+
+    def __init__(self, world: World, *, limit: int, per_second: float, cost: int, tokens: bool = False) -> None:
+        self._world, self._limit, self._rate, self._cost = world, limit, per_second, cost
+        self._tokens = tokens
+        self._left, self._at = float(limit), world.clock()
+
+    async def __call__(self) -> Answer:
+        now = self._world.clock()
+        self._left, self._at = min(self._limit, self._left + self._rate * (now - self._at)), now
+        if self._left < self._cost:
+            raise refusal(retry_after=1)
+        self._left -= self._cost
+        said = (self._limit, int(self._left), (self._limit - self._left) / self._rate)
+        await asyncio.sleep(0.5)
+        return Answer(Quota(None, None, None, *said) if self._tokens else Quota(*said))
+
+
+async def many(world: World, answer: Callable[[], Awaitable[Answer]], callers: int, calls: int = 1) -> None:
+    async def one() -> None:
+        for _ in range(calls):
+            await world.call(answer)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(callers):
+            group.create_task(one())
+
+
+# ------------------------------------------------------------------------------------------------------- refusals
+
+
+def test_before_the_first_refusal_nothing_waits() -> None:
+    async def scene(world: World) -> None:
+        await many(world, well, callers=500)
+        assert world.sent == [0.0] * 500
+
+    play(scene)
+
+
+def test_a_wait_that_one_was_asked_for_holds_for_all() -> None:
+    async def scene(world: World) -> None:
+        asked = asyncio.create_task(world.call(first(refusal(retry_after=5))))
+        await asyncio.sleep(1)
+        await asyncio.gather(asked, *(world.call(well) for _ in range(3)))
+        assert world.sent[0] == 0
+        assert len(world.sent) == 5
+        assert 4.999 < world.sent[1] < 5.1
+
+    play(scene)
+
+
+def test_without_a_word_from_the_server_the_waits_grow_until_a_call_is_accepted() -> None:
+    async def scene(world: World) -> None:
+        await world.call(first(refusal(), times=4))
+        waits = [after - before for before, after in zip(world.sent, world.sent[1:], strict=False)]
+        assert waits == sorted(waits)
+        assert 0.3 < waits[0] < 1.1
+        assert 3 <= waits[3] <= 5
+        await world.call(first(refusal()))
+        assert world.sent[-1] - world.sent[-2] <= waits[0] + 2
+
+    play(scene)
+
+
+def test_a_rate_limit_is_waited_out_and_an_outage_asked_again_four_times() -> None:
+    async def scene(world: World) -> None:
+        await world.call(first(refusal("rate_limited", retry_after=1), times=20))
+        assert len(world.sent) == 21
+        with pytest.raises(ProviderError, match="scripted overloaded"):
+            await world.call(first(refusal("overloaded", retry_after=1), times=20))
+        assert len(world.sent) == 21 + 5
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refusal("server_error"),
+        refusal("auth"),
+        refusal("timeout"),
+        BudgetExceeded("tokens", allowed=1, spent=1),
+    ],
+)
+def test_other_errors_travel_through(error: Exception) -> None:
+    async def scene(world: World) -> None:
+        async def fail() -> Answer:
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            await world.call(fail)
+        assert caught.value is error
+        assert len(world.sent) == 1
+
+    play(scene)
+
+
+def test_a_longer_wait_than_patience_allows_is_not_begun() -> None:
+    async def scene(world: World) -> None:
+        error = refusal(retry_after=60)
+        with pytest.raises(ProviderError) as caught:
+            await world.call(first(error), patience=15)
+        assert caught.value is error
+        with pytest.raises(ProviderError) as caught:
+            await world.call(well, patience=15)
+        assert (caught.value.fault, caught.value.status, caught.value.retry_after) == ("rate_limited", 429, 60)
+        assert (world.clock(), len(world.sent)) == (0, 1)
+
+        await world.call(well, patience=61)
+        assert world.sent[-1] == pytest.approx(60)  # pyright: ignore[reportUnknownMemberType]
+
+    play(scene)
+
+
+def test_who_comes_during_a_long_wait_learns_at_once_that_it_is_too_long() -> None:
+    async def scene(world: World) -> None:
+        waiting = asyncio.create_task(world.call(first(refusal(retry_after=60))))
+        await asyncio.sleep(1)
+        with pytest.raises(ProviderError):
+            await world.call(well, patience=15)
+        assert world.clock() == 1
+        await waiting
+
+    play(scene)
+
+
+def test_of_two_waits_the_longer_holds() -> None:
+    async def scene(world: World) -> None:
+        async with asyncio.TaskGroup() as group:
+            for provider in (first(refusal(retry_after=10)), first(refusal(retry_after=1))):
+                group.create_task(world.call(partial(soon, provider)))
+        assert world.sent[:2] == [0, 0]
+        assert world.sent[2] > 9.99
+
+    play(scene)
+
+
+def test_those_already_in_line_leave_it_when_the_wait_becomes_too_long_for_them() -> None:
+    async def scene(world: World) -> None:
+        refused = asyncio.create_task(world.call(first(refusal(retry_after=2))))
+        await asyncio.sleep(0)
+        late = asyncio.create_task(world.call(first(refusal(retry_after=100))))
+        hurried = [asyncio.create_task(world.call(well, patience=20)) for _ in range(3)]
+        results = await asyncio.gather(*hurried, return_exceptions=True)
+        assert [type(one) for one in results] == [ProviderError] * 3
+        assert world.clock() < 6
+        await asyncio.gather(refused, late)
+
+    play(scene)
+
+
+def test_patience_counts_waiting_only_and_all_of_it() -> None:
+    async def scene(world: World) -> None:
+        async def slowly() -> Answer:
+            await asyncio.sleep(50)
+            raise refusal(retry_after=4)
+
+        with pytest.raises(ProviderError):
+            await world.call(slowly, patience=11)
+        assert len(world.sent) == 3
+
+    play(scene)
+
+
+def test_an_absurd_wait_ends_after_an_hour() -> None:
+    async def scene(world: World) -> None:
+        await world.call(first(refusal(retry_after=1e12)))
+        assert world.clock() == 3600
+
+    play(scene)
+
+
+# ----------------------------------------------------------------------------------------------------------- pace
+
+
+@pytest.mark.parametrize("per_second", [5, 20, 50])
+@pytest.mark.parametrize("retry_after", [1, None])
+def test_a_herd_comes_back_at_a_pace_that_the_server_allows(per_second: int, retry_after: float | None) -> None:
+    async def scene(world: World) -> None:
+        provider = PerSecond(world, per_second, retry_after=retry_after)
+        await many(world, provider, callers=60, calls=5)
+        assert len(provider.answered) == 300
+        assert world.refused_after(1) <= 0.05
+        assert world.most_in_a_second(after=1) <= 1.4 * per_second + 2
+        assert world.clock() < 2.2 * 300 / per_second
+
+    play(scene)
+
+
+def test_half_of_what_was_accepted_is_the_pace_after_a_burst() -> None:
+    async def scene(world: World) -> None:
+        await many(world, PerSecond(world, 20), callers=60)
+        back = [at for at in world.sent if at > 0.5]
+        assert back[0] >= 1
+        assert 8 <= sum(at < back[0] + 1 for at in back) <= 15
+
+    play(scene)
+
+
+def test_first_come_is_first_served() -> None:
+    async def scene(world: World) -> None:
+        await world.call(first(refusal(retry_after=1)))
+        served: list[int] = []
+
+        async def one(n: int) -> None:
+            async def note() -> Answer:
+                served.append(n)
+                return Answer()
+
+            await world.call(note)
+
+        await asyncio.gather(*map(one, range(12)))
+        assert served == list(range(12))
+
+    play(scene)
+
+
+def test_when_the_limit_goes_away_the_pace_does_too() -> None:
+    async def scene(world: World) -> None:
+        provider = PerSecond(world, 10)
+        await many(world, provider, callers=60)
+        provider.limit = FOREVER
+        began, before = world.clock(), len(world.sent)
+        await many(world, provider, callers=60, calls=50)
+        assert world.sent[-1] - began < (len(world.sent) - before) / 30
+        assert world.most_in_a_second(after=began) > 200
+
+    play(scene)
+
+
+def test_time_in_which_nobody_called_proves_nothing() -> None:
+    async def scene(world: World) -> None:
+        provider = PerSecond(world, 20)
+        await many(world, provider, callers=60)
+        await asyncio.sleep(200)
+        now = world.clock()
+        await many(world, provider, callers=60)
+        assert world.refused_after(now) <= 0.1
+
+    play(scene)
+
+
+def test_after_five_minutes_without_a_refusal_it_is_forgotten() -> None:
+    async def scene(world: World) -> None:
+        await world.call(first(refusal(retry_after=1)))
+        await asyncio.sleep(301)
+        await world.call(well)
+        now = world.clock()
+        await many(world, well, callers=50)
+        assert world.sent[-50:] == [now] * 50
+
+    play(scene)
+
+
+def test_an_outage_is_probed_by_few_and_over_soon_after_its_end() -> None:
+    async def scene(world: World) -> None:
+        async def down_for_a_minute() -> Answer:
+            await asyncio.sleep(0.01)
+            if world.clock() < 60:
+                raise refusal("overloaded")
+            return Answer()
+
+        await many(world, down_for_a_minute, callers=6)
+        assert len(world.refused) < 6 + 10
+        assert world.clock() < 60 + 45
+
+    play(scene)
+
+
+# --------------------------------------------------------------------------------------------------------- window
+
+
+def test_where_the_number_of_calls_under_way_is_limited_as_many_are_sent() -> None:
+    async def scene(world: World) -> None:
+        under_way = most = 0
+
+        async def five_at_a_time() -> Answer:
+            nonlocal under_way, most
+            if under_way >= 5:
+                raise refusal()
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(10)
+            under_way -= 1
+            return Answer()
+
+        await many(world, five_at_a_time, callers=25, calls=4)
+        assert most == 5
+        assert world.refused_after(1) <= 0.2
+        assert world.clock() < 1.5 * 100 * 10 / 5
+
+    play(scene)
+
+
+def test_when_more_calls_may_be_under_way_more_are_sent() -> None:
+    async def scene(world: World) -> None:
+        under_way = most = 0
+        allowed = 5
+
+        async def so_many_at_a_time() -> Answer:
+            nonlocal under_way, most
+            if under_way >= allowed:
+                raise refusal()
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(10)
+            under_way -= 1
+            return Answer()
+
+        await many(world, so_many_at_a_time, callers=25)
+        assert most == 5
+        allowed = 100
+        await many(world, so_many_at_a_time, callers=25, calls=5)
+        assert most == 25
+
+    play(scene)
+
+
+def test_who_comes_just_when_a_place_is_free_stands_behind_those_who_waited() -> None:
+    async def scene(world: World) -> None:
+        free = asyncio.Event()
+        served: list[str] = []
+
+        def one_at_a_time(name: str) -> Callable[[], Awaitable[Answer]]:
+            async def answer() -> Answer:
+                if len(served) == 1 and not free.is_set():
+                    raise refusal()
+                served.append(name)
+                await free.wait()
+                return Answer()
+
+            return answer
+
+        holder = asyncio.create_task(world.call(one_at_a_time("holder")))
+        await asyncio.sleep(5)
+        early = asyncio.create_task(world.call(one_at_a_time("early")))
+        await asyncio.sleep(60)
+        free.set()
+        await holder
+        await asyncio.gather(early, world.call(one_at_a_time("late")))
+        assert served == ["holder", "early", "late"]
+
+    play(scene)
+
+
+# --------------------------------------------------------------------------------------------------------- quotas
+
+
+@pytest.mark.parametrize(("cost", "tokens"), [(1, False), (800, True)])
+def test_a_quota_that_runs_out_is_stretched_before_the_first_refusal(cost: int, tokens: bool) -> None:
+    async def scene(world: World) -> None:
+        quota = Bucket(world, limit=60 * cost, per_second=2 * cost, cost=cost, tokens=tokens)
+        await many(world, quota, callers=10, calls=30)
+        assert not world.refused
+        assert world.clock() < 1.15 * (300 - 60) / 2
+
+    play(scene)
+
+
+def test_a_quota_with_plenty_left_changes_nothing() -> None:
+    async def scene(world: World) -> None:
+        quota = Bucket(world, limit=1000, per_second=1, cost=1)
+        await many(world, quota, callers=9, calls=100)
+        assert world.clock() == pytest.approx(50)  # pyright: ignore[reportUnknownMemberType]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("quota", [Quota(), Quota(10, 10, 0.0), Quota(10, 0, None), Quota(0, 0, 0.0), Quota(10, 20, 5)])
+def test_headers_that_say_too_little_change_nothing(quota: Quota) -> None:
+    async def scene(world: World) -> None:
+        async def answer() -> Answer:
+            return Answer(quota)
+
+        await many(world, answer, callers=5, calls=20)
+        assert world.clock() == 0
+
+    play(scene)
+
+
+def test_what_headers_forecast_fails_no_call() -> None:
+    async def scene(world: World) -> None:
+        async def used_up() -> Answer:
+            return Answer(Quota(100, 0, 86_400.0))
+
+        await world.call(used_up)
+        await world.call(well, patience=15)
+        assert world.sent == [0, 0]
+
+    play(scene)
+
+
+def test_an_older_calls_headers_tell_nothing_new() -> None:
+    async def scene(world: World) -> None:
+        async def answer(seconds: float, left: int) -> Answer:
+            await asyncio.sleep(seconds)
+            return Answer(Quota(100, left, 100.0))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(world.call(lambda: answer(9, left=0)))
+            await asyncio.sleep(1)
+            group.create_task(world.call(lambda: answer(1, left=90)))
+        await many(world, well, callers=50)
+        assert world.clock() == 9
+
+    play(scene)
+
+
+# -------------------------------------------------------------------------------------------- cancelling, sharing
+
+
+def test_whoever_is_cancelled_while_waiting_leaves_nothing_behind() -> None:
+    async def scene(world: World) -> None:
+        async def never() -> Answer:
+            raise AssertionError("it was cancelled before")
+
+        await world.call(first(refusal(retry_after=1)))
+        waiting = [asyncio.create_task(world.call(never)) for _ in range(3)]
+        last = asyncio.create_task(world.call(well))
+        await asyncio.sleep(0.1)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await last
+        assert [task.cancelled() for task in waiting] == [True] * 3
+        assert world.clock() < 4
+
+    play(scene)
+
+
+def test_whoever_is_cancelled_under_way_makes_room_for_the_next() -> None:
+    async def scene(world: World) -> None:
+        async def one_at_a_time() -> Answer:
+            nonlocal busy
+            if busy:
+                raise refusal()
+            busy = True
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                busy = False
+            return Answer()
+
+        busy = False
+        holder = asyncio.create_task(world.call(one_at_a_time))
+        await asyncio.sleep(5)
+        waiting = asyncio.create_task(world.call(one_at_a_time))
+        await asyncio.sleep(60)
+        tried = len(world.sent)
+        await asyncio.sleep(60)
+        assert len(world.sent) == tried
+        holder.cancel()
+        await asyncio.sleep(60)
+        assert busy
+        waiting.cancel()
+        await asyncio.gather(holder, waiting, return_exceptions=True)
+
+    play(scene)
+
+
+def test_what_is_kept_does_not_grow_with_the_number_of_calls() -> None:
+    async def scene(world: World) -> None:
+        async def work(calls: int) -> None:
+            for _ in range(calls):
+                await world.limiter.run(well, patience=1)
+
+        await work(2000)
+        tracemalloc.start()
+        try:
+            await work(20_000)
+            assert tracemalloc.get_traced_memory()[0] < 100_000
+        finally:
+            tracemalloc.stop()
+
+    play(scene)
+
+
+def test_two_event_loops_share_one_pace() -> None:
+    limiter, sent = RateLimiter(), list[float]()
+    refuse = first(refusal(retry_after=0.2))
+
+    async def get_going() -> None:
+        for _ in range(40):  # so that the pace is a fast one
+            await limiter.run(well, patience=1)
+
+    async def several() -> None:
+        async def send() -> Answer:
+            sent.append(asyncio.get_running_loop().time())
+            return await refuse()
+
+        await asyncio.gather(*(limiter.run(send, patience=10) for _ in range(2)))
+
+    async def both() -> None:
+        await asyncio.gather(several(), asyncio.to_thread(asyncio.run, several()))
+
+    asyncio.run(get_going())
+    asyncio.run(both())
+    assert len(sent) == 5
+    asyncio.run(several())
+    assert len(sent) == 7

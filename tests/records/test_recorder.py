@@ -1,0 +1,109 @@
+"""The runtime's record of one child: complete at every moment, bounded, and without secrets."""
+
+import hashlib
+import json
+
+from delegate._util.redaction import MARK, Redactor
+from delegate.budget.costs import UNSEEN, Charge
+from delegate.ports import ChatReply, ToolCall, ToolOutput
+from delegate.records.recorder import RECEIPT_CHARS, Recorder
+from delegate.types import ChildRun, ErrorDetail, Usage
+
+KEY = "sk-proj-aB3dE5fG7hJ9kL1mN3pQ5rS7"
+
+
+def called(recorder: Recorder, text: str, tool: str = "look", **args: object) -> None:
+    recorder.tool_called(recorder.next_receipt(), tool, args, ToolOutput(text), 0.5)
+
+
+def said(recorder: Recorder, text: str, *calls: ToolCall) -> str:
+    usage = Usage(model_calls=1, input_tokens=10, output_tokens=2)
+    return recorder.model_called(ChatReply(text, "end", usage, calls), Charge(usage, 0.25, 0.25, "observed"))
+
+
+def test_a_run_holds_what_was_said_and_called_until_then_however_it_ends() -> None:
+    recorder = Recorder()
+    said(recorder, "half-way")
+    called(recorder, "found it")
+    said(recorder, "  ")
+    run = recorder.finish("timeout", error=ErrorDetail(code="timeout", message="too long"))
+    assert (run.status, run.output, run.steps, run.cost_usd, run.usage.input_tokens) == (
+        "timeout", "half-way", 2, 0.5, 20,
+    )  # fmt: skip
+    assert [receipt.output for receipt in run.receipts] == ["found it"]
+
+
+def test_receipts_stand_in_the_order_in_which_the_calls_began() -> None:
+    recorder = Recorder()
+    first, second = recorder.next_receipt(), recorder.next_receipt()
+    recorder.tool_called(second, "quick", {}, ToolOutput("b"), 0)
+    recorder.tool_called(first, "slow", {}, ToolOutput("a"), 0)
+    assert [(receipt.n, receipt.tool) for receipt in recorder.finish("completed").receipts] == [
+        (1, "slow"), (2, "quick"),
+    ]  # fmt: skip
+
+
+def test_a_long_answer_keeps_both_ends_and_the_digest_of_the_whole() -> None:
+    recorder, text = Recorder(), "é" * RECEIPT_CHARS + "z" * RECEIPT_CHARS
+    called(recorder, text)
+    (receipt,) = recorder.finish("completed").receipts
+    assert len(receipt.output) < RECEIPT_CHARS + 100
+    assert (receipt.output[0], receipt.output[-1]) == ("é", "z")
+    assert "characters left out" in receipt.output
+    assert receipt.output_bytes == len(text.encode())
+    assert receipt.output_sha256 == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_key_that_a_cut_would_go_through_is_taken_out_before() -> None:
+    recorder = Recorder()
+    called(recorder, "x" * (RECEIPT_CHARS // 2 - 10) + " " + KEY + " " + "y" * RECEIPT_CHARS)
+    (receipt,) = recorder.finish("completed").receipts
+    assert "sk-proj" not in receipt.output
+    assert MARK[:5] in receipt.output
+
+
+def test_the_journal_is_told_of_every_call_as_it_comes() -> None:
+    told: list[tuple[str, object]] = []
+    recorder = Recorder(journal=lambda kind, text: told.append((kind, json.loads(text))))
+    assert said(recorder, f"I use {KEY}", ToolCall("1", "look", {"at": KEY})) == f"I use {MARK}"
+    assert told == [
+        (
+            "model_called",
+            {
+                "text": f"I use {MARK}",
+                "calls": [{"tool": "look", "args": {"at": MARK}}],
+                "tokens": [10, 2],
+                "cost_usd": 0.25,
+            },
+        )
+    ]
+    called(recorder, f"there is {KEY}", "look", at=KEY)
+    (receipt,) = recorder.finish("completed").receipts
+    assert told[1] == ("tool_called", receipt.model_dump(mode="json"))
+    assert (receipt.args, receipt.output) == ({"at": MARK}, f"there is {MARK}")
+
+
+def test_output_errors_and_names_of_tools_are_without_secrets() -> None:
+    recorder = Recorder(redactor=Redactor({"MY_TOKEN": "swordfish-77"}))
+    called(recorder, "x", "swordfish-77")
+    run = recorder.finish("failed", output="swordfish-77!", error=ErrorDetail(code="x", message="no swordfish-77"))
+    assert run.error
+    assert (run.output, run.error.message, run.receipts[0].tool) == (f"{MARK}!", f"no {MARK}", MARK)
+
+
+def test_an_output_that_a_runner_set_by_itself_is_without_secrets() -> None:
+    recorder = Recorder()
+    said(recorder, "half-way")
+    recorder.output = f"there is {KEY}"
+    assert recorder.finish("timeout").output == f"there is {MARK}"
+    assert recorder.finish("completed", output="half-way").output == "half-way"
+
+
+def test_a_run_that_was_made_elsewhere_is_redacted_and_one_of_its_own_is_the_same() -> None:
+    recorder = Recorder(UNSEEN)
+    own = recorder.finish("completed", output="fine")
+    assert recorder.redacted(own) is own
+    made = ChildRun(status="completed", output=f"\ud800 {KEY}", observations=(KEY,))
+    redacted = recorder.redacted(made)
+    assert (redacted.output, redacted.observations) == (f"? {MARK}", (MARK,))
+    assert redacted.model_dump_json()

@@ -1,0 +1,341 @@
+"""The store of records: what is acknowledged is there, whoever else writes, and however a writer ends."""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from delegate.records.sqlite import Store
+
+TABLE = "CREATE TABLE IF NOT EXISTS t (a INTEGER PRIMARY KEY, b TEXT)"
+INSERT = "INSERT INTO t (a, b) VALUES (?, ?)"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kept" / "records.sqlite3"
+
+
+async def rows(store: Store) -> list[int]:
+    found = await store.read(lambda connection: connection.execute("SELECT a FROM t ORDER BY rowid").fetchall())
+    return [a for (a,) in found or []]
+
+
+def on_disk(path: Path) -> list[int]:
+    connection = sqlite3.connect(path)
+    try:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        return [a for (a,) in connection.execute("SELECT a FROM t ORDER BY a")]
+    finally:
+        connection.close()
+
+
+def python(code: str, *arguments: object) -> str:
+    """Run code in a process of its own; its stdout."""
+    prelude = "import asyncio, os, sys\nfrom pathlib import Path\nfrom delegate.records.sqlite import Store\n"
+    prelude += f"TABLE, INSERT = {TABLE!r}, {INSERT!r}\npath = Path(sys.argv[1])\n"
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + code, *map(str, arguments)], capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+async def test_what_was_written_is_there_after_closing_and_using_the_store_again(path: Path) -> None:
+    store = Store(path, TABLE)
+    assert await store.write((INSERT, (1, "x")), (INSERT, (2, "y"))) == 2
+    await store.aclose()
+    assert on_disk(path) == [1, 2]
+    await store.write((INSERT, (3, "z")))
+    assert await rows(store) == [1, 2, 3]
+    await store.aclose()
+
+
+async def test_what_was_posted_is_read_and_stands_in_its_order(path: Path) -> None:
+    store = Store(path, TABLE)
+    for n in range(50):
+        store.post((INSERT, (n, "x")))
+    assert await rows(store) == list(range(50))
+    await store.aclose()
+
+
+async def test_what_was_posted_is_on_disk_without_anybody_asking(path: Path) -> None:
+    store = Store(path, TABLE)
+    await store.write((INSERT, (1, "x")))
+    store.post((INSERT, (2, "x")))
+    async with asyncio.timeout(20):
+        while on_disk(path) != [1, 2]:  # noqa: ASYNC110 another thread is waited for
+            await asyncio.sleep(0.02)
+    await store.aclose()
+
+
+async def test_a_read_before_the_first_write_makes_no_file(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(path, TABLE)
+    assert await store.read(lambda connection: 1) is None
+    await store.aclose()
+    assert not path.parent.exists()
+    assert caplog.records == []
+
+
+async def test_a_refused_write_costs_no_other_that_is_committed_with_it(path: Path) -> None:
+    store = Store(path, TABLE)
+    await store.write((INSERT, (1, "x")))
+    outcomes = await asyncio.gather(
+        store.write((INSERT, (2, "x"))),
+        store.write((INSERT, (1, "twice"))),
+        store.write((INSERT, (3, "half a pair: \ud800"))),
+        store.write((INSERT, (4, 2**70))),
+        store.write((INSERT, (5, "x"))),
+        return_exceptions=True,
+    )
+    kinds = [type(outcome) for outcome in outcomes]
+    assert kinds == [int, sqlite3.IntegrityError, UnicodeEncodeError, OverflowError, int]
+    assert await rows(store) == [1, 2, 5]
+    await store.aclose()
+
+
+async def test_a_write_is_done_even_if_its_caller_is_cancelled(path: Path) -> None:
+    store = Store(path, TABLE)
+    writing = asyncio.create_task(store.write((INSERT, (1, "x"))))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert await rows(store) == [1]
+    await store.aclose()
+
+
+async def test_maintenance_goes_on_until_it_has_nothing_more_to_write(path: Path) -> None:
+    store = Store(path, TABLE)
+    await store.write(*((INSERT, (n, "x")) for n in range(7)))
+    done = threading.Event()
+
+    def step(connection: sqlite3.Connection) -> list[tuple[str, tuple[int, ...]]]:
+        old = connection.execute("SELECT a FROM t WHERE a < 5 LIMIT 2").fetchall()
+        if not old:
+            done.set()
+        return [("DELETE FROM t WHERE a = ?", one) for one in old]
+
+    store.maintain(step)
+    assert await asyncio.to_thread(done.wait, 5)
+    assert await rows(store) == [5, 6]
+    await store.aclose()
+
+
+# ------------------------------------------------------------------------------------- several of everything at once
+
+
+def test_several_threads_and_event_loops_share_one_store(path: Path) -> None:
+    store = Store(path, TABLE)
+    at_once = threading.Barrier(4)
+
+    async def write(first: int) -> None:
+        at_once.wait()
+        for n in range(first, first + 40):
+            store.post((INSERT, (n, "x")))
+            await store.write((INSERT, (n + 1_000, "x")))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(asyncio.run, map(write, range(0, 400, 100))))
+    asyncio.run(store.aclose())
+    numbers = [100 * thread + n for thread in range(4) for n in range(40)]
+    assert on_disk(path) == sorted([*numbers, *(n + 1_000 for n in numbers)])
+
+
+async def test_two_stores_on_one_file_wait_for_each_other(path: Path) -> None:
+    one, two = Store(path, TABLE, log_bytes=20_000), Store(path, TABLE, log_bytes=20_000)
+    await asyncio.gather(
+        *(one.write((INSERT, (n, "x" * 500))) for n in range(100)),
+        *(two.write((INSERT, (n + 500, "x" * 500))) for n in range(100)),
+    )
+    await one.aclose()
+    assert len(await rows(two)) == 200
+    await two.aclose()
+    assert len(on_disk(path)) == 200
+
+
+WRITER = """
+async def main():
+    store, first = Store(path, TABLE, log_bytes=100_000), int(sys.argv[2])
+    for n in range(first, first + 300):
+        await store.write((INSERT, (n, "x" * 3_000)))
+    # Only emptying the log brings anything into the file itself while somebody has it open.
+    print(os.stat(path).st_size > 500_000, os.stat(f"{path}-wal").st_size < 400_000)
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_two_processes_lose_no_row_while_the_log_is_emptied_again_and_again(path: Path) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        told = list(threads.map(partial(python, WRITER, path), (0, 1_000)))
+    assert told == ["True True\n"] * 2
+    assert on_disk(path) == [*range(300), *range(1_000, 1_300)]
+
+
+FORKED = """
+async def write(n):
+    store.post((INSERT, (n, "posted")))
+    await store.write((INSERT, (n + 1, "written")))
+
+store = Store(path, TABLE)
+asyncio.run(write(1))
+child = os.fork()
+if child == 0:
+    asyncio.run(write(11))
+    asyncio.run(store.aclose())
+    os._exit(0)
+asyncio.run(write(21))
+print(os.waitpid(child, 0)[1])
+asyncio.run(write(31))
+asyncio.run(store.aclose())
+"""
+
+
+def test_a_forked_process_writes_for_itself(path: Path) -> None:
+    assert python(FORKED, path) == "0\n"
+    assert on_disk(path) == [1, 2, 11, 12, 21, 22, 31, 32]
+
+
+def test_a_process_that_ends_without_closing_the_store_leaves_what_it_posted(path: Path) -> None:
+    python('store = Store(path, TABLE)\nstore.post((INSERT, (1, "x")))', path)
+    assert on_disk(path) == [1]
+
+
+# ------------------------------------------------------------------------------------------------------ what goes wrong
+
+FULL = """
+import resource, signal, sqlite3
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+async def main():
+    store = Store(path, TABLE)
+    await store.write((INSERT, (1, "x")))
+    limit(100_000)
+    writes = [store.write((INSERT, (n, "x" * 200_000))) for n in (2, 3)]
+    print([type(outcome).__name__ for outcome in await asyncio.gather(*writes, return_exceptions=True)])
+    limit(resource.RLIM_INFINITY)
+    print(await store.write((INSERT, (4, "x"))))
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_a_full_disk_is_told_to_every_writer_and_the_next_write_works_again(path: Path) -> None:
+    assert python(FULL, path) == "['OperationalError', 'OperationalError']\n1\n"
+    assert on_disk(path) == [1, 4]
+
+
+async def test_a_statement_that_makes_no_sense_leaves_no_transaction_open(path: Path) -> None:
+    store = Store(path, TABLE)
+    await store.write((INSERT, (1, "x")))
+    with pytest.raises(sqlite3.OperationalError):
+        await store.write((INSERT, (2, "x")), ("INSERT INTO nowhere VALUES (1)", ()))
+    await store.write((INSERT, (3, "x")))
+    assert await rows(store) == [1, 3]
+    await store.aclose()
+
+
+async def test_a_file_that_is_no_database_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"not a database, whatever its name says" * 100)
+    store = Store(path, TABLE)
+    for _ in range(3):
+        with pytest.raises(sqlite3.DatabaseError):
+            await store.write((INSERT, (1, "x")))
+    with pytest.raises(sqlite3.DatabaseError):
+        await rows(store)
+    await store.aclose()
+    assert len(caplog.records) == 1, "the same trouble is told once"
+
+
+REMOVED = """
+import shutil
+
+async def main():
+    store = Store(path, TABLE)
+    await store.write((INSERT, (1, "x")))
+    shutil.rmtree(path.parent)
+    await store.write((INSERT, (2, "x")))
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_a_file_that_was_removed_is_made_anew(path: Path) -> None:
+    python(REMOVED, path)
+    assert on_disk(path) == [2]
+
+
+async def test_who_holds_the_lock_for_ever_holds_nobody_up_for_ever(path: Path) -> None:
+    store = Store(path, TABLE, busy_seconds=0.2)
+    await store.write((INSERT, (1, "x")))
+    other = os.open(f"{path}-lock", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(TimeoutError):
+        await store.write((INSERT, (2, "x")))
+    os.close(other)
+    await store.write((INSERT, (3, "x")))
+    assert await rows(store) == [1, 3]
+    await store.aclose()
+
+
+async def test_a_file_system_without_locks_is_written_all_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: int, how: int) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    one, two = Store(path, TABLE), Store(path, TABLE)
+    await asyncio.gather(*(store.write((INSERT, (n, "x"))) for n, store in enumerate((one, two) * 20)))
+    await one.aclose()
+    await two.aclose()
+    assert on_disk(path) == list(range(40))
+
+
+WINDOWS = """
+from delegate.types import Task
+import delegate.records.history
+sys.platform, sys.modules["fcntl"], os.kill = "win32", None, None
+del sys.modules["delegate.records.sqlite"], sys.modules["delegate.records.history"]
+from delegate.records.history import Records
+
+async def main():
+    records = Records(path)
+    await records.begin("ab", [("ab-0", Task(goal="x"))])
+    print((await records.read("ab-0"))["state"])
+    await records.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_it_works_where_there_are_no_such_locks_as_on_windows(path: Path) -> None:
+    assert python(WINDOWS, path) == "running\n"
+
+
+async def test_only_this_user_may_read_the_file(path: Path) -> None:
+    path.parent.mkdir(mode=0o755)
+    store = Store(path, TABLE)
+    await store.write((INSERT, (1, "x")))
+    modes = [stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()]
+    await store.aclose()
+    assert len(modes) == 4
+    assert set(modes) == {0o600}
