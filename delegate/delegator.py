@@ -1,31 +1,43 @@
 """The front door: one object per host, which gives the tool and answers its calls."""
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
-from delegate.batch.backend import Engine, LocalEngine
-from delegate.batch.batch import Batch, BatchLimits, Setup
+from delegate._util.redaction import Redactor
+from delegate.batch.backend import Backend, LocalBackend
+from delegate.batch.batch import Batch, BatchConfig, BatchLimits
 from delegate.batch.item import Item
-from delegate.batch.journal import BatchSummary, Rerun
+from delegate.batch.journal import BatchSummary, Journal, Rerun
 from delegate.batch.plan import BatchPlan
 from delegate.batch.results_file import ResultsFile
-from delegate.batch.runner import Items
+from delegate.batch.runner import BatchRunner
 from delegate.batch.sources import Source, source_of
+from delegate.budget.runs import RunRegistry
 from delegate.child.job import ChildRunner
+from delegate.child.loop import AgentLoop
 from delegate.contract import Dialect, Variant
-from delegate.engine.admission import refusal
+from delegate.engine.admission import Admission, refusal
+from delegate.engine.executor import Executor
+from delegate.engine.task_run import Services
 from delegate.errors import CallError, DelegateError
 from delegate.judging import standalone
 from delegate.judging.checks.json_schema import check_schema
-from delegate.parts import assemble
+from delegate.judging.judge.session import JudgePool
+from delegate.judging.verdict import Judging
+from delegate.models.connections import connect, through_client
+from delegate.models.overrides import effective_catalog
 from delegate.ports import ChatClient, EventSink, Tool, ToolOutput
-from delegate.records.history import RunSummary, TaskSummary
+from delegate.records.history import Records, RunSummary, TaskSummary
+from delegate.sandbox.commands import Commands
+from delegate.sandbox.workspace import discard
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject, Parent, Receipt, Report, Task, Verdict
 
@@ -61,18 +73,45 @@ class Delegator:
         on_event: EventSink | None = None,
         **options: Any,
     ) -> None:
-        self.settings = settings or load_settings(**options)
+        self.settings = settings = settings or load_settings(**options)
         self.child_tools = None if tools is None else tuple(tools)
         """What children may use; None: the built-in toolbox."""
-        self._parts = assemble(
-            self.settings,
-            client=client,
-            runner=runner,
-            tools=self.child_tools,
-            delegation=self._delegation,
-            on_event=on_event,
+        self.catalog = catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
+        self.connections = (
+            through_client(client, catalog)
+            if client is not None
+            else connect(catalog, settings.endpoints, os.environ, timeout_seconds=settings.call_timeout_seconds)
         )
-        self.catalog, self.connections = self._parts.catalog, self._parts.connections
+        runner = runner or AgentLoop()
+        self._secret_variables = frozenset(
+            {endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env}
+            | set(getattr(runner, "secret_variables", ()))
+        )
+        self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=discard)
+        self._journal = Journal(settings.home, keep_days=settings.keep_days)
+        self._runs = RunRegistry(settings, catalog)
+        commands = Commands(sandbox=settings.sandbox, commands=settings.commands, hidden=(settings.home,))
+        judges = JudgePool(
+            catalog=catalog,
+            available=self.connections.available,
+            connect=self.connections.open,
+            pinned=settings.judge_model,
+            min_accuracy=settings.min_judge_accuracy,
+            escalate=settings.escalate,
+        )
+        self._judging = Judging(judges, commands, settings.gate)
+        services = Services(
+            settings=settings,
+            runner=runner,
+            judging=self._judging,
+            commands=commands,
+            records=self._records,
+            child_delegate_tool=self._child_delegate_tool,
+            host_tools=self.child_tools,
+            secret_variables=self._secret_variables,
+            write_locks=WeakKeyDictionary(),
+        )
+        self._admission = Admission(settings, catalog, self.connections, Executor(services), on_event)
         self._own_loop = LoopThread()
 
     # ------------------------------------------------------------------------------------------ for hosts
@@ -83,7 +122,7 @@ class Delegator:
         Its text changes as the run's limits are used up, and a parent whose tools change loses its provider's prompt
         cache. Hosts that care for the cache make it once per run: a call beyond a limit is refused, at no cost.
         """
-        limits = self._parts.calls.limits_of(self._parts.runs.caller(parent))
+        limits = self._admission.limits_of(self._runs.context(parent))
         return contract.tool(dialect, name=self.settings.tool_name, variant=variant, limits=limits)
 
     async def call(
@@ -100,8 +139,9 @@ class Delegator:
         """
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
-            caller, calls = self._parts.runs.caller(parent), self._parts.calls
-            return await calls.execute(tasks, "model", caller, on_event=on_event, cancellation=cancellation)
+            return await self._admission.execute(
+                tasks, "model", self._runs.context(parent), on_event=on_event, cancellation=cancellation
+            )
         except CallError as error:
             return refusal(error)
 
@@ -133,7 +173,7 @@ class Delegator:
         try:
             wanted = contract.parse_read(arguments)
             record = await self.read(wanted.handle)
-            result, report = contract.report_in(record, self._parts.runs.known_run(parent))
+            result, report = contract.report_in(record, self._runs.known_run(parent))
             return contract.render_slice(wanted, result, report, limit=self.settings.result_chars)
         except CallError as error:
             return self.render(refusal(error))
@@ -157,7 +197,7 @@ class Delegator:
 
     def root_run(self, parent: Parent | None = None) -> AbstractContextManager[str]:
         """`with delegator.root_run(): …` puts all calls made inside, however many at once, in one run; gives its id."""
-        return self._parts.runs.root_run(parent)
+        return self._runs.root_run(parent)
 
     # --------------------------------------------------------------------------------------- for programs
 
@@ -170,8 +210,9 @@ class Delegator:
     ) -> Report:
         """Run tasks that a person or a program wrote: any number, with every field of `Task`."""
         try:
-            caller, calls = self._parts.runs.caller(parent), self._parts.calls
-            return await calls.execute(tasks, "person", caller, on_event=on_event, cancellation=cancellation)
+            return await self._admission.execute(
+                tasks, "person", self._runs.context(parent), on_event=on_event, cancellation=cancellation
+            )
         except CallError as error:
             return refusal(error)
 
@@ -189,7 +230,7 @@ class Delegator:
         once: bool = False,
         results: Path | None = None,
         options: str = "{}",
-        engine: Engine | None = None,
+        engine: Backend | None = None,
         on_event: Callable[[Item], EventSink] | None = None,
         cancellation: Cancellation | None = None,
     ) -> Batch:
@@ -200,44 +241,47 @@ class Delegator:
         is `outcome_unknown` then, and is run again only with `rerun`. For the limits see `fanout.batch.BatchLimits`.
         `results` names a JSONL or CSV file to write; `engine` runs the tasks elsewhere. Raises CallError.
         """
-        caller = self._parts.runs.batch(concurrency=concurrency, id=resume, max_cost_usd=max_cost_usd)
-        items = Items(self._parts, caller)
-        setup = Setup(
+        context = self._runs.batch(concurrency=concurrency, id=resume, max_cost_usd=max_cost_usd)
+        items = BatchRunner(self._admission, self._records, context)
+        setup = BatchConfig(
             source=source_of(tasks),
-            engine=engine or LocalEngine(items.run),
-            journal=self._parts.journal,
-            run_id=caller.run.id,
-            admit=items.admit if engine is None else items.look_at,
-            limits=BatchLimits(concurrency, caller.run.ledger.limits.get("cost_usd"), max_minutes, stop_after_failures),
+            engine=engine or LocalBackend(items.run),
+            journal=self._journal,
+            run_id=context.run.id,
+            admit=items.admit if engine is None else items.check,
+            limits=BatchLimits(
+                concurrency, context.run.ledger.limits.get("cost_usd"), max_minutes, stop_after_failures
+            ),
             resume=resume is not None,
             rerun=rerun,
-            resumed=items.go_on,
+            resumed=items.resume,
             skip_bad=skip_bad,
             once=once,
             results=ResultsFile(results) if results is not None else None,
             options=options,
             on_event=on_event,
+            redactor=Redactor(secret_variables=self._secret_variables),
             cancellation=cancellation,
         )
         return Batch(setup)
 
     async def plan(self, tasks: Iterable[Task | Item] | Source, *, skip_bad: bool = False) -> BatchPlan:
         """What a batch of these tasks would do and about cost. Nothing is spent. Raises CallError as `batch` does."""
-        items = Items(self._parts, self._parts.runs.batch(concurrency=1))
+        items = BatchRunner(self._admission, self._records, self._runs.batch(concurrency=1))
         return await items.plan(source_of(tasks), skip_bad=skip_bad)
 
-    def engine(self, concurrency: int) -> Engine:
+    def engine(self, concurrency: int) -> Backend:
         """Runs items of a batch whose journal is elsewhere, in a run of their own. Closing it closes the delegator."""
-        items = Items(self._parts, self._parts.runs.batch(concurrency=concurrency))
-        return LocalEngine(items.run, close=self.aclose)
+        items = BatchRunner(self._admission, self._records, self._runs.batch(concurrency=concurrency))
+        return LocalBackend(items.run, close=self.aclose)
 
     async def batches(self, limit: int = 20) -> list[BatchSummary]:
         """The latest batches on record, the newest first."""
-        return await self._parts.journal.latest(limit)
+        return await self._journal.latest(limit)
 
     async def batch_on_record(self, run_id: str) -> BatchSummary:
         """One batch. Raises CallError where there is none of this id."""
-        return await self._parts.journal.summary(run_id)
+        return await self._journal.summary(run_id)
 
     async def judge(
         self,
@@ -260,30 +304,31 @@ class Delegator:
         Raises:
             CallError: a criterion, a receipt or the workspace can't be used; says which, and the mend.
         """
-        caller = self._parts.runs.caller(parent)
-        case = await standalone.case_of(
+        context = self._runs.context(parent)
+        submission = await standalone.submission_of(
             goal,
             acceptance_criteria,
             output,
             workspace=workspace,
             receipts=receipts,
             worker=self.catalog.find(worker_model) if worker_model else None,
-            ceiling=caller.bounds(self.settings).ceiling,
+            ceiling=context.bounds(self.settings).ceiling,
             strict_checks=self.settings.strict_checks,
+            redactor=Redactor(secret_variables=self._secret_variables),
         )
-        return await standalone.judge(self._parts.judging, case, caller, cancellation)
+        return await standalone.judge(self._judging, submission, context, cancellation)
 
     async def read(self, handle: str) -> JsonObject | None:
         """All that is on record of a task, also while it runs: see `Records.read`; None if there is nothing."""
-        return await self._parts.records.read(handle)
+        return await self._records.read(handle)
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """The latest runs on record, the newest first."""
-        return await self._parts.records.runs(limit)
+        return await self._records.runs(limit)
 
     async def tasks(self, run_id: str) -> list[TaskSummary]:
         """The tasks of a run on record, in the order in which they began."""
-        return await self._parts.records.tasks(run_id)
+        return await self._records.tasks(run_id)
 
     # ----------------------------------------------------------------------------------- without an event loop
 
@@ -306,7 +351,9 @@ class Delegator:
     async def aclose(self) -> None:
         """Close connections and files. Calls under way should have ended."""
         await asyncio.to_thread(self._own_loop.stop, self.connections.aclose)
-        await self._parts.aclose()
+        await self.connections.aclose()
+        await self._records.aclose()
+        await self._journal.aclose()
 
     def close(self) -> None:
         """`aclose` for code that isn't async."""
@@ -326,7 +373,7 @@ class Delegator:
 
     # ----------------------------------------------------------------------------------------------- inside
 
-    def _delegation(self) -> Tool:
+    def _child_delegate_tool(self) -> Tool:
         """The tool as a child gets it."""
         definition = self.tool("mcp")
 
@@ -337,6 +384,6 @@ class Delegator:
         return Tool(definition["name"], definition["description"], definition["inputSchema"], call)
 
 
-def engine_of(settings: Settings, concurrency: int) -> Engine:
+def engine_of(settings: Settings, concurrency: int) -> Backend:
     """What runs a batch's items here, with a delegator of its own: for workers of an engine in other processes."""
     return Delegator(settings).engine(concurrency)

@@ -8,58 +8,18 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from delegate.errors import ConfigError
-from delegate.models.catalog import Accuracy, Model, Price, Prices, mend_of
+from delegate.models.catalog import Accuracy, Model, Price, hint_for
+from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.types import Text, Tier, TierBound, Value
 
 Sandbox = Literal["auto", "require", "off"]
 CommandPolicy = Literal["sandboxed", "allow", "deny"]
-
-
-class DeclaredModel(Value):
-    """A model of an endpoint. Prices are USD per million tokens; left out means unknown, not free.
-
-    `input_price` and `output_price` are for a price that never changes; `prices` are dated, as in the catalog.
-    """
-
-    id: Text
-    tier: Tier
-    family: Text = "local"
-    context_tokens: int = Field(default=32_768, gt=0)
-    max_output_tokens: int = Field(default=4_096, gt=0)
-    structured_output: bool = True
-    tools: bool = True
-    effort: bool = False
-    input_price: float | None = Field(default=None, ge=0)
-    output_price: float | None = Field(default=None, ge=0)
-    cached_input_price: float | None = Field(default=None, ge=0)
-    prices: Prices = ()
-
-    @model_validator(mode="after")
-    def _is_priced_in_one_way(self) -> Self:
-        flat = {"input_price": self.input_price, "output_price": self.output_price}
-        missing = [name for name, price in flat.items() if price is None]
-        if len(missing) == 1 or (missing and self.cached_input_price is not None):
-            raise ValueError(f"{missing[0]} is missing; give input_price and output_price, or neither")
-        if self.prices and not missing:
-            raise ValueError("the price is given twice; give prices, or input_price and output_price")
-        return self
-
-
-class DeclaredEndpoint(Value):
-    """A model server of the operator's own, such as Ollama or vLLM, and the models it serves."""
-
-    name: Text
-    base_url: Text
-    protocol: Literal["openai", "anthropic", "google"] = "openai"
-    key_env: str | None = None
-    """The variable that holds this endpoint's key; None for a server that wants none."""
-    models: tuple[DeclaredModel, ...] = Field(min_length=1)
 
 
 class Settings(Value):
@@ -184,7 +144,7 @@ def _check(source: str, fields: Mapping[str, Any]) -> None:
         first = error.errors(include_url=False)[0]
         place = _place(first["loc"], fields)
         name = variable(place) if source == "the environment" else place
-        raise ConfigError(f"{name} (in {source}): {mend_of(first, _known(first))}") from None
+        raise ConfigError(f"{name} (in {source}): {hint_for(first, _known(first))}") from None
 
 
 _TABLES: Mapping[tuple[str, ...], type[Value]] = {

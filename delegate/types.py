@@ -490,10 +490,10 @@ class ChildRun(Value):
 
 # ------------------------------------------------------------------------------------ what was found out about it
 
-Outcome = Literal["met", "not_met", "cannot_tell", "error", "trusted", "skipped"]
+CriterionOutcome = Literal["met", "not_met", "cannot_tell", "error", "trusted", "skipped"]
 DecidedBy = Literal["gate", "check", "judge", "trust", "nobody"]
 VerdictWord = Literal["PASS", "FAIL"]
-ReceiptsWord = Literal["recorded", "unavailable"]
+ReceiptsAvailability = Literal["recorded", "unavailable"]
 
 
 class CriterionResult(Value):
@@ -502,7 +502,7 @@ class CriterionResult(Value):
     id: str
     text: str
     kind: str
-    outcome: Outcome
+    outcome: CriterionOutcome
     decided_by: DecidedBy
     code: str
     """A stable reason, such as `met`, `not_met`, `evidence_not_found`, `timeout`, `commands_not_allowed`."""
@@ -541,7 +541,7 @@ class JudgeAnswer(Value):
     """What one judge made of one criterion, where it didn't have the last word."""
 
     id: str
-    outcome: Outcome
+    outcome: CriterionOutcome
     code: str
     reason: str = ""
     evidence: str | None = None
@@ -613,7 +613,7 @@ class Verdict(Value):
     """Changes with how it is judged: card, reply schema, parser, model."""
     sandbox: str | None = None
     """For shell checks: the mechanism that confined them."""
-    receipts: ReceiptsWord = "recorded"
+    receipts: ReceiptsAvailability = "recorded"
     """`unavailable`: nobody recorded tool calls, so that none is on record proves nothing; only checks show deeds."""
 
 

@@ -39,9 +39,9 @@ class Cancellation:
         for one in under:
             one.cancel()
 
-    def limit(self, seconds: float | None = None) -> "Limit":
+    def deadline(self, seconds: float | None = None) -> "Deadline":
         """For `async with`: an `asyncio.timeout` of `seconds` that also expires, at once, on `cancel`."""
-        return Limit(self, seconds)
+        return Deadline(self, seconds)
 
     @contextmanager
     def part(self) -> Generator["Cancellation"]:
@@ -66,7 +66,7 @@ class Cancellation:
             self._under.pop(one, None)
 
 
-class Limit:
+class Deadline:
     """Raises TimeoutError at its end where it has expired, whether by time or by cancellation.
 
     What is over before it begins doesn't begin: then TimeoutError is raised at once.
@@ -109,7 +109,7 @@ class Limit:
             self._timeout.reschedule(self._loop.time())
 
 
-async def to_its_end(work: Coroutine[Any, Any, T], cancellation: Cancellation) -> T:
+async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancellation) -> T:
     """Await `work`, which ends soon once `cancellation` is cancelled.
 
     A cancel of who waits is passed on through that, and held up until `work` has ended: also a second one.
@@ -126,7 +126,7 @@ async def to_its_end(work: Coroutine[Any, Any, T], cancellation: Cancellation) -
     return running.result()
 
 
-def let_cancel_travel() -> None:
+def reraise_pending_cancel() -> None:
     """Raise CancelledError where the current task was cancelled, and somebody held that up to keep its work."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():

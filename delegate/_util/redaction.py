@@ -10,7 +10,9 @@ import logging
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -121,24 +123,18 @@ def _patterns() -> tuple[tuple[_Shape, re.Pattern[str]], ...]:
     return tuple((shape, shape.pattern()) for shape in _SHAPES)
 
 
-_declared: set[str] = set()
-
-
-def declare(variables: Iterable[str]) -> None:
-    """Say that these variables hold secrets, whatever their names are. For all redactors made from now on."""
-    _declared.update(variables)
-
-
 class Redactor:
-    """Knows the shapes, and the secrets of an environment as it is now.
+    """Knows the shapes of keys, and the secrets of an environment as it is now.
 
-    A variable is a secret where its name ends like one, or was declared. Words and paths as values are none.
+    A variable is a secret where its name ends like one, or is in `secret_variables`. Words and paths are no secrets.
     """
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str] | None = None, *, secret_variables: Collection[str] = frozenset()
+    ) -> None:
         environ = os.environ if environ is None else environ
         names = set(filter(_names_a_secret, environ))
-        values = {environ[name] for name in names.union(_declared) if name in environ}
+        values = {environ[name] for name in names.union(secret_variables) if name in environ}
         secrets = {value for value in map(str.strip, values) if _is_secret(value)}
         # And as they stand in JSON.
         secrets |= {json.dumps(value, ensure_ascii=ascii)[1:-1] for value in secrets for ascii in (True, False)}
@@ -177,13 +173,25 @@ class Redactor:
             return [self.value(part) for part in cast("list[Any]", value)]
         return value
 
+    @contextmanager
+    def for_logs(self) -> Generator[None]:
+        """Redact with this one whatever is logged inside, by this task and those that it starts."""
+        token = _for_logs.set(self)
+        try:
+            yield
+        finally:
+            _for_logs.reset(token)
+
+
+_for_logs: ContextVar[Redactor | None] = ContextVar("delegate_redactor", default=None)
+
 
 class RedactingFilter(logging.Filter):
     """For the loggers of modules that log what others raised or wrote."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the record, without the secrets in its message and in its exception."""
-        redactor, said = Redactor(), record.getMessage()
+        redactor, said = _for_logs.get() or Redactor(), record.getMessage()
         if (kept := redactor.text(said)) != said:
             record.msg, record.args = kept, ()
         if record.exc_info and record.exc_info[1] is not None:

@@ -22,7 +22,7 @@ class _Waiter:
     """The place is theirs from here on, also while their loop is still busy with something else."""
 
 
-class Slots:
+class FairSemaphore:
     """At most `limit` holders at a time. The limit may change while some hold, which takes nothing from them."""
 
     def __init__(self, limit: int) -> None:
@@ -48,7 +48,7 @@ class Slots:
             self._limit = limit
             self._serve()
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Take a place, after those who came before."""
         with self._lock:
             if self._held < self._limit:  # then nobody is in line
@@ -62,17 +62,17 @@ class Slots:
             self._forget(waiter)
             raise
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Give a place back."""
         with self._lock:
             self._held -= 1
             self._serve()
 
     async def __aenter__(self) -> None:
-        await self.take()
+        await self.acquire()
 
     async def __aexit__(self, *_: object) -> None:
-        self.give_back()
+        self.release()
 
     def _serve(self) -> None:
         """Hand free places to those who wait."""
@@ -91,7 +91,7 @@ class Slots:
         with self._lock:
             self._line.pop(waiter, None)
             if waiter.has_place:
-                self.give_back()
+                self.release()
 
 
 def _call(waiting: asyncio.Future[None]) -> None:
@@ -99,17 +99,17 @@ def _call(waiting: asyncio.Future[None]) -> None:
         waiting.set_result(None)
 
 
-class Seat:
-    """One holder's place in `slots`, which it lends out while it only waits for others that need places too.
+class Permit:
+    """One holder's place in `semaphore`, which it lends out while it only waits for others that need places too.
 
-    Held inside its `async with` block, except inside `lent`.
+    Held inside its `async with` block, except inside `released`.
     """
 
-    def __init__(self, slots: Slots) -> None:
-        self._slots = slots
+    def __init__(self, semaphore: FairSemaphore) -> None:
+        self._semaphore = semaphore
         self._away = 1  # how many reasons there are to hold no place: being outside the block, and each loan
         self._holds = False
-        self._door = Slots(1)  # of those who come back at once, one waits for the place for all
+        self._door = FairSemaphore(1)  # of those who come back at once, one waits for the place for all
         self._lock = threading.RLock()
 
     async def __aenter__(self) -> Self:
@@ -120,7 +120,7 @@ class Seat:
         self._leave()
 
     @asynccontextmanager
-    async def lent(self) -> AsyncGenerator[None]:
+    async def released(self) -> AsyncGenerator[None]:
         """While this lasts, the place is free for others. May be entered several times at once: the last one out
         takes a place again. Who is cancelled doesn't wait for one.
         """
@@ -139,7 +139,7 @@ class Seat:
         self._return()
         async with self._door:
             if self._is_missed():
-                await self._slots.take()
+                await self._semaphore.acquire()
                 self._sit_down()
 
     def _return(self) -> None:
@@ -155,11 +155,11 @@ class Seat:
         with self._lock:
             wanted = self._holds = not self._away
         if not wanted:
-            self._slots.give_back()
+            self._semaphore.release()
 
     def _leave(self) -> None:
         with self._lock:
             self._away += 1
             held, self._holds = self._holds, False
         if held:
-            self._slots.give_back()
+            self._semaphore.release()

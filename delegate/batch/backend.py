@@ -14,7 +14,7 @@ class WorkerLost(DelegateError):
     """What ran the item is gone, and whether the item was done isn't known. The text says what is known."""
 
 
-class Engine(Protocol):
+class Backend(Protocol):
     """Runs items, each at most once."""
 
     @property
@@ -43,7 +43,7 @@ class RunOne(Protocol):
     ) -> Awaitable[TaskResult]: ...
 
 
-class LocalEngine:
+class LocalBackend:
     """Runs items on the event loop of this process: good for about a thousand at once."""
 
     def __init__(self, run_one: RunOne, *, close: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -66,12 +66,12 @@ class LocalEngine:
             await self._close()
 
 
-class Deferred:
+class DeferredBackend:
     """An engine that is opened when it is first needed: a cluster takes seconds, and tasks may be refused before."""
 
-    def __init__(self, open: Callable[[], Engine]) -> None:
+    def __init__(self, open: Callable[[], Backend]) -> None:
         self._open = open
-        self._opened: Engine | None = None
+        self._opened: Backend | None = None
 
     @property
     def capacity(self) -> int | None:
@@ -88,6 +88,6 @@ class Deferred:
             await self._opened.aclose()
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> Backend:
         self._opened = self._opened or self._open()
         return self._opened

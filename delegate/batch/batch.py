@@ -10,25 +10,25 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from delegate._util.cancellation import Cancellation, to_its_end
+from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import Redactor
-from delegate.batch.backend import Engine, WorkerLost
+from delegate.batch.backend import Backend, WorkerLost
 from delegate.batch.graph import Graph
-from delegate.batch.item import Item, Outcome
-from delegate.batch.journal import LEFT_OUT, BatchSummary, Journal, Plan, Rerun
+from delegate.batch.item import Item, ItemOutcome
+from delegate.batch.journal import LEFT_OUT, BatchHeader, BatchSummary, Journal, Rerun
 from delegate.batch.results_file import ResultsFile
 from delegate.batch.schedule import InOrder, Schedule
 from delegate.batch.sources import Source
-from delegate.batch.validate import Survey, survey
+from delegate.batch.validate import ValidatedSource, validate
 from delegate.errors import CallError, DelegateError
 from delegate.ports import Event, EventSink
 from delegate.types import Task
 
-_News = Outcome | BaseException | Literal["room"] | None
+_News = ItemOutcome | BaseException | Literal["room"] | None
 """An item has ended, with None where nothing of it was done; or there is room for another."""
 _MOST_AT_ONCE = 10_000
 _FOR_EVER = 60 * 24 * 365
@@ -78,7 +78,7 @@ class Tally:
         """Every item has completed, and no verdict is FAIL."""
         return self.passed + self.unjudged == self.total
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: ItemOutcome) -> None:
         """Count one more."""
         result = outcome.result
         if outcome.passed:
@@ -97,11 +97,11 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Setup:
+class BatchConfig:
     """What a batch is made of."""
 
     source: Source
-    engine: Engine
+    engine: Backend
     journal: Journal
     run_id: str
     admit: Callable[[Task], object]
@@ -119,9 +119,11 @@ class Setup:
     """Refuse tasks that are on record as a batch already."""
     results: ResultsFile | None = None
     options: str = "{}"
-    """Kept with the batch: see `journal.Plan`."""
+    """Kept with the batch: see `journal.BatchHeader`."""
     on_event: Callable[[Item], EventSink] | None = None
     """Makes what is told of an item while it runs."""
+    redactor: Redactor = field(default_factory=Redactor)
+    """Keeps secrets out of the batch's title on record."""
     cancellation: Cancellation | None = None
 
 
@@ -132,7 +134,7 @@ class Batch:
     `contextlib.aclosing(batch.outcomes())` to be sure when. `tally` and `stopped` may be read at any time.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: BatchConfig) -> None:
         self.run_id = setup.run_id
         self.tally = Tally()
         self.stopped = ""
@@ -151,7 +153,7 @@ class Batch:
         self._news: asyncio.Queue[_News] = asyncio.Queue()
         self._schedule: Schedule
 
-    def __aiter__(self) -> AsyncIterator[Outcome]:
+    def __aiter__(self) -> AsyncIterator[ItemOutcome]:
         return self.outcomes()
 
     @property
@@ -166,7 +168,7 @@ class Batch:
 
     # ----------------------------------------------------------------------------------------------------- begin, end
 
-    async def outcomes(self) -> AsyncGenerator[Outcome]:
+    async def outcomes(self) -> AsyncGenerator[ItemOutcome]:
         """What `async for` iterates: the batch from its beginning to its end."""
         with (self._setup.cancellation or Cancellation()).part() as self._cancellation:
             try:
@@ -181,19 +183,19 @@ class Batch:
     async def _open(self) -> None:
         """Look at everything, and put the batch on record, or take it over."""
         setup = self._setup
-        found = await asyncio.to_thread(survey, setup.source, setup.admit, skip_bad=setup.skip_bad)
+        found = await asyncio.to_thread(validate, setup.source, setup.admit, skip_bad=setup.skip_bad)
         self.tally.total = found.total
         self._schedule = _schedule(setup.source, found)
         if setup.resume:
             await self._take_over(found)
             return
         results = setup.results
-        path, title = str(results.path.absolute()) if results else None, Redactor().text(found.first_goal)
-        plan = Plan(setup.run_id, found.digest, setup.source.name, path, setup.options, title, found.total)
+        path, title = str(results.path.absolute()) if results else None, setup.redactor.text(found.first_goal)
+        plan = BatchHeader(setup.run_id, found.digest, setup.source.name, path, setup.options, title, found.total)
         with results.created() if results is not None else nullcontext():
             await setup.journal.create(plan, once=setup.once)
 
-    async def _take_over(self, found: Survey) -> None:
+    async def _take_over(self, found: ValidatedSource) -> None:
         setup, journal, run_id = self._setup, self._setup.journal, self._setup.run_id
         batch = await journal.summary(run_id)
         if batch.digest != found.digest:
@@ -212,10 +214,10 @@ class Batch:
             await journal.release(run_id)
             raise
 
-    async def _recall(self, outcomes: AsyncIterator[Outcome]) -> None:
+    async def _recall(self, outcomes: AsyncIterator[ItemOutcome]) -> None:
         """Take in what has ended before, and make the file of results anew from it."""
 
-        async def recalled() -> AsyncIterator[Outcome]:
+        async def recalled() -> AsyncIterator[ItemOutcome]:
             async for outcome in outcomes:
                 self.tally.add(outcome)
                 self._schedule.told(outcome)
@@ -228,7 +230,7 @@ class Batch:
                 pass
         self.settled_before = self.tally.settled
 
-    async def _run(self) -> AsyncGenerator[Outcome]:
+    async def _run(self) -> AsyncGenerator[ItemOutcome]:
         """Feed and collect. Whatever happens, all has ended and is on record in the end."""
         limits, self.began = self._setup.limits, time.monotonic()
         timer = asyncio.get_running_loop().call_later((limits.max_minutes or _FOR_EVER) * 60, self._time_is_up)
@@ -246,7 +248,7 @@ class Batch:
             timer.cancel()
             if self._running:
                 self._stop("it was left before its end")
-            await to_its_end(self._finish(), self._cancellation)
+            await run_to_completion(self._finish(), self._cancellation)
 
     async def _finish(self) -> None:
         if self._tasks:
@@ -293,10 +295,10 @@ class Batch:
 
     # ------------------------------------------------------------------------------------------------------- one item
 
-    async def _work(self, given: Item | Outcome) -> None:
+    async def _work(self, given: Item | ItemOutcome) -> None:
         """One item from its journal entry to its outcome's line."""
         try:
-            outcome = given if isinstance(given, Outcome) else await self._outcome(given)
+            outcome = given if isinstance(given, ItemOutcome) else await self._outcome(given)
             if outcome is not None:
                 await self._settle(outcome)
         except BaseException as error:
@@ -304,19 +306,19 @@ class Batch:
         self._children.discard(given.id)
         self._news.put_nowait(outcome)
 
-    async def _outcome(self, item: Item) -> Outcome | None:
+    async def _outcome(self, item: Item) -> ItemOutcome | None:
         """What came of it; None where nothing of it was done."""
         setup = self._setup
         await setup.journal.begin(self.run_id, item)
         try:
             result = await setup.engine.run(item, cancellation=self._cancellation, on_event=self._sink(item))
         except WorkerLost as lost:
-            return Outcome(item.id, "outcome_unknown", why=str(lost), row=item.row)
+            return ItemOutcome(item.id, "outcome_unknown", why=str(lost), row=item.row)
         except CallError as error:
             self._stop(f"{error.message} ({error.hint})" if error.hint else error.message)
             await setup.journal.take_back(self.run_id, item.id)
             return None
-        return Outcome(item.id, "done", result, row=item.row)
+        return ItemOutcome(item.id, "done", result, row=item.row)
 
     def _sink(self, item: Item) -> EventSink:
         """Passes events on, and sees when the child's place is free."""
@@ -331,7 +333,7 @@ class Batch:
 
         return see
 
-    async def _settle(self, outcome: Outcome) -> None:
+    async def _settle(self, outcome: ItemOutcome) -> None:
         await self._setup.journal.end(self.run_id, outcome)
         if self._setup.results is not None:
             self._setup.results.add(outcome)
@@ -340,7 +342,7 @@ class Batch:
         self._schedule.told(outcome)
 
 
-def _schedule(source: Source, found: Survey) -> Schedule:
+def _schedule(source: Source, found: ValidatedSource) -> Schedule:
     """Items that need each other are all held in memory; others are read as they go."""
     if not found.needs:
         return InOrder(source, found.bad)

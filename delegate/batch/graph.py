@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 
-from delegate.batch.item import BadRow, Item, Outcome
+from delegate.batch.item import BadRow, Item, ItemOutcome
 from delegate.batch.references import filled, references
 from delegate.batch.schedule import refused
 from delegate.errors import CallError
@@ -75,9 +75,9 @@ class Graph:
         self._uses = {id: len(by) for id, by in self._needed_by.items()}
         self._ready = [self._places[id] for id, missing in self._missing.items() if not missing]
         self._ids = list(self._waiting)
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, ItemOutcome] = {}
 
-    def next(self) -> Item | Outcome | None:
+    def next(self) -> Item | ItemOutcome | None:
         """A bad row's outcome, then the first item whose needs have all ended: to be run, or blocked."""
         if self._given:
             return self._given.popleft()
@@ -87,7 +87,7 @@ class Graph:
                 return self._decided(item)
         return None
 
-    def told(self, outcome: Outcome) -> None:
+    def told(self, outcome: ItemOutcome) -> None:
         """One has ended, now or before the batch was resumed."""
         if before := self._waiting.pop(outcome.id, None):
             self._let_go(before)
@@ -98,7 +98,7 @@ class Graph:
             if not self._missing[id]:
                 heappush(self._ready, self._places[id])
 
-    def _decided(self, item: Item) -> Item | Outcome:
+    def _decided(self, item: Item) -> Item | ItemOutcome:
         try:
             return _to_do(item, {id: self._outcomes[id] for id in item.needs})
         finally:
@@ -112,16 +112,16 @@ class Graph:
                 self._outcomes.pop(id, None)
 
 
-def _to_do(item: Item, needed: Mapping[str, Outcome]) -> Item | Outcome:
+def _to_do(item: Item, needed: Mapping[str, ItemOutcome]) -> Item | ItemOutcome:
     if item.when == "passed" and (why := [_why_not(one) for one in needed.values() if not one.passed]):
-        return Outcome(item.id, "blocked", why="; ".join(why), row=item.row)
+        return ItemOutcome(item.id, "blocked", why="; ".join(why), row=item.row)
     try:
         return filled(item, needed)
     except CallError as error:
-        return Outcome(item.id, "blocked", why=error.message, row=item.row)
+        return ItemOutcome(item.id, "blocked", why=error.message, row=item.row)
 
 
-def _why_not(need: Outcome) -> str:
+def _why_not(need: ItemOutcome) -> str:
     """Why nothing may be built on it."""
     result = need.result
     if result is None:

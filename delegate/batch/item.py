@@ -9,7 +9,7 @@ from delegate.types import Task, TaskResult
 When = Literal["passed", "always"]
 """When an item with needs may run: when all of them are a PASS, or when all of them have ended in any way."""
 
-State = Literal[
+ItemState = Literal[
     "done",  # it has a result, good or bad
     "blocked",  # a need of it isn't a PASS: it was not run
     "outcome_unknown",  # it was begun, and what ran it is gone: it may have done anything
@@ -41,11 +41,11 @@ class BadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ItemOutcome:
     """What came of one item."""
 
     id: str
-    state: State
+    state: ItemState
     result: TaskResult | None = None
     """There exactly when the state is `done`."""
     why: str = ""

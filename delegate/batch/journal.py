@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from delegate._util.processes import is_alive, this_process
-from delegate.batch.item import Item, Outcome, State
+from delegate.batch.item import Item, ItemOutcome, ItemState
 from delegate.errors import CallError, DelegateError
 from delegate.records.history import DAY
 from delegate.records.sqlite import Store
@@ -107,7 +107,7 @@ BatchState = Literal["running", "ended", "stopped", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchHeader:
     """What a batch is, as it is put on record."""
 
     run_id: str
@@ -158,7 +158,7 @@ class Journal:
         self._store = Store(home / "batches.sqlite3", SCHEMA)
         self._keep_days = keep_days
 
-    async def create(self, plan: Plan, *, once: bool = False) -> None:
+    async def create(self, plan: BatchHeader, *, once: bool = False) -> None:
         """Put a new batch on record, of this process; and forget the old ones that have ended.
 
         With `once`, raises CallError `ran_before` where there is a batch of the same tasks.
@@ -201,7 +201,7 @@ class Journal:
         """Nothing was done of an item that was begun."""
         await self._write((_TAKE_BACK, (run_id, id)))
 
-    async def end(self, run_id: str, outcome: Outcome) -> None:
+    async def end(self, run_id: str, outcome: ItemOutcome) -> None:
         """Write what came of an item."""
         result = outcome.result
         verdict = result.verdict.verdict if result and result.verdict else None
@@ -217,14 +217,14 @@ class Journal:
         for kind in which:
             await self._write((_AGAIN.format(which=_WHICH[kind]), (run_id,)))
 
-    async def outcomes(self, run_id: str) -> AsyncIterator[Outcome]:
+    async def outcomes(self, run_id: str) -> AsyncIterator[ItemOutcome]:
         """All outcomes on record, in the order in which their items began; read in pages."""
         after = 0
         while page := await self._read(lambda c, after=after: c.execute(_PAGE, (run_id, after)).fetchall()) or []:
             after = page[-1][0]
             for _, id, state, row, why, result in page:
                 found = TaskResult.model_validate_json(result) if result else None
-                yield Outcome(id, cast("State", state), found, why, row)
+                yield ItemOutcome(id, cast("ItemState", state), found, why, row)
 
     async def summary(self, run_id: str) -> BatchSummary:
         """One batch. Raises CallError `unknown_batch`."""

@@ -9,7 +9,7 @@ from typing import Literal
 from delegate.batch.graph import check
 from delegate.batch.item import Item
 from delegate.batch.sources import Source
-from delegate.batch.validate import survey
+from delegate.batch.validate import validate
 from delegate.budget.costs import sum_usd
 from delegate.models.catalog import Model
 from delegate.types import Task
@@ -77,7 +77,7 @@ async def plan(
             models[model.id] = model
         tasks[model.id if model else None] += 1
 
-    found = survey(source, admit, skip_bad=skip_bad)
+    found = validate(source, admit, skip_bad=skip_bad)
     groups = [await _group(models.get(id or ""), count, costs, assumed_usd) for id, count in tasks.most_common()]
     stages: list[list[Item]] = []
     if found.needs:

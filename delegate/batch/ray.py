@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from delegate._util.cancellation import Cancellation, to_its_end
-from delegate.batch.backend import Engine, WorkerLost
+from delegate._util.cancellation import Cancellation, run_to_completion
+from delegate.batch.backend import Backend, WorkerLost
 from delegate.batch.item import Item
 from delegate.errors import CallError, ConfigError
 from delegate.ports import EventSink
 from delegate.types import Task, TaskResult
 
-OpenEngine = Callable[[int], Engine]
+OpenBackend = Callable[[int], Backend]
 """Makes what runs items inside a worker, given how many at once. Must be importable there by its name."""
 
 ATTEMPTS = 5
@@ -40,7 +40,7 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "
 class Worker:
     """The actor. It speaks JSON, so that driver and worker may differ in their libraries' versions."""
 
-    def __init__(self, open_engine: OpenEngine, concurrency: int) -> None:
+    def __init__(self, open_engine: OpenBackend, concurrency: int) -> None:
         self._engine = open_engine(concurrency)
         self._at_work: dict[int, Cancellation] = {}
 
@@ -71,7 +71,7 @@ class Worker:
 
 
 @dataclass(eq=False)
-class _Seat:
+class _WorkerSlot:
     """One worker as the driver sees it."""
 
     actor: Any
@@ -80,15 +80,15 @@ class _Seat:
     """It has answered: nothing is sent to a worker of which it isn't known that it ever lived."""
 
 
-class RayEngine:
-    """An `Engine` over a Ray cluster; with neither `address` nor RAY_ADDRESS it starts one on this machine.
+class RayBackend:
+    """An `Backend` over a Ray cluster; with neither `address` nor RAY_ADDRESS it starts one on this machine.
 
     `workers` is how many actors there are; None: as many as the cluster has processors. Raises ConfigError where Ray
     isn't installed, or the cluster can't be reached.
     """
 
     def __init__(
-        self, open_engine: OpenEngine, *, concurrency: int, address: str | None = None, workers: int | None = None
+        self, open_engine: OpenBackend, *, concurrency: int, address: str | None = None, workers: int | None = None
     ) -> None:
         self._ray = _connected(address)
         self._open_engine = open_engine
@@ -96,50 +96,50 @@ class RayEngine:
         seats = max(1, min(workers or processors, concurrency))
         self._each = -(-concurrency // seats)
         self._numbers, self._turns = count(), count()
-        self._seats = [self._new_seat() for _ in range(seats)]
+        self._slots = [self._new_slot() for _ in range(seats)]
 
     @property
     def capacity(self) -> int | None:
         """As many as all workers take together."""
-        return self._each * len(self._seats)
+        return self._each * len(self._slots)
 
     async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
         """Run one item on the worker with the least to do."""
         number = next(self._numbers)
-        seat = await self._seat_for(number)
-        running = seat.actor.run.remote(number, item.id, item.row, item.task.model_dump_json())
+        slot = await self._slot_for(number)
+        running = slot.actor.run.remote(number, item.id, item.row, item.task.model_dump_json())
         try:
             with cancellation.part() as own:
-                own.add(_Stop(seat.actor, number, asyncio.get_running_loop()))
+                own.add(_Stop(slot.actor, number, asyncio.get_running_loop()))
                 # Cancelling the wait alone would let the item go on where it runs.
-                kind, text = await to_its_end(_awaited(running), own)
+                kind, text = await run_to_completion(_awaited(running), own)
         except self._ray.exceptions.RayError as error:
-            raise self._lost(seat, error) from None
+            raise self._lost(slot, error) from None
         finally:
-            seat.at_work.discard(number)
+            slot.at_work.discard(number)
         if kind == "refused":
             raise _refused(text)
         return TaskResult.model_validate_json(text)
 
     async def pid_of_a_worker(self) -> int:
         """The process of the worker with the most to do, on whatever node it is."""
-        return await max(self._seats, key=lambda one: len(one.at_work)).actor.pid.remote()
+        return await max(self._slots, key=lambda one: len(one.at_work)).actor.pid.remote()
 
     async def aclose(self) -> None:
         """End the workers. A cluster that was there before stays."""
-        for seat in self._seats:
+        for slot in self._slots:
             with contextlib.suppress(self._ray.exceptions.RayError, TimeoutError):
-                await asyncio.wait_for(seat.actor.aclose.remote(), 10)
-            self._ray.kill(seat.actor)
-        self._seats.clear()
+                await asyncio.wait_for(slot.actor.aclose.remote(), 10)
+            self._ray.kill(slot.actor)
+        self._slots.clear()
         await asyncio.to_thread(self._ray.shutdown)
 
-    def _new_seat(self) -> _Seat:
+    def _new_slot(self) -> _WorkerSlot:
         # Ray repeats neither an actor nor its calls unless it is told to. That is said here once more, since at most
         # once is what a batch promises.
         options = {"max_restarts": 0, "max_task_retries": 0, "num_cpus": 0, "scheduling_strategy": self._next_node()}
         actor = self._ray.remote(Worker).options(max_concurrency=2 * self._each + 2, **options)
-        return _Seat(actor.remote(self._open_engine, self._each))
+        return _WorkerSlot(actor.remote(self._open_engine, self._each))
 
     def _next_node(self) -> Any:
         """Nodes take turns; Ray's own spreading may put all workers that ask for no processor on one."""
@@ -148,31 +148,31 @@ class RayEngine:
         alive = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
         return NodeAffinitySchedulingStrategy(alive[next(self._turns) % len(alive)], soft=True)
 
-    async def _seat_for(self, number: int) -> _Seat:
+    async def _slot_for(self, number: int) -> _WorkerSlot:
         """A place on a worker that lives. A new one may have been put on a node that is going down, so it is asked."""
         why = ""
         for _ in range(ATTEMPTS):
-            seat = min(self._seats, key=lambda one: len(one.at_work))
-            seat.at_work.add(number)
+            slot = min(self._slots, key=lambda one: len(one.at_work))
+            slot.at_work.add(number)
             try:
-                seat.started = seat.started or bool(await seat.actor.pid.remote())
+                slot.started = slot.started or bool(await slot.actor.pid.remote())
             except self._ray.exceptions.RayError as error:
-                seat.at_work.discard(number)
-                why = self._replaced(seat, error)
+                slot.at_work.discard(number)
+                why = self._replaced(slot, error)
                 continue
             except BaseException:
-                seat.at_work.discard(number)
+                slot.at_work.discard(number)
                 raise
-            return seat
+            return slot
         raise CallError("no_worker", f"the cluster starts no worker: {why}", hint="see `ray status`")
 
-    def _lost(self, seat: _Seat, error: Exception) -> WorkerLost:
-        return WorkerLost(f"its worker was lost, and how far it came isn't known: {self._replaced(seat, error)}")
+    def _lost(self, slot: _WorkerSlot, error: Exception) -> WorkerLost:
+        return WorkerLost(f"its worker was lost, and how far it came isn't known: {self._replaced(slot, error)}")
 
-    def _replaced(self, seat: _Seat, error: Exception) -> str:
+    def _replaced(self, slot: _WorkerSlot, error: Exception) -> str:
         """Put another worker in its place, where nobody has yet, and say what it died of."""
-        if seat in self._seats:
-            self._seats[self._seats.index(seat)] = self._new_seat()
+        if slot in self._slots:
+            self._slots[self._slots.index(slot)] = self._new_slot()
         why = str(error).strip().partition("\n")[0]
         return f"{type(error).__name__}: {why:.200}"
 

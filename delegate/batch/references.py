@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from delegate._util.fencing import clean, fence, new_nonce
-from delegate.batch.item import Item, Outcome
+from delegate.batch.item import Item, ItemOutcome
 from delegate.errors import CallError
 
 SHORTEST_FENCED = 200
@@ -37,7 +37,7 @@ def references(item: Item, ids: frozenset[str]) -> list[Reference]:
     return [_read(found[1], ids) for text in _texts(item) for found in _REFERENCE.finditer(text) if _is_ours(found[1])]
 
 
-def filled(item: Item, outcomes: Mapping[str, Outcome]) -> Item:
+def filled(item: Item, outcomes: Mapping[str, ItemOutcome]) -> Item:
     """The item with what it takes put in. Raises CallError where a result hasn't what is asked of it."""
     ids = frozenset(outcomes)
 
@@ -75,7 +75,7 @@ def _read(inside: str, ids: frozenset[str]) -> Reference:
     )
 
 
-def _written(reference: Reference, outcomes: Mapping[str, Outcome]) -> str:
+def _written(reference: Reference, outcomes: Mapping[str, ItemOutcome]) -> str:
     outcome = outcomes[reference.id]
     name = ".".join((reference.id, reference.what, *reference.path))
     if outcome.result is None:

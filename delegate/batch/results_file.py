@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from delegate.batch.item import Outcome
+from delegate.batch.item import ItemOutcome
 from delegate.errors import CallError, DelegateError
 from delegate.types import Verdict
 
@@ -30,7 +30,7 @@ _NESTED = ("structured_output", "criteria")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def fields(outcome: Outcome) -> dict[str, Any]:
+def fields(outcome: ItemOutcome) -> dict[str, Any]:
     """One line's fields."""
     result, verdict = outcome.result, outcome.result.verdict if outcome.result else None
     line: dict[str, Any] = dict.fromkeys(COLUMNS)
@@ -71,7 +71,7 @@ class ResultsFile:
     def __init__(self, path: Path) -> None:
         refuse_unusable(path)
         self.path = path
-        self._line: Callable[[Outcome], bytes] = _csv_line if path.suffix.lower() == ".csv" else _json_line
+        self._line: Callable[[ItemOutcome], bytes] = _csv_line if path.suffix.lower() == ".csv" else _json_line
         self._file: int | None = None
 
     @contextmanager
@@ -97,7 +97,7 @@ class ResultsFile:
             raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
         self._append(self._head())
 
-    async def rewrite(self, outcomes: AsyncIterator[Outcome]) -> None:
+    async def rewrite(self, outcomes: AsyncIterator[ItemOutcome]) -> None:
         """Make the file anew from all outcomes on record, in place of what was there."""
         beside = self.path.with_name(f".{self.path.name}.new")
         try:
@@ -110,7 +110,7 @@ class ResultsFile:
         os.fsync(self._file)
         os.replace(beside, self.path)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: ItemOutcome) -> None:
         """Write one line. Raises DelegateError where the disk is full or the like; then nothing of it stays."""
         self._append(self._line(outcome))
 
@@ -153,11 +153,11 @@ def _unwritable(path: Path, error: OSError) -> CallError:
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
-def _json_line(outcome: Outcome) -> bytes:
+def _json_line(outcome: ItemOutcome) -> bytes:
     return (_ENCODER.encode(fields(outcome)) + "\n").encode("utf-8", "replace")
 
 
-def _csv_line(outcome: Outcome) -> bytes:
+def _csv_line(outcome: ItemOutcome) -> bytes:
     line = fields(outcome)
     nested = {name: json.dumps(line[name], ensure_ascii=False) for name in _NESTED if line[name] is not None}
     return _csv_row([_cell(value) for value in (line | nested).values()])

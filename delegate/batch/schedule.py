@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol, cast
 
-from delegate.batch.item import BadRow, Item, Outcome
+from delegate.batch.item import BadRow, Item, ItemOutcome
 from delegate.errors import CallError
 
 
 class Schedule(Protocol):
     """Says what may start now. The batch asks it whenever there is room, and tells it every outcome."""
 
-    def next(self) -> Item | Outcome | None:
+    def next(self) -> Item | ItemOutcome | None:
         """An item that may start, or the outcome of one that never will (`blocked`, `bad_row`).
 
         None: nothing now. It is asked again after each outcome; what is never given is `not_started`. An item whose
@@ -18,7 +18,7 @@ class Schedule(Protocol):
         """
         ...
 
-    def told(self, outcome: Outcome) -> None:
+    def told(self, outcome: ItemOutcome) -> None:
         """Something has ended; or, before the first `next` of a batch that is resumed, had ended then."""
         ...
 
@@ -32,7 +32,7 @@ class InOrder:
         self._ended_before = set[str]()
         self._began = False
 
-    def next(self) -> Item | Outcome | None:
+    def next(self) -> Item | ItemOutcome | None:
         """The next one that hadn't ended before."""
         self._began = True
         for place, one in self._items:
@@ -43,14 +43,14 @@ class InOrder:
                 return refused(bad) if bad else cast("Item", one)
         return None
 
-    def told(self, outcome: Outcome) -> None:
+    def told(self, outcome: ItemOutcome) -> None:
         """What it gave itself doesn't come again; what had ended before must not come."""
         if not self._began:
             self._ended_before.add(outcome.id)
 
 
-def refused(bad: BadRow) -> Outcome:
+def refused(bad: BadRow) -> ItemOutcome:
     """The outcome of a row that is left out."""
     error = bad.error
     why = f"{error.message} ({error.hint})" if error.hint else error.message
-    return Outcome(bad.id, "bad_row", why=why, row=bad.row)
+    return ItemOutcome(bad.id, "bad_row", why=why, row=bad.row)

@@ -12,7 +12,7 @@ from delegate.types import Task
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ValidatedSource:
     """What a first reading of a whole source found."""
 
     total: int
@@ -26,7 +26,7 @@ class Survey:
     first_goal: str
 
 
-def survey(source: Source, admit: Callable[[Task], object], *, skip_bad: bool = False) -> Survey:
+def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool = False) -> ValidatedSource:
     """Read everything once, before anything is spent.
 
     Raises CallError naming file, row and field of the first row that can't be used; with `skip_bad` only where no row
@@ -50,7 +50,7 @@ def survey(source: Source, admit: Callable[[Task], object], *, skip_bad: bool = 
     if len(bad) == total:
         raise _nothing(source.name, bad)
     digest.update(json.dumps(sorted(bad)).encode())
-    return Survey(total, digest.hexdigest(), bad, needs, first_goal)
+    return ValidatedSource(total, digest.hexdigest(), bad, needs, first_goal)
 
 
 def _refused(item: Item, admit: Callable[[Task], object], seen: Mapping[str, int | None]) -> BadRow | None:

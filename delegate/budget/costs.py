@@ -35,7 +35,7 @@ def _least_sure(of: Iterable[Provenance]) -> Provenance:
     return _SUREST_FIRST[max(map(_SUREST_FIRST.index, of), default=0)]
 
 
-UNSEEN = Charge(cost_usd=None, provenance="unknown")
+UNOBSERVED = Charge(cost_usd=None, provenance="unknown")
 """The charge of model calls that were made out of our sight."""
 
 

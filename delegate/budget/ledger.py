@@ -14,8 +14,8 @@ from typing import Literal, Self
 
 from delegate.errors import BudgetExceeded
 
-Limit = Literal["children", "model_calls", "tokens", "cost_usd"]
-Amounts = Mapping[Limit, float]
+LimitName = Literal["children", "model_calls", "tokens", "cost_usd"]
+Amounts = Mapping[LimitName, float]
 
 ROUNDING = 1e-9
 """Sums of cents don't add up exactly: a limit counts as kept where it is passed by no more than this part of it."""
@@ -29,9 +29,9 @@ class Ledger:
     May be used by several threads and event loops at once.
     """
 
-    def __init__(self, limits: Mapping[Limit, float | None] | None = None, parent: "Ledger | None" = None) -> None:
-        self.limits: dict[Limit, float] = {name: at for name, at in (limits or {}).items() if at is not None}
-        self.spent: dict[Limit, float] = {}
+    def __init__(self, limits: Mapping[LimitName, float | None] | None = None, parent: "Ledger | None" = None) -> None:
+        self.limits: dict[LimitName, float] = {name: at for name, at in (limits or {}).items() if at is not None}
+        self.spent: dict[LimitName, float] = {}
         self._open: dict[Reservation, None] = {}
         self._chain: tuple[Ledger, ...] = (self, *(parent._chain if parent else ()))
         # One for a whole tree. Re-entrant, since the garbage collector may end an abandoned call inside another.
@@ -57,12 +57,12 @@ class Ledger:
                 for name, amount in spent.items():
                     ledger.spent[name] = ledger.spent.get(name, 0) + amount
 
-    def left(self, limit: Limit) -> float | None:
+    def left(self, limit: LimitName) -> float | None:
         """How much of a limit is neither spent nor reserved, here and in the ledgers above; None: there is no limit."""
         with self._lock:
             return min((one._room(limit) for one in self._chain if limit in one.limits), default=None)
 
-    def _room(self, limit: Limit) -> float:
+    def _room(self, limit: LimitName) -> float:
         return max(0.0, self.limits[limit] - self.spent.get(limit, 0) - self._reserved(limit)[0])
 
     def _refuse_beyond(self, sure: Amounts, possible: Amounts) -> None:
@@ -77,7 +77,7 @@ class Ledger:
                 wanted = needed or perhaps
                 raise BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=wanted)
 
-    def _reserved(self, name: Limit) -> tuple[float, float]:
+    def _reserved(self, name: LimitName) -> tuple[float, float]:
         """All that is surely needed, with all that is possible but the largest part; and that largest part."""
         sure = possible = largest = 0.0
         for one in tuple(self._open):

@@ -11,9 +11,9 @@ from datetime import date
 
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
-from delegate.models.catalog import Catalog, Model, cost_usd, tokens_of
-from delegate.models.ratelimit import RateLimiter
-from delegate.ports import ChatClient, ChatReply, ChatRequest, Quota, ToolCall
+from delegate.models.catalog import Model, cost_usd, tokens_of
+from delegate.models.connections import Connection
+from delegate.ports import ChatReply, ChatRequest, Quota, ToolCall
 from delegate.types import Provenance, Usage
 
 PATIENCE_SECONDS = 300.0
@@ -21,18 +21,7 @@ PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """A model and the way to it. The limiter is shared by all who call this model at its endpoint."""
-
-    model: Model
-    client: ChatClient
-    limiter: RateLimiter
-    catalog: Catalog
-    """Knows the models that a provider may serve in place of the one asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metered:
+class MeteredReply:
     """A reply, what it cost, and which model of the catalog really gave it (None: one that isn't there)."""
 
     reply: ChatReply
@@ -54,14 +43,14 @@ async def complete(
     input_tokens: int,
     ledger: Ledger,
     patience: float = PATIENCE_SECONDS,
-) -> Metered:
+) -> MeteredReply:
     """Make the call; `input_tokens` is its length, estimated in the model's own tokens, and `patience` how many seconds
     it may wait for a rate limit.
 
     Raises BudgetExceeded before anything is sent, ProviderError as the client does; a call that fails costs nothing.
     """
 
-    async def send() -> Metered:
+    async def send() -> MeteredReply:
         # Reserved when its turn has come: what only waits holds no money.
         with ledger.reserve(*_estimate(connection.model, request, input_tokens)) as reservation:
             reply = await connection.client.complete(request)
@@ -86,7 +75,7 @@ def _spent(charge: Charge) -> Amounts:
     return {"model_calls": 1, "tokens": charge.usage.total_tokens, "cost_usd": charge.known_usd}
 
 
-def _metered(connection: Connection, reply: ChatReply, input_tokens: int) -> Metered:
+def _metered(connection: Connection, reply: ChatReply, input_tokens: int) -> MeteredReply:
     """Price the reply by the model that was really served; what the provider didn't count is estimated."""
     asked = connection.model
     served = connection.catalog.served(asked, reply.model_served)
@@ -96,7 +85,7 @@ def _metered(connection: Connection, reply: ChatReply, input_tokens: int) -> Met
     priced = served is not None and (served.provider, served.endpoint) == (asked.provider, asked.endpoint)
     sure: Provenance = "observed" if counted and priced else "estimated"
     charge = Charge(usage, cost, cost or 0, "unknown" if cost is None else sure)
-    return Metered(reply, charge, served, served is not asked)
+    return MeteredReply(reply, charge, served, served is not asked)
 
 
 def _guess(model: Model, reply: ChatReply, input_tokens: int) -> Usage:

@@ -4,6 +4,7 @@ Calls belong to one run when their host gives them one `run_id`, when they are m
 when a child makes them. Any other call is a run of its own.
 """
 
+import secrets
 import threading
 import time
 from collections import OrderedDict
@@ -14,17 +15,21 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from weakref import WeakValueDictionary
 
-from delegate._util.semaphore import Seat, Slots
+from delegate._util.semaphore import FairSemaphore, Permit
 from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
-from delegate.records.history import new_run_id
 from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals
 
 KEPT_RUNS = 10_000
 """Host runs that are remembered; the one that was called longest ago makes room for a new one."""
+
+
+def new_run_id() -> str:
+    """An id for one run: 12 hexadecimal digits."""
+    return secrets.token_hex(6)
 
 
 class Run:
@@ -44,7 +49,7 @@ class Run:
                 "cost_usd": settings.max_cost_usd,
             }
         )
-        self.slots = Slots(concurrent or settings.max_concurrent)
+        self.permits = FairSemaphore(concurrent or settings.max_concurrent)
         self._numbers = count()
         self._started: float | None = None
         self._allowed = settings.run_timeout_seconds
@@ -53,7 +58,7 @@ class Run:
         """The handle of the run's next task."""
         return f"{self.id}-{next(self._numbers)}"
 
-    def go_on(self, *, number: int, spent_usd: float) -> None:
+    def resume(self, *, number: int, spent_usd: float) -> None:
         """Stand where an earlier process left this run: the next handle's number, and what is spent."""
         self._numbers = count(number)
         self.ledger.settle(self.ledger.reserve({}), {"cost_usd": spent_usd})
@@ -73,7 +78,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Caller:
+class RunContext:
     """Who calls: the root, or a child at its depth. What it delegates lies under its ledger and its tier."""
 
     run: Run
@@ -82,7 +87,7 @@ class Caller:
     """0 for the root, 1 for its children."""
     tier: Tier | None = None
     """The caller's own tier; None when unknown."""
-    seat: Seat | None = None
+    permit: Permit | None = None
     """The child's place among those at work, which it lends to its own children while it waits for them."""
     tools: frozenset[str] | None = None
     """Names of the child's tools, beyond which its children get none; None: no such limit."""
@@ -96,7 +101,7 @@ class Caller:
         if self.depth:
             self.delegated.append(totals)
 
-    def of_one_task(self, settings: Settings) -> "Caller":
+    def for_one_task(self, settings: Settings) -> "RunContext":
         """The same for one task of a batch, which has a `max_children` of its own for what is delegated below it."""
         return replace(self, ledger=Ledger({"children": settings.max_children}, parent=self.ledger), delegated=[])
 
@@ -117,25 +122,25 @@ class Caller:
         return Bounds.under(self.tier, max_tier=settings.max_tier, min_tier=settings.min_tier)
 
 
-_current: ContextVar[Caller | None] = ContextVar("delegate_caller", default=None)
+_current: ContextVar[RunContext | None] = ContextVar("delegate_caller", default=None)
 
 
 @contextmanager
-def calling(caller: Caller) -> Generator[None]:
-    """Calls made inside are made by `caller`, also those of tasks that are started there, and of threads to which the
+def use_context(context: RunContext) -> Generator[None]:
+    """Calls made inside are made by `context`, also those of tasks that are started there, and of threads to which the
     context is copied, as `asyncio.to_thread` does.
     """
-    token = _current.set(caller)
+    token = _current.set(context)
     try:
         yield
     finally:
         _current.reset(token)
 
 
-def served(tier: Tier) -> None:
+def note_served_tier(tier: Tier) -> None:
     """The child that is at work here really runs at `tier`, which bounds what it may give its own children."""
-    if caller := _current.get():
-        caller.tier = weaker(caller.tier, tier)
+    if context := _current.get():
+        context.tier = weaker(context.tier, tier)
 
 
 class RunRegistry:
@@ -148,7 +153,7 @@ class RunRegistry:
         self._kept: OrderedDict[str, Run] = OrderedDict()
         self._lock = threading.Lock()
 
-    def caller(self, parent: Parent | None = None) -> Caller:
+    def context(self, parent: Parent | None = None) -> RunContext:
         """Who makes this call. A child stays a child, and in its run, whatever its host says of it."""
         parent = parent or Parent()
         current = _current.get()
@@ -157,13 +162,13 @@ class RunRegistry:
         tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
             run = self._of_host(parent.run_id) if parent.run_id else Run(self._settings)
-            return Caller(run, run.ledger, tier=tier or self._settings.parent_tier, tools=tools, deadline=deadline)
+            return RunContext(run, run.ledger, tier=tier or self._settings.parent_tier, tools=tools, deadline=deadline)
         deadlines = [one for one in (deadline, current.deadline) if one is not None]
         if current.tools is not None:
             tools = current.tools if tools is None else current.tools & tools
         return replace(current, tier=tier, tools=tools, deadline=min(deadlines, default=None))
 
-    def batch(self, *, concurrency: int, id: str | None = None, max_cost_usd: float | None = None) -> Caller:
+    def batch(self, *, concurrency: int, id: str | None = None, max_cost_usd: float | None = None) -> RunContext:
         """Who asks for a batch: a run of its own, with so many places for its tasks, and this limit on its cost too.
 
         Raises CallError inside a run, since a batch isn't bounded by what is left of one.
@@ -174,20 +179,20 @@ class RunRegistry:
         costs = [one for one in (max_cost_usd, self._settings.max_cost_usd) if one is not None]
         settings = self._settings.model_copy(update={"max_cost_usd": min(costs, default=None)})
         run = Run(settings, id=id, concurrent=concurrency)
-        return Caller(run, run.ledger, tier=settings.parent_tier)
+        return RunContext(run, run.ledger, tier=settings.parent_tier)
 
     def known_run(self, parent: Parent | None = None) -> str | None:
         """The id of the run that a call belongs to; None where it would be one of its own."""
         if _current.get() is not None or (parent and parent.run_id):
-            return self.caller(parent).run.id
+            return self.context(parent).run.id
         return None
 
     @contextmanager
     def root_run(self, parent: Parent | None = None) -> Generator[str]:
         """All calls made inside belong to one run. Gives its id."""
-        caller = self.caller(parent)
-        with calling(caller):
-            yield caller.run.id
+        context = self.context(parent)
+        with use_context(context):
+            yield context.run.id
 
     def _of_host(self, run_id: str) -> Run:
         """The run of that name. It is found as long as it is kept, and as long as anything is at work in it."""

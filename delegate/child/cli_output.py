@@ -22,7 +22,7 @@ MOST_TOKENS = 10**15
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class CliOutput:
     """What was read. `usage` and `cost_usd` are None where the program doesn't say."""
 
     text: str
@@ -33,7 +33,7 @@ class Printed:
     """Why the program says that it failed."""
 
 
-def read_printed(stdout: str) -> Printed:
+def read_cli_output(stdout: str) -> CliOutput:
     """What a program said in JSON. Raises ValueError where it printed no report that can be read."""
     found = list(_objects(stdout))
     for reader in (_claude, _codex, _gemini, _any):
@@ -68,7 +68,7 @@ def _objects(text: str) -> Iterator[JsonObject]:
 # ---------------------------------------------------------------------------------------------------- known programs
 
 
-def _claude(found: list[JsonObject]) -> Printed | None:
+def _claude(found: list[JsonObject]) -> CliOutput | None:
     last = next((one for one in reversed(found) if one.get("type") == "result" and "is_error" in one), None)
     if last is None:
         return None
@@ -84,7 +84,7 @@ def _claude(found: list[JsonObject]) -> Printed | None:
     text = _text(last.get("result"))
     kind = str(last.get("subtype", "error"))
     failed = last["is_error"] is True or kind.startswith("error")
-    return Printed(
+    return CliOutput(
         text,
         counted if usage else None,
         _money(last.get("total_cost_usd")),
@@ -93,7 +93,7 @@ def _claude(found: list[JsonObject]) -> Printed | None:
     )
 
 
-def _codex(found: list[JsonObject]) -> Printed | None:
+def _codex(found: list[JsonObject]) -> CliOutput | None:
     kinds = [one.get("type") for one in found]
     if "thread.started" not in kinds and "turn.started" not in kinds:
         return None
@@ -107,7 +107,7 @@ def _codex(found: list[JsonObject]) -> Printed | None:
         errors = [one for one in found if one.get("type") == "error"]  # some are passed over: it tries again
         last = _part(ends[-1], "error") if ends else (errors or [{}])[-1]
         problem = _text(last.get("message")) or "it ended before its turn was complete"
-    return Printed(said[-1] if said else "", usage if turns else None, problem=problem)
+    return CliOutput(said[-1] if said else "", usage if turns else None, problem=problem)
 
 
 def _codex_usage(of: Mapping[str, Any]) -> Usage:
@@ -119,7 +119,7 @@ def _codex_usage(of: Mapping[str, Any]) -> Usage:
     )
 
 
-def _gemini(found: list[JsonObject]) -> Printed | None:
+def _gemini(found: list[JsonObject]) -> CliOutput | None:
     last = next((one for one in reversed(found) if "stats" in one or "message" in _part(one, "error")), None)
     if last is None:
         return None
@@ -127,7 +127,7 @@ def _gemini(found: list[JsonObject]) -> Printed | None:
     usage = sum((_gemini_usage(_part(models, name)) for name in models), Usage())
     error = _part(last, "error")
     problem = (_text(error.get("message")) or "it reports an error") if error else None
-    return Printed(
+    return CliOutput(
         _text(last.get("response")),
         usage if models else None,
         model=next(iter(models)) if len(models) == 1 else None,
@@ -149,7 +149,7 @@ def _gemini_usage(of: Mapping[str, Any]) -> Usage:
 # ---------------------------------------------------------------------------------------------------- any other
 
 
-def _any(found: list[JsonObject]) -> Printed | None:
+def _any(found: list[JsonObject]) -> CliOutput | None:
     """The last object with a report. A usage and a cost are taken under the names that most programs give them."""
     for one in reversed(found):
         for name in TEXT_NAMES:
@@ -159,7 +159,7 @@ def _any(found: list[JsonObject]) -> Printed | None:
                     input_tokens=_count(usage, "input_tokens"), output_tokens=_count(usage, "output_tokens")
                 )
                 cost = _money(one.get("total_cost_usd", one.get("cost_usd")))
-                return Printed(one[name], counted if usage else None, cost)
+                return CliOutput(one[name], counted if usage else None, cost)
     return None
 
 

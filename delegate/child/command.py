@@ -19,14 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, get_args
 
-from delegate._util.redaction import declare
-from delegate.child.cli_output import Printed, read_printed
+from delegate.child.cli_output import CliOutput, read_cli_output
 from delegate.child.job import Job
 from delegate.errors import ConfigError, ToolError
 from delegate.sandbox import confinement
 from delegate.sandbox.confinement import Confinement
 from delegate.sandbox.environment import command_environment
-from delegate.sandbox.process import Finished
+from delegate.sandbox.process import ProcessResult
 from delegate.types import ChildRun, ErrorDetail, Usage
 
 OutputForm = Literal["text", "json"]
@@ -79,6 +78,8 @@ class CommandRunner:
         self._argv = (_found(arguments[0]), *arguments[1:])
         self._output: OutputForm = output
         self._env = command_environment(os.environ) | _passed(env)
+        self.secret_variables = frozenset(env)
+        """Variables whose values are secrets, whatever their names are."""
         self._confinement: Confinement | None = None
 
     async def run(self, job: Job) -> ChildRun:
@@ -95,9 +96,9 @@ class CommandRunner:
             return job.recorder.finish("completed", output=ended.stdout.strip())
         return self._as_printed(job, ended)
 
-    def _job(self, job: Job, stdin: Path, whole: str) -> confinement.Job:
+    def _job(self, job: Job, stdin: Path, whole: str) -> confinement.CommandSpec:
         arguments = [_filled(argument, goal=job.task.goal, prompt=whole) for argument in self._argv]
-        return confinement.Job(
+        return confinement.CommandSpec(
             argv=["/bin/sh", "-c", 'exec "$@" < "$0"', str(stdin), *arguments],
             cwd=job.workspace,
             env=self._env,
@@ -112,14 +113,14 @@ class CommandRunner:
             self._confinement = under if await confinement.works(under) else Confinement(False, False)
         return self._confinement
 
-    def _why(self, ended: Finished) -> str:
+    def _why(self, ended: ProcessResult) -> str:
         said = ended.stderr.strip()[-STDERR_CHARS:]
         how = "was stopped after a day" if ended.timed_out else f"ended with exit code {ended.exit_code}"
         return f"`{self._named}` {how}" + (f": {said}" if said else ", and said nothing on stderr")
 
-    def _as_printed(self, job: Job, ended: Finished) -> ChildRun:
+    def _as_printed(self, job: Job, ended: ProcessResult) -> ChildRun:
         try:
-            printed = read_printed(ended.stdout)
+            printed = read_cli_output(ended.stdout)
         except ValueError as problem:
             message = f"`{self._named}` was to print JSON, but {problem}"
             return _failed(job, "unreadable_output", message, output=ended.stdout)
@@ -161,7 +162,6 @@ def _passed(names: Sequence[str]) -> dict[str, str]:
     for name in names:
         if name not in os.environ:
             raise ConfigError(f"the variable {name!r} is to be passed to the runner, but isn't set")
-    declare(names)
     return {name: os.environ[name] for name in names}
 
 
@@ -187,7 +187,7 @@ def _as_file(text: str) -> Generator[Path]:
         yield Path(file.name)
 
 
-def _book(job: Job, printed: Printed) -> None:
+def _book(job: Job, printed: CliOutput) -> None:
     if printed.usage is not None or printed.cost_usd is not None:
         usage = printed.usage or Usage()
         job.record_usage(usage, printed.cost_usd, provenance="estimated", model=printed.model)

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from delegate.budget import costs
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
-from delegate.budget.metering import Connection
 from delegate.child import prompt
+from delegate.models.connections import Connection
 from delegate.ports import Notify, Tool, ToolOutput
 from delegate.records.recorder import Recorder
 from delegate.sandbox.workspace import Folder
@@ -69,7 +69,7 @@ class Job:
         Without a cost the child's is unknown, whatever else is known. `model` is the name that the provider gave.
         """
         recorder = self.recorder
-        if recorder.charge is costs.UNSEEN:  # nothing is unseen that is told
+        if recorder.charge is costs.UNOBSERVED:  # nothing is unseen that is told
             recorder.charge = Charge()
         sure = "unknown" if cost_usd is None else provenance
         recorder.charge += Charge(usage, cost_usd, cost_usd or 0, sure)

@@ -82,7 +82,7 @@ class _Conversation:
         self._job.notify("model_called", said[:200], tokens=tokens)
         self._refuse_above_parent(call)
         if call.served:
-            runs.served(call.served.tier)
+            runs.note_served_tier(call.served.tier)
         return call.reply
 
     async def answer(self, reply: ChatReply, *, last_turn: bool) -> None:
@@ -110,7 +110,7 @@ class _Conversation:
             tools=self._specs,
         )
 
-    def _refuse_above_parent(self, call: metering.Metered) -> None:
+    def _refuse_above_parent(self, call: metering.MeteredReply) -> None:
         """A provider may serve another model than was asked for, but not a stronger one than the parent is."""
         ceiling = self._job.ceiling
         if ceiling and call.served and is_above(call.served.tier, ceiling):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from delegate.cli.formats import Format, FormatOption
+from delegate.cli.options import Format, FormatOption
 from delegate.cli.run import TierName
 
 if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
-    from delegate.batch.backend import Engine
+    from delegate.batch.backend import Backend
     from delegate.batch.batch import Batch
     from delegate.batch.journal import Rerun
     from delegate.batch.sources import TaskFile
@@ -213,7 +213,7 @@ def _no_tree(titles: Sequence[str]) -> Any:
 
 
 async def _batch(
-    delegator: "Delegator", asked: _Asked, engine: "Engine | None", cancellation: "Cancellation"
+    delegator: "Delegator", asked: _Asked, engine: "Backend | None", cancellation: "Cancellation"
 ) -> "Batch":
     import json
 
@@ -240,18 +240,18 @@ async def _batch(
     )
 
 
-def _engine(asked: _Asked, settings: "Settings") -> "Engine | None":
+def _engine(asked: _Asked, settings: "Settings") -> "Backend | None":
     """What runs the tasks elsewhere; None: this process does."""
     if asked.engine is EngineName.local:
         return None
     from functools import partial
 
-    from delegate.batch.backend import Deferred
-    from delegate.batch.ray import RayEngine
+    from delegate.batch.backend import DeferredBackend
+    from delegate.batch.ray import RayBackend
     from delegate.delegator import engine_of
 
-    opening = partial(RayEngine, partial(engine_of, settings), concurrency=asked.concurrency, address=asked.address)
-    return Deferred(opening)
+    opening = partial(RayBackend, partial(engine_of, settings), concurrency=asked.concurrency, address=asked.address)
+    return DeferredBackend(opening)
 
 
 def _allow_files(concurrency: int) -> None:

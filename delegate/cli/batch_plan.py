@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from delegate._util.fencing import one_line
-from delegate.cli.formats import Format
+from delegate.cli.options import Format
 from delegate.cli.output import print_json
 from delegate.contract.amounts import usd
 

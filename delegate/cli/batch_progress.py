@@ -14,7 +14,7 @@ from rich.text import Text
 
 from delegate._util.fencing import one_line
 from delegate.batch.batch import Batch, Tally
-from delegate.batch.item import Outcome
+from delegate.batch.item import ItemOutcome
 from delegate.cli import PROGRAM
 from delegate.contract.amounts import percent, usd
 
@@ -25,7 +25,7 @@ LAST_FAILURES = 3
 
 async def shown(batch: Batch) -> None:
     """Run the batch to its end, and show how it goes."""
-    progress = Progress(batch)
+    progress = BatchProgress(batch)
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     live = Live(get_renderable=progress.lines, console=console, refresh_per_second=4, redirect_stdout=False)
@@ -39,21 +39,21 @@ async def shown(batch: Batch) -> None:
             teller.cancel()
 
 
-async def _tell(progress: "Progress") -> None:
+async def _tell(progress: "BatchProgress") -> None:
     while True:
         await asyncio.sleep(LINE_SECONDS)
         print(f"{PROGRAM}: {progress.line()}", file=sys.stderr, flush=True)
 
 
-class Progress:
+class BatchProgress:
     """How far a batch is. `clock` counts seconds."""
 
     def __init__(self, batch: Batch, clock: Callable[[], float] = time.monotonic) -> None:
         self._batch = batch
         self._clock = clock
-        self._failures: deque[Outcome] = deque(maxlen=LAST_FAILURES)
+        self._failures: deque[ItemOutcome] = deque(maxlen=LAST_FAILURES)
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: ItemOutcome) -> None:
         """One more has ended."""
         if not outcome.good:
             self._failures.append(outcome)
@@ -105,7 +105,7 @@ def bill(tally: Tally) -> str:
     return text
 
 
-def _failure(outcome: Outcome) -> Text:
+def _failure(outcome: ItemOutcome) -> Text:
     result = outcome.result
     verdict = result.verdict if result else None
     if result is not None and result.error is not None:

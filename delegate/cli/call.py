@@ -18,7 +18,7 @@ def call(
     """
     from functools import partial
 
-    from delegate.cli.formats import Format
+    from delegate.cli.options import Format
     from delegate.cli.output import exit_code, print_report_as
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import date
 
-from delegate.cli.models import REPLY_TOKENS, VERDICT_TOKENS
+from delegate.cli.options import REPLY_TOKENS, VERDICT_TOKENS
 from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.judging.judge.prompt import card

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from delegate.cli.demo_script import Scene
+    from delegate.cli.demo_script import DemoTask
     from delegate.delegator import Delegator
     from delegate.types import Report, TaskResult
 
@@ -34,11 +34,11 @@ def demo(
     Without --live no model is called: the words are scripted, everything else is real. Exits with 0 when the verdicts
     are PASS, FAIL, FAIL, as they must be; with --live, when all three children completed.
     """
-    from delegate.cli.demo_script import find_python_by_name, scenes
+    from delegate.cli.demo_script import demo_tasks, find_python_by_name
 
     find_python_by_name()
     with _home(keep) as home:
-        good = _live(scenes(), home, yes) if live else _scripted(scenes(), home)
+        good = _live(demo_tasks(), home, yes) if live else _scripted(demo_tasks(), home)
     raise typer.Exit(0 if good else 1)
 
 
@@ -57,50 +57,50 @@ def _home(keep: bool) -> "Generator[Path]":
         yield Path(folder)
 
 
-def _scripted(scenes: "Sequence[Scene]", home: "Path") -> bool:
+def _scripted(demo_tasks: "Sequence[DemoTask]", home: "Path") -> bool:
     """Play the scenes, with the default settings whatever is set here, so that they end alike everywhere."""
     from delegate.cli.demo_script import scripted
     from delegate.delegator import Delegator
     from delegate.settings import Settings
 
     print(SCRIPTED, flush=True)
-    report = _run(scenes, Delegator(Settings(home=home), client=scripted(scenes)))
-    _print_table(scenes, report)
+    report = _run(demo_tasks, Delegator(Settings(home=home), client=scripted(demo_tasks)))
+    _print_table(demo_tasks, report)
     print(
         'Shown: a claim is no proof. Child 2 said "all tests pass" and a check proved otherwise; the judge of task 3 '
         "quoted evidence that isn't there, so its word didn't count."
     )
     print("Next: `delegate demo --live` on your own model, or `delegate run 'your goal' -c 'shell: your check'`.")
-    return _as_expected(scenes, report)
+    return _as_expected(demo_tasks, report)
 
 
-def _live(scenes: "Sequence[Scene]", home: "Path", yes: bool) -> bool:
+def _live(demo_tasks: "Sequence[DemoTask]", home: "Path", yes: bool) -> bool:
     from delegate.cli.demo_live import announce, own_model
     from delegate.delegator import Delegator
 
     delegator = Delegator(own_model(home))
-    announce(delegator, len(scenes), sure=yes)
-    report = _run(scenes, delegator)
-    _print_table(scenes, report)
+    announce(delegator, len(demo_tasks), sure=yes)
+    report = _run(demo_tasks, delegator)
+    _print_table(demo_tasks, report)
     print("Shown: what your model did, and what a check or a judge with evidence says of it.")
     print("Next: `delegate run 'your goal' -c 'shell: your check'`.")
     return all(result.status == "completed" for result in report.results)
 
 
-def _run(scenes: "Sequence[Scene]", delegator: "Delegator") -> "Report":
+def _run(demo_tasks: "Sequence[DemoTask]", delegator: "Delegator") -> "Report":
     """One batch. It goes through `run` and not through `call`, the door for parent models, because those can neither
     name folders of this machine nor, where there is no sandbox, write shell criteria.
     """
     from delegate.cli.work import work
 
-    titles = [scene.title for scene in scenes]
-    tasks = [scene.task for scene in scenes]
+    titles = [scene.title for scene in demo_tasks]
+    tasks = [scene.task for scene in demo_tasks]
     return work(delegator, lambda sink: delegator.run(*tasks, on_event=sink), titles=titles)
 
 
-def _as_expected(scenes: "Sequence[Scene]", report: "Report") -> bool:
+def _as_expected(demo_tasks: "Sequence[DemoTask]", report: "Report") -> bool:
     good = True
-    for scene, result in zip(scenes, report.results, strict=True):
+    for scene, result in zip(demo_tasks, report.results, strict=True):
         verdict = result.verdict
         got = (verdict.verdict, verdict.code) if verdict else ("no verdict", "")
         if got != scene.expected:
@@ -109,7 +109,7 @@ def _as_expected(scenes: "Sequence[Scene]", report: "Report") -> bool:
     return good
 
 
-def _print_table(scenes: "Sequence[Scene]", report: "Report") -> None:
+def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
     from delegate.cli.output import ROOMY, console, slim_table
     from delegate.contract.amounts import percent, usd
 
@@ -123,7 +123,7 @@ def _print_table(scenes: "Sequence[Scene]", report: "Report") -> None:
     table.add_column("judge", max_width=12 if narrow else None, overflow="fold")
     for name in ("tokens", "cost", "sec"):
         table.add_column(name, justify="right", no_wrap=True)
-    for scene, result in zip(scenes, report.results, strict=True):
+    for scene, result in zip(demo_tasks, report.results, strict=True):
         _add_row(table, scene.title, result)
     table.add_section()
     totals = report.totals

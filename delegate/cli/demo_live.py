@@ -9,13 +9,14 @@ from pathlib import Path
 import typer
 
 from delegate.cli.choice import Choice, choose
-from delegate.cli.probe import Served, ask
+from delegate.cli.probe import ServedModels, ask
 from delegate.contract.amounts import usd
 from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.models.catalog import Model, cost_usd
 from delegate.models.connections import find_endpoints
-from delegate.settings import DeclaredEndpoint, DeclaredModel, Settings, load_settings
+from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
+from delegate.settings import Settings, load_settings
 from delegate.types import Usage
 
 CHILD = Usage(model_calls=5, input_tokens=12_000, output_tokens=1_500)
@@ -29,7 +30,7 @@ def own_model(home: Path) -> Settings:
     Raises CallError where that can't be told.
     """
     settings = load_settings(home=home)
-    endpoint = find_endpoints(settings, os.environ).get(("openai", None))
+    endpoint = find_endpoints(settings.endpoints, os.environ).get(("openai", None))
     delegator = Delegator(settings)
     if endpoint is None or endpoint.is_openai_itself or (settings.model and delegator.catalog.find(settings.model)):
         return settings
@@ -57,7 +58,7 @@ def announce(delegator: Delegator, tasks: int, *, sure: bool) -> None:
     typer.confirm("Go on?", abort=True, err=True)
 
 
-def _only(served: Served, url: str) -> str:
+def _only(served: ServedModels, url: str) -> str:
     if len(served.models) == 1:
         return served.models[0]
     if not served.models:

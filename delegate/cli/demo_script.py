@@ -23,7 +23,7 @@ SECONDS_PER_REPLY = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DemoTask:
     """One task, what its child says turn by turn, what the judge says, and how that must end."""
 
     title: str
@@ -34,13 +34,13 @@ class Scene:
     """Verdict and reason code."""
 
 
-def scripted(scenes: Sequence[Scene]) -> Scripted:
+def scripted(demo_tasks: Sequence[DemoTask]) -> Scripted:
     """A client that answers for every child and judge of these scenes."""
 
     async def answer(request: ChatRequest) -> ChatReply | str:
         await asyncio.sleep(SECONDS_PER_REPLY)
         asked = request.messages[0].text
-        scene = next(scene for scene in scenes if scene.task.goal in asked)
+        scene = next(scene for scene in demo_tasks if scene.task.goal in asked)
         if request.reply_schema is not None:
             return scene.judge
         return scene.child[sum(message.role == "assistant" for message in request.messages)]
@@ -53,7 +53,7 @@ def find_python_by_name() -> None:
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
-def scenes() -> tuple[Scene, ...]:
+def demo_tasks() -> tuple[DemoTask, ...]:
     """The three: honest work; a claim that a check refutes; a judge whose evidence isn't there."""
     return _sales(), _prices(), _meeting()
 
@@ -75,8 +75,8 @@ North sold most, with 6,110.00.
 """
 
 
-def _sales() -> Scene:
-    return Scene(
+def _sales() -> DemoTask:
+    return DemoTask(
         title="Sum up sales",
         task=Task(
             goal="Sum up sales.csv in report.md: a table with the total of each region and of all, "
@@ -104,10 +104,10 @@ def _sales() -> Scene:
 # ------------------------------------------------------------------------------ 2. a claim that a check refutes
 
 
-def _prices() -> Scene:
+def _prices() -> DemoTask:
     floor, half_up = "cents * (100 - percent) // 100", "(cents * (100 - percent) + 50) // 100"
     one_test = f"{PYTHON} -m unittest -q test_prices.DiscountTest.test_half_a_cent_is_rounded_up"
-    return Scene(
+    return DemoTask(
         title="Fix failing tests",
         task=Task(
             goal="discounted() in prices.py rounds wrongly. Make the tests in test_prices.py pass; don't change them.",
@@ -137,8 +137,8 @@ _ACTIONS = """\
 """
 
 
-def _meeting() -> Scene:
-    return Scene(
+def _meeting() -> DemoTask:
+    return DemoTask(
         title="List actions",
         task=Task(
             goal="Write the three action items of the meeting in notes.md to actions.md, one per line, "

@@ -15,10 +15,11 @@ from rich.text import Text
 
 from delegate.cli.choice import Choice, choose
 from delegate.cli.output import plain
-from delegate.cli.probe import Served, ask, ask_local
+from delegate.cli.probe import ServedModels, ask, ask_local
 from delegate.delegator import Delegator
-from delegate.models.connections import Place, find_endpoints
+from delegate.models.connections import find_endpoints
 from delegate.models.providers import Endpoint
+from delegate.models.routing import EndpointKey
 from delegate.sandbox.commands import Commands
 from delegate.settings import Settings
 
@@ -31,7 +32,7 @@ _MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", 
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class DiagnosticCheck:
     """One thing that was looked at. `mend` says what to do, where there is something to do."""
 
     subject: str
@@ -41,10 +42,10 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkup:
+class Diagnostics:
     """All notes, whether children have a model that answers, and the lines that would declare what was found."""
 
-    notes: tuple[Note, ...]
+    notes: tuple[DiagnosticCheck, ...]
     can_call: bool
     toml: str = ""
 
@@ -61,10 +62,10 @@ class Checkup:
         return Text("\n").join(lines)
 
 
-async def examine(delegator: Delegator) -> Checkup:
+async def examine(delegator: Delegator) -> Diagnostics:
     """Look at everything; the servers are asked side by side."""
     settings, environ = delegator.settings, os.environ
-    endpoints = find_endpoints(settings, environ)
+    endpoints = find_endpoints(settings.endpoints, environ)
     served, local, mechanism = await asyncio.gather(
         asyncio.gather(*map(ask, endpoints.values())),
         ask_local(),
@@ -77,41 +78,44 @@ async def examine(delegator: Delegator) -> Checkup:
     notes = (
         *_keys(environ),
         *_endpoints(endpoints, answers),
-        *(Note(name, "note", f"serves models at {found.url}", "see the lines below") for name, found in new.items()),
+        *(
+            DiagnosticCheck(name, "note", f"serves models at {found.url}", "see the lines below")
+            for name, found in new.items()
+        ),
         *_models(choice, fault),
         _sandbox(mechanism, settings),
         *_versions(),
         _home(settings.home),
     )
-    return Checkup(notes, choice.worker is not None and fault is None, toml_lines(new))
+    return Diagnostics(notes, choice.worker is not None and fault is None, toml_lines(new))
 
 
 def _undeclared(
     delegator: Delegator,
-    endpoints: Mapping[Place, Endpoint],
-    answers: Mapping[Place, Served],
-    local: Mapping[str, Served],
-) -> dict[str, Served]:
+    endpoints: Mapping[EndpointKey, Endpoint],
+    answers: Mapping[EndpointKey, ServedModels],
+    local: Mapping[str, ServedModels],
+) -> dict[str, ServedModels]:
     """Servers whose models the catalog doesn't know yet: local ones, and the one that OPENAI_BASE_URL names."""
     found = dict(local)
     own = endpoints.get(("openai", None))
     if own is not None and not own.is_openai_itself and own.url not in {server.url for server in local.values()}:
-        found["own-server"] = Served(own.url, answers["openai", None].models)
+        found["own-server"] = ServedModels(own.url, answers["openai", None].models)
     declared = {endpoint.base_url.rstrip("/") for endpoint in delegator.settings.endpoints}
     unknown = {name: [id for id in server.models if not delegator.catalog.find(id)] for name, server in found.items()}
     return {
-        name: Served(server.url, tuple(unknown[name]))
+        name: ServedModels(server.url, tuple(unknown[name]))
         for name, server in found.items()
         if unknown[name] and server.url not in declared
     }
 
 
-def toml_lines(found: Mapping[str, Served]) -> str:
+def toml_lines(found: Mapping[str, ServedModels]) -> str:
     """The lines of `delegate.toml` that declare these servers. A JSON string is a TOML string."""
     return "\n\n".join(_toml_table(name, server) for name, server in found.items())
 
 
-def _toml_table(name: str, server: Served) -> str:
+def _toml_table(name: str, server: ServedModels) -> str:
     free = 'tier = "standard", input_price = 0, output_price = 0'
     models = [f"    {{ id = {json.dumps(model)}, {free} }}," for model in server.models]
     head = ["[[endpoints]]", f"name = {json.dumps(name)}", f"base_url = {json.dumps(server.url)}", "models = ["]
@@ -121,31 +125,37 @@ def _toml_table(name: str, server: Served) -> str:
 # --------------------------------------------------------------------------------------------------------- subjects
 
 
-def _keys(environ: Mapping[str, str]) -> Iterator[Note]:
+def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
     found = [name for name in KEYS if environ.get(name)]
     if found:
-        yield Note("keys", "ok", f"set: {', '.join(found)}")
+        yield DiagnosticCheck("keys", "ok", f"set: {', '.join(found)}")
     else:
-        yield Note("keys", "note", "none set", f"set one of {', '.join(KEYS)}, or declare a server in delegate.toml")
+        yield DiagnosticCheck(
+            "keys", "note", "none set", f"set one of {', '.join(KEYS)}, or declare a server in delegate.toml"
+        )
     for name in BASE_URLS:
         if environ.get(name):
-            yield Note("keys", "ok", f"{name} is set: its provider's models are asked for there")
+            yield DiagnosticCheck("keys", "ok", f"{name} is set: its provider's models are asked for there")
 
 
-def _endpoints(endpoints: Mapping[Place, Endpoint], answers: Mapping[Place, Served]) -> Iterator[Note]:
+def _endpoints(
+    endpoints: Mapping[EndpointKey, Endpoint], answers: Mapping[EndpointKey, ServedModels]
+) -> Iterator[DiagnosticCheck]:
     for (provider, name), endpoint in endpoints.items():
         served, where = answers[provider, name], f"{name or provider} ({endpoint.url})"
         if served.fault is None:
-            yield Note("endpoint", "ok", f"{where} answers, {len(served.models)} models")
+            yield DiagnosticCheck("endpoint", "ok", f"{where} answers, {len(served.models)} models")
         elif served.status in _NO_LIST:
-            yield Note("endpoint", "note", f"{where} answers, but lists no models (HTTP {served.status})")
+            yield DiagnosticCheck("endpoint", "note", f"{where} answers, but lists no models (HTTP {served.status})")
         elif served.status in (401, 403):
-            yield Note("endpoint", "problem", f"{where} {served.fault}", "set the right key in its variable")
+            yield DiagnosticCheck("endpoint", "problem", f"{where} {served.fault}", "set the right key in its variable")
         else:
-            yield Note("endpoint", "problem", f"{where} {served.fault}", "check its address and the network")
+            yield DiagnosticCheck("endpoint", "problem", f"{where} {served.fault}", "check its address and the network")
 
 
-def _fault(choice: Choice, endpoints: Mapping[Place, Endpoint], answers: Mapping[Place, Served]) -> str | None:
+def _fault(
+    choice: Choice, endpoints: Mapping[EndpointKey, Endpoint], answers: Mapping[EndpointKey, ServedModels]
+) -> str | None:
     """Why the children's model would not answer, as far as lists of models tell."""
     if choice.worker is None:
         return None
@@ -158,30 +168,32 @@ def _fault(choice: Choice, endpoints: Mapping[Place, Endpoint], answers: Mapping
     return f"{endpoint.url} doesn't serve it" if is_complete and choice.worker.id not in served.models else None
 
 
-def _models(choice: Choice, fault: str | None) -> Iterator[Note]:
+def _models(choice: Choice, fault: str | None) -> Iterator[DiagnosticCheck]:
     if choice.problem is not None:
-        yield Note("model", "problem", choice.problem.message, choice.problem.hint or "")
+        yield DiagnosticCheck("model", "problem", choice.problem.message, choice.problem.hint or "")
     elif choice.worker is not None and fault is not None:
         mend = (
             "set DELEGATE_MODEL to a model that is served; one that isn't in the catalog is declared in delegate.toml"
         )
-        yield Note("model", "problem", f"children would run on {choice.worker.id}, but {fault}", mend)
+        yield DiagnosticCheck("model", "problem", f"children would run on {choice.worker.id}, but {fault}", mend)
     elif choice.worker is not None:
-        yield Note("model", "ok", f"children run on {choice.worker.id}")
+        yield DiagnosticCheck("model", "ok", f"children run on {choice.worker.id}")
     if choice.judging.chosen is not None:
-        yield Note("judge", "ok", f"{choice.judging.chosen.id} judges what checks can't decide")
+        yield DiagnosticCheck("judge", "ok", f"{choice.judging.chosen.id} judges what checks can't decide")
     elif choice.worker is not None:
-        yield Note("judge", "problem", "no model may judge", "`delegate models` says why, for each")
+        yield DiagnosticCheck("judge", "problem", "no model may judge", "`delegate models` says why, for each")
 
 
-def _sandbox(mechanism: str | None, settings: Settings) -> Note:
+def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:
     if mechanism == "bubblewrap":
-        return Note("sandbox", "ok", f'bubblewrap works; commands = "{settings.commands}"')
+        return DiagnosticCheck("sandbox", "ok", f'bubblewrap works; commands = "{settings.commands}"')
     if mechanism is None and platform.system() == "Windows":
-        return Note("sandbox", "note", "no commands on Windows: shell criteria and the shell tool are refused")
+        return DiagnosticCheck(
+            "sandbox", "note", "no commands on Windows: shell criteria and the shell tool are refused"
+        )
     if mechanism is None:
         mend = 'install it, or set sandbox = "auto"'
-        return Note("sandbox", "problem", 'sandbox = "require", but bubblewrap doesn\'t work here', mend)
+        return DiagnosticCheck("sandbox", "problem", 'sandbox = "require", but bubblewrap doesn\'t work here', mend)
     off = 'sandbox = "off"' if settings.sandbox == "off" else "bubblewrap doesn't work here"
     follows = {
         "sandboxed": "commands that a model writes are refused; yours run as ordinary processes",
@@ -189,28 +201,28 @@ def _sandbox(mechanism: str | None, settings: Settings) -> Note:
         "deny": "commands that a model writes are refused, as the setting says",
     }[settings.commands]
     mend = 'install bubblewrap, or set commands = "allow" in delegate.toml' if settings.commands == "sandboxed" else ""
-    return Note("sandbox", "note", f"{off}: {follows}", mend)
+    return DiagnosticCheck("sandbox", "note", f"{off}: {follows}", mend)
 
 
-def _versions() -> Iterator[Note]:
-    yield Note("python", "ok", platform.python_version())
-    yield Note("sqlite", "ok", sqlite3.sqlite_version)
+def _versions() -> Iterator[DiagnosticCheck]:
+    yield DiagnosticCheck("python", "ok", platform.python_version())
+    yield DiagnosticCheck("sqlite", "ok", sqlite3.sqlite_version)
     for package in PACKAGES:
         try:
-            yield Note(package, "ok", version(package))
+            yield DiagnosticCheck(package, "ok", version(package))
         except PackageNotFoundError:
-            yield Note(package, "problem", "not installed", f"pip install {package}")
+            yield DiagnosticCheck(package, "problem", "not installed", f"pip install {package}")
 
 
-def _home(home: Path) -> Note:
+def _home(home: Path) -> DiagnosticCheck:
     """Looked at without making anything: the nearest folder that exists decides."""
     place = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
-        return Note("home", "ok", f"records and workspaces lie in {home}")
-    return Note("home", "problem", f"{home} can't be written", "set DELEGATE_HOME to a folder of yours")
+        return DiagnosticCheck("home", "ok", f"records and workspaces lie in {home}")
+    return DiagnosticCheck("home", "problem", f"{home} can't be written", "set DELEGATE_HOME to a folder of yours")
 
 
-def _line(note: Note) -> Text:
+def _line(note: DiagnosticCheck) -> Text:
     mark, style = _MARKS[note.status]
     line = Text(mark, style).append(f" {note.subject}: ", "bold").append(plain(note.text))
     return line.append("\n    → ").append(plain(note.mend)) if note.mend else line

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from delegate.cli.formats import Format, FormatOption
+from delegate.cli.options import Format, FormatOption
 
 SecurityOption = Annotated[
     bool,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from delegate.cli.formats import Format, FormatOption
+from delegate.cli.options import Format, FormatOption
 from delegate.cli.run import CriteriaOption
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def _over_stdio(adapter: Any) -> Serving:
         if sys.stdin.isatty():
             _say("speaks MCP on stdin and stdout; a host starts it. `delegate mcp --help` says more")
         with suppress(TimeoutError):
-            async with cancellation.limit():
+            async with cancellation.deadline():
                 await adapter.serve_stdio(adapter.server(delegator))
 
     return serve

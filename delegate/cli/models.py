@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from delegate.cli.formats import Format, FormatOption
+from delegate.cli.options import VERDICT_TOKENS, Format, FormatOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from delegate.settings import Settings
     from delegate.types import Candidate, JsonObject
 
-VERDICT_TOKENS = 5_000
-"""What a judge typically reads: its card, the criteria, a report, a few files and tool calls."""
-REPLY_TOKENS = 300
-"""What it then writes, for one criterion."""
 NARROWING = ("judge_model", "min_judge_accuracy", "max_cost_usd", "parent_tier", "max_tier")
 """Settings that keep models from judging."""
 CHOOSING = ("model", "tier", "min_tier")

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from delegate._util.fencing import clean, one_line
 from delegate.cli.costs import task_bill, totals_line, verdict_bill
-from delegate.cli.formats import Format
+from delegate.cli.options import Format
 from delegate.errors import CallError, ConfigError
 from delegate.types import CriterionResult, ErrorDetail, Finding, Report, TaskResult, Verdict
 

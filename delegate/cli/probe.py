@@ -17,7 +17,7 @@ LOCAL_SERVERS = {"ollama": 11434, "lm-studio": 1234, "vllm": 8000, "llama-cpp": 
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedModels:
     """What came of asking. `fault` is None where the server answered as hoped."""
 
     url: str
@@ -26,7 +26,7 @@ class Served:
     status: int | None = None
 
 
-async def ask(endpoint: Endpoint) -> Served:
+async def ask(endpoint: Endpoint) -> ServedModels:
     """What one endpoint serves, or why it didn't say. Raises nothing."""
     path, headers = {
         "openai": ("/models", {"authorization": f"Bearer {endpoint.api_key}"}),
@@ -36,16 +36,16 @@ async def ask(endpoint: Endpoint) -> Served:
     return await _get(endpoint.url + path, headers, SECONDS, trust_env=True)
 
 
-async def ask_local(ports: Mapping[str, int] = LOCAL_SERVERS) -> dict[str, Served]:
+async def ask_local(ports: Mapping[str, int] = LOCAL_SERVERS) -> dict[str, ServedModels]:
     """The servers that answer on this machine, by name. `url` is the base URL to declare."""
     bases = {name: f"http://127.0.0.1:{port}/v1" for name, port in ports.items()}
     asked = (_get(f"{base}/models", {}, LOCAL_SECONDS, trust_env=False) for base in bases.values())
     answers = await asyncio.gather(*asked)
     found = zip(bases.items(), answers, strict=True)
-    return {name: Served(base, answer.models) for (name, base), answer in found if answer.models}
+    return {name: ServedModels(base, answer.models) for (name, base), answer in found if answer.models}
 
 
-async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_env: bool) -> Served:
+async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_env: bool) -> ServedModels:
     timeout = aiohttp.ClientTimeout(total=seconds)
     try:
         async with (
@@ -54,14 +54,14 @@ async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_en
             session.get(url, headers=headers, allow_redirects=False) as response,
         ):
             if response.status != 200:
-                return Served(url, fault=_status_in_words(response.status), status=response.status)
-            return Served(url, _names(json.loads(await response.read())), status=200)
+                return ServedModels(url, fault=_status_in_words(response.status), status=response.status)
+            return ServedModels(url, _names(json.loads(await response.read())), status=200)
     except TimeoutError:
-        return Served(url, fault=f"no answer within {seconds:g} s")
+        return ServedModels(url, fault=f"no answer within {seconds:g} s")
     except ValueError:
-        return Served(url, fault="answers, but not with a list of models", status=200)
+        return ServedModels(url, fault="answers, but not with a list of models", status=200)
     except (aiohttp.ClientError, OSError) as error:
-        return Served(url, fault=f"can't be reached: {error}")
+        return ServedModels(url, fault=f"can't be reached: {error}")
 
 
 def _status_in_words(status: int) -> str:

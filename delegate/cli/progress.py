@@ -26,7 +26,7 @@ def live(titles: Sequence[str]) -> Generator[EventSink | None]:
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         yield None
         return
-    progress = Progress(titles)
+    progress = RunProgress(titles)
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     # stdout stays what it is: results must not end up on stderr.
     with Live(get_renderable=progress.tree, console=console, refresh_per_second=12, redirect_stdout=False):
@@ -49,7 +49,7 @@ class _Branch:
     verdict: str | None = None
 
 
-class Progress:
+class RunProgress:
     """The state of every task, kept up by its events. `clock` counts seconds."""
 
     def __init__(self, titles: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:

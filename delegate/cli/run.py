@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from delegate.cli.formats import Format, FormatOption
+from delegate.cli.options import Format, FormatOption
 
 if TYPE_CHECKING:
     from delegate.child.command import CommandRunner

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from delegate.cli.formats import Format, FormatOption
+from delegate.cli.options import Format, FormatOption
 
 if TYPE_CHECKING:
     from delegate.batch.journal import BatchSummary

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from delegate.cli.formats import Format, FormatOption
+from delegate.cli.options import Format, FormatOption
 
 if TYPE_CHECKING:
     from rich.table import Table

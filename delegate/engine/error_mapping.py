@@ -2,14 +2,14 @@
 
 import asyncio
 
-from delegate._util.cancellation import Cancellation, Limit
+from delegate._util.cancellation import Cancellation, Deadline
 from delegate.errors import BudgetExceeded, CallError, ProviderError, TierExceeded
 from delegate.types import ErrorDetail, RunStatus
 
-Ending = tuple[RunStatus, ErrorDetail]
+MappedError = tuple[RunStatus, ErrorDetail]
 
-_CANCELLED: Ending = "cancelled", ErrorDetail(code="cancelled", message="stopped from outside before it ended")
-_TOO_LATE: Ending = (
+_CANCELLED: MappedError = "cancelled", ErrorDetail(code="cancelled", message="stopped from outside before it ended")
+_TOO_LATE: MappedError = (
     "budget_exceeded",
     ErrorDetail(code="budget_exceeded", message="the time was up before it could begin"),
 )
@@ -21,7 +21,7 @@ _SETTINGS = {
 """What an operator sets for a limit of the ledger."""
 
 
-def before_it_began(error: BaseException, limit: Limit, cancellation: Cancellation) -> Ending:
+def before_start(error: BaseException, limit: Deadline, cancellation: Cancellation) -> MappedError:
     """Of a child that didn't get a place or a workspace within `limit`, which is one of `cancellation`."""
     if isinstance(error, asyncio.CancelledError) or (limit.expired() and cancellation.cancelled):
         return _CANCELLED
@@ -30,11 +30,11 @@ def before_it_began(error: BaseException, limit: Limit, cancellation: Cancellati
     if isinstance(error, BudgetExceeded):
         return _spent_up(error)
     if isinstance(error, CallError):
-        return "failed", detail_of(error)
+        return "failed", error_detail(error)
     return "failed", ErrorDetail(code="workspace", message=str(error))
 
 
-def at_work(error: BaseException, limit: Limit, cancellation: Cancellation, *, allowed: str) -> Ending:
+def while_running(error: BaseException, limit: Deadline, cancellation: Cancellation, *, allowed: str) -> MappedError:
     """Of a child that was at work within `limit`, which is one of `cancellation`; `allowed` is its time in words.
 
     The code `crashed` says that nothing better is known: there is a fault in the runner.
@@ -56,11 +56,11 @@ def at_work(error: BaseException, limit: Limit, cancellation: Cancellation, *, a
             return "failed", ErrorDetail(code="crashed", message=f"{type(error).__name__}: {error}")
 
 
-def detail_of(error: CallError) -> ErrorDetail:
+def error_detail(error: CallError) -> ErrorDetail:
     """A refusal as the parent reads it."""
     return ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
 
 
-def _spent_up(error: BudgetExceeded) -> Ending:
+def _spent_up(error: BudgetExceeded) -> MappedError:
     hint = f"raise {_SETTINGS.get(error.limit, error.limit)} to allow more"
     return "budget_exceeded", ErrorDetail(code="budget_exceeded", message=str(error), hint=hint)

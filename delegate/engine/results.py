@@ -1,45 +1,52 @@
-"""A task's one result, made of what its child left, what the verdict says, and what all of it came to."""
+"""Builds a task's result from what its child left, the verdict, and what all of it cost."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from delegate.budget import costs
-from delegate.engine.task_run import Order
 from delegate.judging.output import parse_json
+from delegate.models.catalog import Model
 from delegate.records.recorder import encodable
 from delegate.types import ChildRun, ErrorDetail, Receipt, ReceiptCounts, Task, TaskResult, Totals, Verdict
 
 
-def result_of(
-    order: Order,
+def build_result(
+    task: Task,
     child: ChildRun,
     verdict: Verdict | None,
     *,
+    index: int,
+    handle: str,
+    requested: Model | None,
+    served: Model | None,
+    workspace: Path | None,
     delegated: Sequence[Totals],
-    recorded: bool,
+    tools_recorded: bool,
     seconds: float,
-    chars: int,
+    summary_chars: int,
 ) -> TaskResult:
-    """The result of a task whose child has ended, and was judged where there was something to judge by.
+    """The result of a task whose child has ended, and was judged where there were criteria.
 
-    `delegated` is what each task came to that the child delegated in its turn; `recorded`, whether its tool calls were;
-    `seconds`, all the time it took; `chars`, how much of its report the result may hold.
+    `requested` is the model that was selected for the child (None where its runner brought its own), and `served` the
+    model of the catalog that really worked. `delegated` are the totals of each task that the child delegated.
+    `tools_recorded` says whether its tool calls were recorded. `seconds` is the wall time of the whole task, and
+    `summary_chars` how much of the child's report the result may hold.
     """
     below = costs.combined(delegated, sum(one.seconds for one in delegated)) if delegated else None
     whole = costs.of_task(child, verdict, below)
     judging_usd = costs.sum_usd((costs.of_judge(verdict).cost_usd, below.judge_cost_usd if below else 0))
-    asked, served = order.model, order.assignment.served(child)
     return TaskResult(
         verdict=verdict,
-        task_index=order.index,
+        task_index=index,
         status=child.status,
-        summary=_cut(child.output, chars, order.handle),
-        structured_output=_structured(order.task, child),
+        summary=_cut(child.output, summary_chars, handle),
+        structured_output=_structured(task, child),
         artifacts=child.artifacts,
-        receipts=_counts(child.receipts, recorded=recorded),
+        receipts=_counts(child.receipts, recorded=tools_recorded),
         error=child.error,
-        model=child.model or (asked.id if asked else None),
-        requested_model=asked.id if asked else None,
+        model=child.model or (requested.id if requested else None),
+        requested_model=requested.id if requested else None,
         substituted=child.substituted,
         tier=served.tier if served else None,
         usage=child.usage,
@@ -49,17 +56,15 @@ def result_of(
         verification_share=costs.share(judging_usd, whole.cost_usd),
         delegated=below,
         seconds=round(seconds, 6),
-        workspace=str(order.folder.root) if order.folder and order.folder.root.is_dir() else None,
-        handle=order.handle,
+        workspace=str(workspace) if workspace and workspace.is_dir() else None,
+        handle=handle,
     )
 
 
-def result_of_a_fault(order: Order, error: Exception) -> TaskResult:
-    """The result of a task that was lost to a fault of ours."""
+def internal_error_result(error: Exception, *, index: int, handle: str) -> TaskResult:
+    """The result of a task that failed because of an error inside delegate."""
     detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
-    return TaskResult(
-        verdict=None, task_index=order.index, status="failed", summary="", error=detail, handle=order.handle
-    )
+    return TaskResult(verdict=None, task_index=index, status="failed", summary="", error=detail, handle=handle)
 
 
 def _cut(output: str, limit: int, handle: str) -> str:

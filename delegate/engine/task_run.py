@@ -1,102 +1,271 @@
-"""One task of a call on its way to its result: what it shares with the others of the call, and who is told of it."""
+"""One task of a call, from its workspace to its stored result."""
 
+import asyncio
+import math
+import time
+from collections.abc import Callable, MutableMapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from delegate._util.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation, reraise_pending_cancel
 from delegate._util.redaction import Redactor, logger
-from delegate._util.semaphore import Seat
+from delegate._util.semaphore import Permit
+from delegate.budget import costs
 from delegate.budget.ledger import Ledger
-from delegate.budget.metering import Connection
-from delegate.budget.runs import Caller
-from delegate.judging.submission import Author
+from delegate.budget.runs import Run, RunContext, use_context
+from delegate.child.fetch import FetchPolicy
+from delegate.child.job import ChildRunner, Job
+from delegate.child.toolbox import toolbox
+from delegate.engine import error_mapping
+from delegate.engine.results import build_result, internal_error_result
+from delegate.errors import DelegateError
+from delegate.judging.submission import Submission
+from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
+from delegate.models.connections import Connection
 from delegate.models.tiers import weaker
-from delegate.ports import Event, EventKind, EventSink
+from delegate.ports import Event, EventKind, EventSink, Tool
 from delegate.records.history import Records
+from delegate.records.recorder import Recorder
+from delegate.sandbox.commands import Author, Commands
 from delegate.sandbox.workspace import Folder
-from delegate.types import ChildRun, JsonObject, Task, Tier
+from delegate.sandbox.write_locks import WriteLocks
+from delegate.settings import Settings
+from delegate.types import ChildRun, JsonObject, Task, TaskResult, Tier
 
 _log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """A task and the way to the model that will work on it; None for runners that bring their own."""
+class Services:
+    """What all tasks of one delegator share."""
 
-    task: Task
-    connection: Connection | None
+    settings: Settings
+    runner: ChildRunner
+    judging: Judging
+    commands: Commands
+    records: Records
+    child_delegate_tool: Callable[[], Tool]
+    """Makes the tool with which a child may delegate, where the depth allows it."""
+    host_tools: tuple[Tool, ...] | None
+    """Tools that children get in place of the toolbox."""
+    secret_variables: frozenset[str]
+    """Environment variables whose values are secrets, whatever their names are."""
+    write_locks: MutableMapping[Run, WriteLocks]
+    """Which task writes which file of a shared folder, per run."""
 
     @property
-    def model(self) -> Model | None:
-        """The model that was chosen."""
-        return self.connection.model if self.connection else None
-
-    def served(self, child: ChildRun) -> Model | None:
-        """The model that really worked; the chosen one, where the provider's name for it isn't known."""
-        way = self.connection
-        return way and (way.catalog.served(way.model, child.model) or way.model)
+    def records_tools(self) -> bool:
+        """Whether the runner records tool calls. A host's runner that doesn't say so is taken not to."""
+        return bool(getattr(self.runner, "records_tools", False))
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What the tasks of one call share."""
+class CallScope:
+    """What all tasks of one call share."""
 
-    caller: Caller
+    services: Services
+    context: RunContext
+    """Who made the call."""
     author: Author
     ceiling: Tier
     """The caller's tier, which neither a child's model nor a judge may exceed."""
     cancellation: Cancellation
-    records: Records
     redactor: Redactor
     sinks: tuple[EventSink, ...]
-    """All who are told what happens."""
+    """Receivers of progress events."""
 
 
 @dataclass(slots=True)
-class Order:
-    """One task of a call."""
+class TaskRun:
+    """One task of a call while it runs. `run` is called once."""
 
-    call: Call
+    call: CallScope
     index: int
-    """Its place in the call, or in the batch that made the call for it; from 0."""
-    assignment: Assignment
+    """Its position in the call, or in the batch that made the call for it; from 0."""
+    task: Task
+    connection: Connection | None
+    """The selected model and its client; None for runners that bring their own model."""
     handle: str
     folder: Folder | None = None
     """The workspace, once it is open."""
 
-    @property
-    def task(self) -> Task:
-        """What is to be done."""
-        return self.assignment.task
+    async def run(self) -> TaskResult:
+        """The task's one result, stored. An error inside delegate costs this task, not its siblings or the host."""
+        services, context, started = self.call.services, self.call.context, time.monotonic()
+        has_files = False
+        try:
+            ledger = Ledger({"cost_usd": self.task.max_cost_usd}, parent=context.ledger)
+            permit = Permit(context.run.permits)
+            child_context = self._child_context(permit, Ledger({"tokens": services.settings.max_tokens}, parent=ledger))
+            try:
+                child = await self._run_child(child_context, permit)
+                has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
+                self.notify("child_ended", child.status)
+                verdict = await services.judging.verdict(
+                    self._submission(child),
+                    ledger,
+                    self.notify,
+                    seconds=context.seconds_left(),
+                    cancellation=self.call.cancellation,
+                )
+                self.notify("judged", verdict.verdict if verdict else "no criteria")
+            finally:
+                if self.folder is not None:
+                    await self.folder.close(keep=has_files)
+            result = build_result(
+                self.task,
+                child,
+                verdict,
+                index=self.index,
+                handle=self.handle,
+                requested=self._model,
+                served=self._served(child),
+                workspace=self.folder.root if self.folder else None,
+                delegated=child_context.delegated,
+                tools_recorded=services.records_tools,
+                seconds=time.monotonic() - started,
+                summary_chars=services.settings.result_chars,
+            )
+            context.book(costs.of_result(result))
+            result = await services.records.save(child, result, redactor=self.call.redactor)
+        except Exception as error:
+            _log.exception("task %d failed inside delegate", self.index)
+            result = internal_error_result(error, index=self.index, handle=self.handle)
+            child = ChildRun(status="failed", error=result.error)
+            return await services.records.save(child, result, redactor=self.call.redactor)
+        reraise_pending_cancel()
+        return result
 
-    @property
-    def model(self) -> Model | None:
-        """The model that was chosen; None where the runner brings its own."""
-        return self.assignment.model
+    async def _run_child(self, context: RunContext, permit: Permit) -> ChildRun:
+        """Wait for a permit, open the workspace, and run the child in it under its deadline.
 
-    @property
-    def caller(self) -> Caller:
-        """Who asked for it."""
-        return self.call.caller
-
-    def as_caller(self, ledger: Ledger, seat: Seat) -> Caller:
-        """The child as one that may delegate in its turn."""
-        tier = weaker(self.model.tier if self.model else None, self.caller.tier)
-        deadline = self.caller.deadline
-        return Caller(self.caller.run, ledger, self.caller.depth + 1, tier, seat, deadline=deadline)
-
-    def journal(self, kind: str, data: str | JsonObject) -> None:
-        """Put on record what the child just did."""
-        self.call.records.event(self.handle, kind, data)
+        This is the isolation boundary: whatever the runner raises, a cancel included, becomes the run's status, with
+        all that was recorded until then. A cancel is raised again when the result is stored: see `run`.
+        """
+        services, cancellation, caller = self.call.services, self.call.cancellation, self.call.context
+        recorder = Recorder(
+            costs.UNOBSERVED if self.connection is None else None, journal=self._journal, redactor=self.call.redactor
+        )
+        async with AsyncExitStack() as held:
+            deadline = cancellation.deadline(caller.seconds_left())
+            try:
+                caller.refuse_if_over()
+                async with deadline:
+                    await held.enter_async_context(permit)
+                    self.folder = folder = await self._open_folder()
+            except (asyncio.CancelledError, DelegateError, OSError) as error:
+                status, detail = error_mapping.before_start(error, deadline, cancellation)
+                return recorder.finish(status, error=detail)
+            services.records.opened(self.handle, folder.root)
+            run_seconds = caller.seconds_left()
+            seconds = min(
+                self.task.timeout_seconds or math.inf,
+                services.settings.timeout_seconds,
+                math.inf if run_seconds is None else run_seconds,
+            )
+            deadline = cancellation.deadline(seconds)
+            with use_context(context):
+                job = self._job(context, folder, recorder)
+                self.notify("child_started", self._model.id if self._model else "")
+                try:
+                    async with deadline:
+                        child = await services.runner.run(job)
+                except (Exception, asyncio.CancelledError) as error:
+                    allowed = f"{seconds:.6g} s{', which the run had left' if seconds == run_seconds else ''}"
+                    status, detail = error_mapping.while_running(error, deadline, cancellation, allowed=allowed)
+                    if detail.code == "crashed":
+                        _log.exception("the child of task %d crashed", self.index)
+                    child = recorder.finish(status, error=detail)
+                child = recorder.redacted(child)
+            artifacts = await folder.artifacts()
+            return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
 
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
-        """Tell whoever shows progress what happened to this task."""
+        """Report an event of this task to the sinks, and put it on record."""
         text = self.call.redactor.text(text)
-        if kind not in ("model_called", "tool_called"):  # those the recorder writes, in full
-            self.journal(kind, {"text": text, **data})
-        for tell in self.call.sinks:
+        if kind not in ("model_called", "tool_called"):  # the recorder writes those, in full
+            self._journal(kind, {"text": text, **data})
+        for sink in self.call.sinks:
             try:
-                tell(Event(kind, self.index, text, data))
+                sink(Event(kind, self.index, text, data))
             except Exception:  # a broken progress display must not cost the work
                 _log.exception("the event sink failed")
+
+    def _journal(self, kind: str, data: str | JsonObject) -> None:
+        self.call.services.records.event(self.handle, kind, data)
+
+    @property
+    def _model(self) -> Model | None:
+        return self.connection.model if self.connection else None
+
+    def _served(self, child: ChildRun) -> Model | None:
+        """The model that really worked; the selected one, where the catalog doesn't know the provider's name for it."""
+        if self.connection is None:
+            return None
+        return self.connection.catalog.served(self.connection.model, child.model) or self.connection.model
+
+    def _child_context(self, permit: Permit, ledger: Ledger) -> RunContext:
+        """The child as a caller: calls that it makes are charged to `ledger` and stay under its tier."""
+        caller = self.call.context
+        return RunContext(
+            caller.run,
+            ledger,
+            caller.depth + 1,
+            weaker(self._model.tier if self._model else None, caller.tier),
+            permit,
+            deadline=caller.deadline,
+        )
+
+    async def _open_folder(self) -> Folder:
+        """The workspace. In a folder that several children share, the first to write a file keeps it."""
+        services = self.call.services
+        return await Folder.open(
+            self.task.workspace,
+            home=services.settings.home / "workspaces",
+            write_locks=services.write_locks.setdefault(self.call.context.run, WriteLocks()),
+            who=f"task {self.index} of this run",
+        )
+
+    def _job(self, context: RunContext, folder: Folder, recorder: Recorder) -> Job:
+        settings = self.call.services.settings
+        tools = self._tools(context, folder)
+        context.tools = frozenset(tool.name for tool in tools)
+        return Job(
+            task=self.task,
+            task_index=self.index,
+            run_id=context.run.id,
+            connection=self.connection,
+            ceiling=self.call.ceiling,
+            folder=folder,
+            tools=tools,
+            recorder=recorder,
+            ledger=context.ledger,
+            max_steps=min(self.task.max_steps or settings.max_steps, settings.max_steps),
+            max_output_tokens=settings.max_output_tokens,
+            notify=self.notify,
+        )
+
+    def _tools(self, context: RunContext, folder: Folder) -> tuple[Tool, ...]:
+        """The tools that the task names, of those that there are; never one that its parent hasn't."""
+        services = self.call.services
+        tools = services.host_tools
+        if tools is None:
+            tools = toolbox(folder, services.commands, fetch=FetchPolicy(allowed_hosts=services.settings.fetch_hosts))
+        if context.depth < services.settings.max_depth:
+            tools = (*tools, services.child_delegate_tool())
+        allowed = [names for names in (self.task.tools, self.call.context.tools) if names is not None]
+        return tuple(tool for tool in tools if all(tool.name in names for names in allowed))
+
+    def _submission(self, child: ChildRun) -> Submission:
+        return Submission(
+            self.task,
+            child,
+            self.folder,
+            self.call.author,
+            self._served(child),
+            self.call.ceiling,
+            has_receipts=self.call.services.records_tools,
+            redactor=self.call.redactor,
+        )

@@ -5,5 +5,5 @@
     child_tools(tools)        the framework's tools as `Delegator(tools=…)` takes them: children use what the parent has
     runner(…)                 where there is one: children as agents of the framework, for `Delegator(runner=…)`
 
-What they share is in `offer`; `docs/write-your-own-host.md` shows how little a further one needs.
+What they share is in `host_tool`; `docs/write-your-own-host.md` shows how little a further one needs.
 """

@@ -28,11 +28,18 @@ from opentelemetry import trace
 from delegate.delegator import Delegator
 from delegate.errors import ToolError
 from delegate.hosts import progress
-from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.ports import Event, EventSink, Tool, ToolOutput
 from delegate.types import JsonObject, Parent
 
-OnAnswer = Callable[[Answer], None]
+OnAnswer = Callable[[ToolAnswer], None]
 _CALL_ID = "gen_ai.tool.call.id"
 
 
@@ -43,12 +50,12 @@ def tool(
     on_answer: OnAnswer | None = None,
     **options: Any,
 ) -> sdk.BetaAsyncBuiltinFunctionTool:
-    """The tool for an async client's runner. `options` are settings, where no delegator is given; see `delegation`.
+    """The tool for an async client's runner. `options` are settings, where no delegator is given; see `delegate_tool`.
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _AsyncTool(delegation(delegator, parent=parent, **options), on_answer, known=_call_known)
+    return _AsyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer, known=_call_known)
 
 
 def tool_sync(
@@ -59,44 +66,44 @@ def tool_sync(
     **options: Any,
 ) -> sdk.BetaBuiltinFunctionTool:
     """The tool for a sync client's runner; otherwise as `tool`."""
-    return _SyncTool(delegation(delegator, parent=parent, **options), on_answer, known=_call_known)
+    return _SyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer, known=_call_known)
 
 
 def read_tool(delegator: Delegator) -> sdk.BetaAsyncBuiltinFunctionTool:
     """The second tool, which reads a report that was cut."""
-    return _AsyncTool(reading(delegator))
+    return _AsyncTool(make_read_tool(delegator))
 
 
 def read_tool_sync(delegator: Delegator) -> sdk.BetaBuiltinFunctionTool:
     """`read_tool` for a sync client's runner."""
-    return _SyncTool(reading(delegator))
+    return _SyncTool(make_read_tool(delegator))
 
 
 def think_tool(delegator: Delegator) -> sdk.BetaAsyncBuiltinFunctionTool:
     """`think`, with which a parent holds a thought against its criteria."""
-    return _AsyncTool(thinking(delegator))
+    return _AsyncTool(make_think_tool(delegator))
 
 
 def think_tool_sync(delegator: Delegator) -> sdk.BetaBuiltinFunctionTool:
     """`think_tool` for a sync client's runner."""
-    return _SyncTool(thinking(delegator))
+    return _SyncTool(make_think_tool(delegator))
 
 
 class _Offered:
     """What both have in common. The SDK's own wrapper of functions would take arguments apart before we see them."""
 
     def __init__(
-        self, offer: Offer, on_answer: OnAnswer | None = None, *, known: Callable[[], Invocation] = Invocation
+        self, host_tool: HostTool, on_answer: OnAnswer | None = None, *, known: Callable[[], Invocation] = Invocation
     ) -> None:
-        self._offer = offer
+        self._offer = host_tool
         self._known = known
         self._on_answer = on_answer
 
     def to_dict(self) -> BetaToolUnionParam:
-        offer = self._offer
-        return BetaToolParam(name=offer.name, description=offer.description, input_schema=offer.parameters)
+        host_tool = self._offer
+        return BetaToolParam(name=host_tool.name, description=host_tool.description, input_schema=host_tool.parameters)
 
-    def _said(self, answer: Answer) -> str:
+    def _said(self, answer: ToolAnswer) -> str:
         if self._on_answer is not None:
             self._on_answer(answer)
         if answer.is_error:

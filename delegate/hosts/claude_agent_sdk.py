@@ -25,11 +25,18 @@ from pydantic import Field, create_model
 
 from delegate.delegator import Delegator
 from delegate.errors import ToolError
-from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.ports import Tool, ToolOutput
 from delegate.types import JsonObject, Parent
 
-OnAnswer = Callable[[Answer], None]
+OnAnswer = Callable[[ToolAnswer], None]
 AnyTool = SdkMcpTool[Any]
 
 
@@ -44,7 +51,7 @@ def server(
     """A server with the tool, for `ClaudeAgentOptions(mcp_servers={"delegate": …})`.
 
     `tools` are further ones for the same server, such as `read_tool`. `options` are settings, where no delegator is
-    given; see `delegation`.
+    given; see `delegate_tool`.
 
     Raises:
         ConfigError: the settings are wrong.
@@ -74,33 +81,33 @@ def tool(
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _sdk_tool(delegation(delegator, parent=parent, **options), on_answer)
+    return _sdk_tool(make_delegate_tool(delegator, parent=parent, **options), on_answer)
 
 
 def read_tool(delegator: Delegator) -> AnyTool:
     """The second tool, which reads a report that was cut."""
-    return _sdk_tool(reading(delegator))
+    return _sdk_tool(make_read_tool(delegator))
 
 
 def think_tool(delegator: Delegator) -> AnyTool:
     """`think`, with which a parent holds a thought against its criteria."""
-    return _sdk_tool(thinking(delegator))
+    return _sdk_tool(make_think_tool(delegator))
 
 
 class _OwnTool(SdkMcpTool[Any]):
     """Never a child's: what a child may delegate is decided by the depth."""
 
 
-def _sdk_tool(offer: Offer, on_answer: OnAnswer | None = None) -> AnyTool:
+def _sdk_tool(host_tool: HostTool, on_answer: OnAnswer | None = None) -> AnyTool:
     async def handler(arguments: JsonObject) -> JsonObject:
-        answer = await offer.call(arguments, Invocation(session=anyio.get_current_task().parent_id))
+        answer = await host_tool.call(arguments, Invocation(session=anyio.get_current_task().parent_id))
         if on_answer is not None:
             on_answer(answer)
         return {"content": [{"type": "text", "text": answer.text}], "is_error": answer.is_error}
 
     # Three reports and what stands around them, which Claude Code would otherwise put in a file if they are long.
-    annotations = ToolAnnotations(maxResultSizeChars=4 * offer.delegator.settings.result_chars)
-    return _OwnTool(offer.name, offer.description, dict(offer.parameters), handler, annotations)
+    annotations = ToolAnnotations(maxResultSizeChars=4 * host_tool.delegator.settings.result_chars)
+    return _OwnTool(host_tool.name, host_tool.description, dict(host_tool.parameters), handler, annotations)
 
 
 # ------------------------------------------------------------------------------------------------ tools for children

@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 from delegate.delegator import Delegator
 from delegate.errors import ToolDenied
 from delegate.hosts import progress
-from delegate.hosts.offer import Invocation, Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import HostTool, Invocation, make_delegate_tool, make_read_tool, make_think_tool
 from delegate.ports import Event, Tool, ToolOutput
 from delegate.types import JsonObject, Parent, Usage
 
@@ -65,18 +65,18 @@ def tool(
     Raises:
         ConfigError: the settings are wrong.
     """
-    offer = delegation(delegator, parent=parent, **options)
-    return _offered(offer, offer.delegator.tool("openai-strict", parent=parent), llm)
+    host_tool = make_delegate_tool(delegator, parent=parent, **options)
+    return _offered(host_tool, host_tool.delegator.tool("openai-strict", parent=parent), llm)
 
 
 def read_tool(delegator: Delegator) -> BaseTool:
     """The second tool, which reads a report that was cut."""
-    return _offered(reading(delegator), delegator.read_tool("openai-strict"), by_run=False)
+    return _offered(make_read_tool(delegator), delegator.read_tool("openai-strict"), by_run=False)
 
 
 def think_tool(delegator: Delegator) -> BaseTool:
     """`think`: a thought held against its criteria, as a checklist. No model is asked."""
-    return _offered(thinking(delegator), delegator.think_tool("openai-strict"), by_run=False)
+    return _offered(make_think_tool(delegator), delegator.think_tool("openai-strict"), by_run=False)
 
 
 def child_tools(tools: Sequence[BaseTool]) -> list[Tool]:
@@ -87,14 +87,16 @@ def child_tools(tools: Sequence[BaseTool]) -> list[Tool]:
     return [_child_tool(one) for one in tools if not isinstance(one, _Offered)]
 
 
-def _offered(offer: Offer, strict: JsonObject, llm: BaseLLM | None = None, *, by_run: bool = True) -> BaseTool:
+def _offered(host_tool: HostTool, strict: JsonObject, llm: BaseLLM | None = None, *, by_run: bool = True) -> BaseTool:
     """An offer as CrewAI's tool. Not `by_run`, its calls aren't tied to the kickoff in which they are made.
 
     `strict` is its definition in OpenAI's strict form: CrewAI declares every tool as strict.
     """
-    schema = _any_arguments(offer.name, strict["function"]["parameters"])
-    made = _Offered(name=offer.name, description=offer.description, args_schema=schema, cache_function=_never_cached)
-    made.wrap(offer, llm, by_run=by_run)
+    schema = _any_arguments(host_tool.name, strict["function"]["parameters"])
+    made = _Offered(
+        name=host_tool.name, description=host_tool.description, args_schema=schema, cache_function=_never_cached
+    )
+    made.wrap(host_tool, llm, by_run=by_run)
     return made
 
 
@@ -110,12 +112,12 @@ def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
 class _Offered(BaseTool):
     """One of our tools, as CrewAI calls it."""
 
-    _offer: Offer = PrivateAttr()
+    _offer: HostTool = PrivateAttr()
     _llm: BaseLLM | None = PrivateAttr(default=None)
     _by_run: bool = PrivateAttr(default=True)
 
-    def wrap(self, offer: Offer, llm: BaseLLM | None, *, by_run: bool) -> None:
-        self._offer, self._llm, self._by_run = offer, llm, by_run
+    def wrap(self, host_tool: HostTool, llm: BaseLLM | None, *, by_run: bool) -> None:
+        self._offer, self._llm, self._by_run = host_tool, llm, by_run
 
     def _run(self, **arguments: Any) -> Any:
         run_id = get_execution_uuid() if self._by_run else None

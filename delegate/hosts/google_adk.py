@@ -31,7 +31,14 @@ from google.genai import types
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError, ToolDenied, ToolError
 from delegate.hosts import progress
-from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.hosts.stream import steps
 from delegate.ports import EventSink, Tool, ToolOutput
 from delegate.types import JsonObject, Parent
@@ -47,17 +54,17 @@ def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _Offered(delegation(delegator, parent=parent, **options))
+    return _Offered(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def read_tool(delegator: Delegator) -> BaseTool:
     """The second tool, which reads a report that was cut."""
-    return _Offered(reading(delegator), by_run=False)
+    return _Offered(make_read_tool(delegator), by_run=False)
 
 
 def think_tool(delegator: Delegator) -> BaseTool:
     """`think`: a thought held against its criteria, as a checklist. No model is asked."""
-    return _Offered(thinking(delegator), by_run=False)
+    return _Offered(make_think_tool(delegator), by_run=False)
 
 
 def child_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[Tool]:
@@ -75,9 +82,9 @@ def child_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[Tool]:
 class _Offered(BaseTool):
     """One of our tools, as ADK calls it. Not `by_run`, its calls aren't tied to the run in which they are made."""
 
-    def __init__(self, offer: Offer, *, by_run: bool = True) -> None:
-        super().__init__(name=offer.name, description=offer.description)
-        self._offer, self._by_run = offer, by_run
+    def __init__(self, host_tool: HostTool, *, by_run: bool = True) -> None:
+        super().__init__(name=host_tool.name, description=host_tool.description)
+        self._offer, self._by_run = host_tool, by_run
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
@@ -87,16 +94,16 @@ class _Offered(BaseTool):
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> JsonObject:
         with_tools = bool(self._offer.delegator.child_tools)
         parent = await _parent(tool_context, with_tools=with_tools) if self._by_run else Parent()
-        answers: list[Answer] = []
+        answers: list[ToolAnswer] = []
 
-        async def call(on_event: EventSink) -> Answer:
+        async def call(on_event: EventSink) -> ToolAnswer:
             _call_of_parent.set(tool_context)
             return await self._offer.call(args, Invocation(parent=parent, on_event=on_event))
 
         async def node() -> AsyncGenerator[Event]:
             async with aclosing(steps(call)) as happening:
                 async for step in happening:
-                    if isinstance(step, Answer):
+                    if isinstance(step, ToolAnswer):
                         answers.append(step)
                         yield _end(step)
                     else:
@@ -108,7 +115,7 @@ class _Offered(BaseTool):
         return {"error" if answer.is_error else "result": answer.text}
 
 
-def _end(answer: Answer) -> Event:
+def _end(answer: ToolAnswer) -> Event:
     usage = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=answer.usage.input_tokens,
         candidates_token_count=answer.usage.output_tokens,

@@ -33,7 +33,14 @@ from smolagents.tools import validate_tool_arguments
 from delegate.delegator import Delegator
 from delegate.errors import ToolError
 from delegate.hosts import progress
-from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.ports import Event, Tool
 from delegate.types import JsonObject, Parent, Usage
 
@@ -44,17 +51,17 @@ def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _Offered(delegation(delegator, parent=parent, **options))
+    return _Offered(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def read_tool(delegator: Delegator) -> SmolTool:
     """The second tool, which reads a report that was cut."""
-    return _Offered(reading(delegator), by_run=False)
+    return _Offered(make_read_tool(delegator), by_run=False)
 
 
 def think_tool(delegator: Delegator) -> SmolTool:
     """`think`: a thought held against its criteria, as a checklist. No model is asked."""
-    return _Offered(thinking(delegator), by_run=False)
+    return _Offered(make_think_tool(delegator), by_run=False)
 
 
 def attach(agent: MultiStepAgent) -> None:
@@ -79,7 +86,7 @@ class DelegationResult(str):
 
     report: JsonObject | None
 
-    def __new__(cls, answer: Answer) -> Self:
+    def __new__(cls, answer: ToolAnswer) -> Self:
         result = super().__new__(cls, answer.text)
         result.report = answer.structured
         return result
@@ -101,13 +108,13 @@ class _Offered(SmolTool):
     skip_forward_signature_validation = True
     output_type = "string"
 
-    def __init__(self, offer: Offer, *, by_run: bool = True) -> None:
-        self.name = offer.name
-        self.description = offer.description
-        self.inputs = _inputs(offer.parameters)  # pyright: ignore[reportAttributeAccessIssue] — narrower than it takes
+    def __init__(self, host_tool: HostTool, *, by_run: bool = True) -> None:
+        self.name = host_tool.name
+        self.description = host_tool.description
+        self.inputs = _inputs(host_tool.parameters)  # pyright: ignore[reportAttributeAccessIssue] — narrower than it takes
         self.by_run = by_run
         self.attached: _Attached | None = None
-        self._offer = offer
+        self._offer = host_tool
         super().__init__()
 
     def forward(self, **arguments: Any) -> DelegationResult:

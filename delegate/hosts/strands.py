@@ -30,7 +30,14 @@ from delegate._util.loopthread import LOOK_SECONDS
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError, ToolDenied, ToolError
 from delegate.hosts import progress
-from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.hosts.stream import steps
 from delegate.ports import EventSink, Tool, ToolOutput
 from delegate.types import Parent, Usage
@@ -47,17 +54,17 @@ def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _Offered(delegation(delegator, parent=parent, **options))
+    return _Offered(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def read_tool(delegator: Delegator) -> AgentTool:
     """The second tool, which reads a report that was cut."""
-    return _Offered(reading(delegator), by_run=False)
+    return _Offered(make_read_tool(delegator), by_run=False)
 
 
 def think_tool(delegator: Delegator) -> AgentTool:
     """`think`: a thought held against its criteria, as a checklist. No model is asked."""
-    return _Offered(thinking(delegator), by_run=False)
+    return _Offered(make_think_tool(delegator), by_run=False)
 
 
 def child_tools(tools: Sequence[AgentTool]) -> list[Tool]:
@@ -74,9 +81,9 @@ def child_tools(tools: Sequence[AgentTool]) -> list[Tool]:
 class _Offered(AgentTool):
     """One of our tools, as Strands calls it. Not `by_run`, its calls aren't tied to the run in which they are made."""
 
-    def __init__(self, offer: Offer, *, by_run: bool = True) -> None:
+    def __init__(self, host_tool: HostTool, *, by_run: bool = True) -> None:
         super().__init__()
-        self._offer, self._by_run = offer, by_run
+        self._offer, self._by_run = host_tool, by_run
 
     @property
     def tool_name(self) -> str:
@@ -96,7 +103,7 @@ class _Offered(AgentTool):
         context = kwargs.get("_tool_context")  # a call in the background has a signal of its own
         signal = cast("threading.Event | None", getattr(context or agent, "cancel_signal", None))
 
-        async def call(on_event: EventSink) -> Answer:
+        async def call(on_event: EventSink) -> ToolAnswer:
             _run_of_parent.set((agent, invocation_state))
             cancellation = Cancellation()
             parent = _parent(agent, invocation_state) if self._by_run else Parent()
@@ -109,7 +116,7 @@ class _Offered(AgentTool):
 
         async with aclosing(steps(call)) as happening:
             async for step in happening:
-                if isinstance(step, Answer):
+                if isinstance(step, ToolAnswer):
                     _count(agent, step.usage)
                     yield _result(tool_use, step)
                 else:
@@ -123,7 +130,7 @@ async def _cancel_when(signal: threading.Event | None, cancellation: Cancellatio
         cancellation.cancel()
 
 
-def _result(use: ToolUse, answer: Answer) -> ToolResult:
+def _result(use: ToolUse, answer: ToolAnswer) -> ToolResult:
     result = ToolResult(
         toolUseId=use["toolUseId"], status="error" if answer.is_error else "success", content=[{"text": answer.text}]
     )

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from delegate.hosts.offer import Answer
+from delegate.hosts.host_tool import ToolAnswer
 from delegate.ports import Event, EventSink
 
 
-async def steps(call: Callable[[EventSink], Coroutine[Any, Any, Answer]]) -> AsyncGenerator[Event | Answer]:
+async def steps(call: Callable[[EventSink], Coroutine[Any, Any, ToolAnswer]]) -> AsyncGenerator[Event | ToolAnswer]:
     """Make the call, in a task of its own, and yield its events as they come, then its answer.
 
     Who closes the stream before that, or is cancelled in it, stops the call and waits for its end.

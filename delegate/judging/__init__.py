@@ -3,9 +3,9 @@
 In this order; the first decisive "no" ends it, and a model is asked only if something is left to decide.
 """
 
-from delegate.judging.judge.session import Bench
-from delegate.judging.submission import Case
+from delegate.judging.judge.session import JudgePool
+from delegate.judging.submission import Submission
 from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
 
-__all__ = ["Bench", "Case", "Judging", "refuse_undecidable"]
+__all__ = ["JudgePool", "Judging", "Submission", "refuse_undecidable"]

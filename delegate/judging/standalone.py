@@ -6,11 +6,11 @@ from typing import Any
 
 import pydantic
 
-from delegate._util.cancellation import Cancellation, to_its_end
+from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import Redactor
-from delegate.budget.runs import Caller
+from delegate.budget.runs import RunContext
 from delegate.errors import CallError
-from delegate.judging.submission import Case
+from delegate.judging.submission import Submission
 from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
@@ -23,7 +23,7 @@ _OF_THE_CATALOG = {"judge": {"candidates"}}
 """What in a verdict nobody wrote but the operator and us."""
 
 
-async def case_of(
+async def submission_of(
     goal: str,
     acceptance_criteria: Sequence[Any],
     output: str,
@@ -33,7 +33,8 @@ async def case_of(
     worker: Model | None,
     ceiling: Tier,
     strict_checks: bool,
-) -> Case:
+    redactor: Redactor,
+) -> Submission:
     """The work as a run that has completed. Receipts None: nobody recorded the tool calls.
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
@@ -50,20 +51,23 @@ async def case_of(
     numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
     folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
     artifacts = await folder.artifacts() if folder else ()
-    redactor = Redactor()
     run = Recorder(redactor=redactor).redacted(ChildRun(status="completed", output=output, receipts=numbered))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     recorded = receipts is not None
-    return Case(task, run, folder, "person", worker, ceiling, has_receipts=recorded, redactor=redactor)
+    return Submission(task, run, folder, "person", worker, ceiling, has_receipts=recorded, redactor=redactor)
 
 
-async def judge(judging: Judging, case: Case, caller: Caller, cancellation: Cancellation | None) -> Verdict:
+async def judge(
+    judging: Judging, submission: Submission, context: RunContext, cancellation: Cancellation | None
+) -> Verdict:
     """The verdict, on the ledger of who asks for it, and within the caller's time."""
-    with (cancellation or Cancellation()).part() as own:
-        work = judging.verdict(case, caller.ledger, _say_nothing, seconds=caller.seconds_left(), cancellation=own)
-        verdict = await to_its_end(work, own)
+    with submission.redactor.for_logs(), (cancellation or Cancellation()).part() as own:
+        work = judging.verdict(
+            submission, context.ledger, _say_nothing, seconds=context.seconds_left(), cancellation=own
+        )
+        verdict = await run_to_completion(work, own)
     assert verdict is not None
-    return case.redactor.model(verdict, apart=_OF_THE_CATALOG)
+    return submission.redactor.model(verdict, apart=_OF_THE_CATALOG)
 
 
 def _say_nothing(kind: EventKind, text: str = "", **data: Any) -> None:

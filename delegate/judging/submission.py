@@ -6,14 +6,14 @@ from typing import Literal
 from delegate._util.redaction import Redactor
 from delegate.models.catalog import Model
 from delegate.sandbox.workspace import Folder
-from delegate.types import AnyCriterion, ChildRun, CriterionResult, DecidedBy, Outcome, Task, Tier
+from delegate.types import AnyCriterion, ChildRun, CriterionOutcome, CriterionResult, DecidedBy, Task, Tier
 
 Author = Literal["model", "person"]
 """Who wrote the task: commands that a model wrote obey the `commands` setting."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Submission:
     """What was asked, what the child did, and where its files are."""
 
     task: Task
@@ -33,7 +33,7 @@ class Case:
 
 def result(
     criterion: AnyCriterion,
-    outcome: Outcome,
+    outcome: CriterionOutcome,
     decided_by: DecidedBy,
     code: str,
     reason: str = "",

@@ -1,4 +1,4 @@
-"""One case in, one verdict out: the order of judging, as it can be read in `Judging.verdict` and `_Judgement`."""
+"""One case in, one verdict out: the order of judging, as it can be read in `Judging.verdict` and `_Judgment`."""
 
 import asyncio
 import os
@@ -14,9 +14,9 @@ from delegate.judging.checks.run import is_check, run_checks
 from delegate.judging.combine import blended, combine, findings_of
 from delegate.judging.judge import decide, escalation, rubric
 from delegate.judging.judge.evidence import Evidence, gather
-from delegate.judging.judge.session import Asking, Bench
+from delegate.judging.judge.session import JudgePool, JudgeSession
 from delegate.judging.order import decide_in_order
-from delegate.judging.submission import Case, result
+from delegate.judging.submission import Submission, result
 from delegate.judging.versions import judge_version, rubric_version
 from delegate.ports import Notify
 from delegate.sandbox.commands import Commands
@@ -25,7 +25,7 @@ from delegate.types import (
     CriterionResult,
     DecidedBy,
     Finding,
-    ReceiptsWord,
+    ReceiptsAvailability,
     RubricCriterion,
     ShellCriterion,
     Verdict,
@@ -38,13 +38,13 @@ _log = logger(__name__)
 class Judging:
     """Gives verdicts. Holds what all verdicts of one delegator share."""
 
-    bench: Bench
+    pool: JudgePool
     commands: Commands
     use_gate: bool = True
 
     async def verdict(
         self,
-        case: Case,
+        submission: Submission,
         ledger: Ledger,
         notify: Notify,
         *,
@@ -56,11 +56,11 @@ class Judging:
         `seconds` is the wall time that is left for it. Cut short by it, by `cancellation` or by a cancel of the
         awaiting task, the verdict says so, with what was spent until then.
         """
-        if not case.task.criteria:
+        if not submission.task.criteria:
             return None
-        judgement = _Judgement(self, case, Asking(self.bench, case, ledger, notify), notify)
+        judgement = _Judgment(self, submission, JudgeSession(self.pool, submission, ledger, notify), notify)
         cancellation = cancellation or Cancellation()
-        limit = cancellation.limit(seconds)
+        limit = cancellation.deadline(seconds)
         try:
             if (refused := judgement.at_the_gate()) is not None:
                 return refused
@@ -79,40 +79,42 @@ class Judging:
 
 
 @dataclass(slots=True)
-class _Judgement:
+class _Judgment:
     """What one case gathers on its way to a verdict."""
 
     judging: Judging
-    case: Case
-    asking: Asking
+    submission: Submission
+    session: JudgeSession
     notify: Notify
     findings: list[Finding] = field(default_factory=list[Finding])
     gate_code: str | None = None
 
     def at_the_gate(self) -> Verdict | None:
         """The gate's verdict, where it is a "no"."""
-        case = self.case
-        rejection = gate.inspect(case.task, case.run, lambda path: _exists(case, path))
+        submission = self.submission
+        rejection = gate.inspect(submission.task, submission.run, lambda path: _exists(submission, path))
         self.gate_code = rejection.code if rejection else None
         # A run that ended badly has nothing to be judged, whatever the setting.
-        if rejection and (self.judging.use_gate or case.run.status != "completed"):
+        if rejection and (self.judging.use_gate or submission.run.status != "completed"):
             return self.refused("gate", rejection.code, rejection.reason)
         return None
 
     async def reach(self) -> Verdict:
         """Checks and judge, in their order."""
-        return await self._verdict(await decide_in_order(self.case.task.criteria, is_check, self.check, self.judge))
+        return await self._verdict(
+            await decide_in_order(self.submission.task.criteria, is_check, self.check, self.judge)
+        )
 
     async def check(self, criteria: list[AnyCriterion], so_far: list[CriterionResult]) -> list[CriterionResult]:
         """Let code decide."""
-        results = await run_checks(self.case, criteria, self.judging.commands)
+        results = await run_checks(self.submission, criteria, self.judging.commands)
         for one in results:
             self.notify("check_ended", f"{one.text}: {one.outcome}", id=one.id, outcome=one.outcome)
         return results
 
     async def judge(self, criteria: list[AnyCriterion], so_far: list[CriterionResult]) -> list[CriterionResult]:
         """Let a model decide: one call for everything in words, and one for each rubric."""
-        evidence = gather(self.case, so_far)
+        evidence = gather(self.submission, so_far)
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         rubrics = [criterion for criterion in criteria if isinstance(criterion, RubricCriterion)]
         in_words = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
@@ -122,19 +124,19 @@ class _Judgement:
     async def _in_words(
         self, criteria: Sequence[AnyCriterion], so_far: list[CriterionResult], evidence: Evidence
     ) -> list[CriterionResult]:
-        results = await decide.decide(self.asking.ask, self.case, criteria, evidence)
-        if not self.judging.bench.escalate or self.asking.recorder.escalated:
+        results = await decide.decide(self.session.ask, self.submission, criteria, evidence)
+        if not self.judging.pool.escalate or self.session.recorder.escalated:
             return results
-        return await escalation.ask_again(self.asking, self.case, results, so_far, evidence)
+        return await escalation.ask_again(self.session, self.submission, results, so_far, evidence)
 
     async def _score(self, criterion: RubricCriterion, evidence: Evidence) -> CriterionResult:
-        scored, named = await rubric.decide(self.asking, self.case, criterion, evidence)
+        scored, named = await rubric.decide(self.session, self.submission, criterion, evidence)
         self.findings += named
         return scored
 
     async def _verdict(self, results: Sequence[CriterionResult]) -> Verdict:
         """Put everything together."""
-        task, combined, recorder = self.case.task, combine(results), self.asking.recorder
+        task, combined, recorder = self.submission.task, combine(results), self.session.recorder
         score, coverage = blended(results)
         shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         return Verdict(
@@ -157,7 +159,7 @@ class _Judgement:
 
     def refused(self, decided_by: DecidedBy, code: str, reason: str) -> Verdict:
         """A FAIL for the whole task, with the judges that were asked until then and what they cost."""
-        task, recorder = self.case.task, self.asking.recorder
+        task, recorder = self.submission.task, self.session.recorder
         return Verdict(
             verdict="FAIL",
             verified=False,
@@ -174,9 +176,9 @@ class _Judgement:
         )
 
     @property
-    def receipts(self) -> ReceiptsWord:
+    def receipts(self) -> ReceiptsAvailability:
         """Whether tool calls were recorded for this case."""
-        return "recorded" if self.case.has_receipts else "unavailable"
+        return "recorded" if self.submission.has_receipts else "unavailable"
 
 
 def _muffled(criteria: Sequence[ShellCriterion]) -> list[Finding]:
@@ -188,11 +190,11 @@ def _muffled(criteria: Sequence[ShellCriterion]) -> list[Finding]:
     ]
 
 
-def _exists(case: Case, path: str) -> bool:
+def _exists(submission: Submission, path: str) -> bool:
     """Whether a path that the child named exists; what can't be looked at is not held against it."""
-    if case.folder is None:
+    if submission.folder is None:
         return True
     try:
-        return os.path.lexists(case.folder.resolve(path))
+        return os.path.lexists(submission.folder.resolve(path))
     except (ToolError, OSError):
         return True

@@ -314,10 +314,10 @@ def _invalid(file: str, model: str, error: ValidationError) -> ConfigError:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "table"
     known = Price if "prices" in first["loc"] else Model
-    return _wrong(file, model, field, mend_of(first, known.model_fields))
+    return _wrong(file, model, field, hint_for(first, known.model_fields))
 
 
-def mend_of(error: ErrorDetails, known: Iterable[str]) -> str:
+def hint_for(error: ErrorDetails, known: Iterable[str]) -> str:
     """What is wrong with one field and what to do about it; `known` are the keys that its table may have."""
     if error["type"] == "missing":
         return "it is missing; add it"

@@ -4,16 +4,15 @@ The variables are the SDKs' own. A key belongs to the endpoint it was set for an
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from delegate.budget.metering import Connection
 from delegate.models.catalog import Catalog, Model
+from delegate.models.overrides import DeclaredEndpoint
 from delegate.models.providers import ClientPool, Endpoint, Protocol, load
 from delegate.models.ratelimit import RateLimiter
-from delegate.models.routing import Available, Place
+from delegate.models.routing import Available, EndpointKey
 from delegate.ports import ChatClient
-from delegate.settings import DeclaredEndpoint, Settings
 
 _OWN: Mapping[Protocol, tuple[tuple[str, ...], str]] = {
     "openai": (("OPENAI_API_KEY",), "OPENAI_BASE_URL"),
@@ -25,6 +24,17 @@ NO_KEY = "none"
 
 
 @dataclass(frozen=True, slots=True)
+class Connection:
+    """A model and the way to it. The limiter is shared by all who call this model at its endpoint."""
+
+    model: Model
+    client: ChatClient
+    limiter: RateLimiter
+    catalog: Catalog
+    """Knows the models that a provider may serve in place of the one asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Connections:
     """The places that can be reached, and the way to a model."""
 
@@ -32,7 +42,9 @@ class Connections:
     available: Available
     client: Callable[[Model], Awaitable[ChatClient]]
     pool: ClientPool | None = None
-    limiters: defaultdict[tuple[Place, str], RateLimiter] = field(default_factory=lambda: defaultdict(RateLimiter))
+    limiters: defaultdict[tuple[EndpointKey, str], RateLimiter] = field(
+        default_factory=lambda: defaultdict(RateLimiter)
+    )
     """One for each model of each endpoint, shared by children and judges."""
 
     async def open(self, model: Model) -> Connection:
@@ -46,10 +58,15 @@ class Connections:
             await self.pool.aclose()
 
 
-def connect(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Connections:
-    """Connections to whatever the environment holds keys for, and to the declared endpoints."""
-    endpoints = find_endpoints(settings, environ)
-    pool = ClientPool(timeout_seconds=settings.call_timeout_seconds)
+def connect(
+    catalog: Catalog, declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str], *, timeout_seconds: float
+) -> Connections:
+    """Connections to whatever the environment holds keys for, and to the declared endpoints.
+
+    `timeout_seconds` bounds one model call, the SDK's own retries included.
+    """
+    endpoints = find_endpoints(declared, environ)
+    pool = ClientPool(timeout_seconds=timeout_seconds)
 
     async def client(model: Model) -> ChatClient:
         endpoint = endpoints[model.provider, model.endpoint]
@@ -59,7 +76,7 @@ def connect(settings: Settings, environ: Mapping[str, str], catalog: Catalog) ->
     return Connections(catalog, frozenset(endpoints), client, pool)
 
 
-def all_through(client: ChatClient, catalog: Catalog) -> Connections:
+def through_client(client: ChatClient, catalog: Catalog) -> Connections:
     """Every provider's models answered by one client: for scripted models, and for hosts with their own access."""
 
     async def the_one(model: Model) -> ChatClient:
@@ -68,18 +85,18 @@ def all_through(client: ChatClient, catalog: Catalog) -> Connections:
     return Connections(catalog, frozenset((provider, None) for provider in _OWN), the_one)
 
 
-def find_endpoints(settings: Settings, environ: Mapping[str, str]) -> dict[Place, Endpoint]:
+def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str]) -> dict[EndpointKey, Endpoint]:
     """Every endpoint that can be called: those of the SDKs' variables, then the declared ones."""
-    found: dict[Place, Endpoint] = {}
+    found: dict[EndpointKey, Endpoint] = {}
     for provider, (key_names, url_name) in _OWN.items():
         key = next((environ[name] for name in key_names if environ.get(name)), "")
         base_url = environ.get(url_name) or None
         # A server of one's own may want no key; the providers' own endpoints always do.
         if key or (provider == "openai" and base_url):
             found[provider, None] = Endpoint(provider, base_url, key or NO_KEY)
-    for declared in settings.endpoints:
-        if (endpoint := _declared(declared, environ)) is not None:
-            found[declared.protocol, declared.name] = endpoint
+    for one in declared:
+        if (endpoint := _declared(one, environ)) is not None:
+            found[one.protocol, one.name] = endpoint
     return found
 
 

@@ -1,25 +1,73 @@
 """The catalog in force: the one that ships, with the models and measurements that an operator declares."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
 
 from delegate.errors import ConfigError
-from delegate.models.catalog import Catalog, Model, Price
-from delegate.settings import DeclaredEndpoint, DeclaredModel, Settings
+from delegate.models.catalog import Catalog, Model, Price, Prices
+from delegate.types import Text, Tier, Value
 
 PROVIDERS = ("openai", "anthropic", "google")
 """Whose own endpoints there are."""
 _FLAT_PRICES = frozenset(("input_price", "output_price", "cached_input_price"))
 
 
-def catalog_in_force(settings: Settings) -> Catalog:
+class DeclaredModel(Value):
+    """A model of an endpoint. Prices are USD per million tokens; left out means unknown, not free.
+
+    `input_price` and `output_price` are for a price that never changes; `prices` are dated, as in the catalog.
+    """
+
+    id: Text
+    tier: Tier
+    family: Text = "local"
+    context_tokens: int = Field(default=32_768, gt=0)
+    max_output_tokens: int = Field(default=4_096, gt=0)
+    structured_output: bool = True
+    tools: bool = True
+    effort: bool = False
+    input_price: float | None = Field(default=None, ge=0)
+    output_price: float | None = Field(default=None, ge=0)
+    cached_input_price: float | None = Field(default=None, ge=0)
+    prices: Prices = ()
+
+    @model_validator(mode="after")
+    def _is_priced_in_one_way(self) -> Self:
+        flat = {"input_price": self.input_price, "output_price": self.output_price}
+        missing = [name for name, price in flat.items() if price is None]
+        if len(missing) == 1 or (missing and self.cached_input_price is not None):
+            raise ValueError(f"{missing[0]} is missing; give input_price and output_price, or neither")
+        if self.prices and not missing:
+            raise ValueError("the price is given twice; give prices, or input_price and output_price")
+        return self
+
+
+class DeclaredEndpoint(Value):
+    """A model server of the operator's own, such as Ollama or vLLM, and the models it serves."""
+
+    name: Text
+    base_url: Text
+    protocol: Literal["openai", "anthropic", "google"] = "openai"
+    key_env: str | None = None
+    """The variable that holds this endpoint's key; None for a server that wants none."""
+    models: tuple[DeclaredModel, ...] = Field(min_length=1)
+
+
+def effective_catalog(
+    models: Iterable[Model], endpoints: Iterable[DeclaredEndpoint], judge_accuracy: Mapping[str, float]
+) -> Catalog:
     """The shipped catalog with `models`, the models of `endpoints`, and `judge_accuracy` over all of them.
 
-    Raises ConfigError for a name that is claimed twice, a place that isn't there, and an accuracy of no model.
+    Raises:
+        ConfigError: a name is declared twice, an endpoint isn't declared, or an accuracy names no model.
     """
-    for model in settings.models:
-        _check_place(model, settings.endpoints)
-    declared = (*settings.models, *declared_models(settings.endpoints))
-    return Catalog.shipped().with_models(declared).with_accuracy(settings.judge_accuracy)
+    models, endpoints = tuple(models), tuple(endpoints)
+    for model in models:
+        _check_place(model, endpoints)
+    declared = (*models, *declared_models(endpoints))
+    return Catalog.shipped().with_models(declared).with_accuracy(judge_accuracy)
 
 
 def declared_models(endpoints: Iterable[DeclaredEndpoint]) -> tuple[Model, ...]:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from delegate._util.semaphore import Slots
+from delegate._util.semaphore import FairSemaphore
 from delegate.errors import ProviderError
 from delegate.ports import Quota
 
@@ -41,14 +41,14 @@ QUOTA_SHARE = 0.95
 """The part of a quota's refill that is used, since its headers are rounded."""
 
 
-class Answer(Protocol):
+class HasQuota(Protocol):
     """What a call gives back: with what the provider's headers said of its limits."""
 
     @property
     def quota(self) -> Quota | None: ...
 
 
-T = TypeVar("T", bound=Answer)
+T = TypeVar("T", bound=HasQuota)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class RateLimiter:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.RLock()  # re-entrant, since the garbage collector may end an abandoned call at any time
-        self._line = Slots(1)
+        self._line = FairSemaphore(1)
         self._waiting = 0
         self._in_flight = 0
         self._sends = _Sends()
@@ -125,7 +125,7 @@ class RateLimiter:
         """Wait until everybody before has gone, and then for the moment to go."""
         try:
             async with asyncio.timeout(deadline - self._clock()):
-                await self._line.take()
+                await self._line.acquire()
         except TimeoutError:
             return self._insist()
         try:
@@ -136,7 +136,7 @@ class RateLimiter:
                 await asyncio.sleep(min(wait, LOOK_AGAIN))
             return sent
         finally:
-            self._line.give_back()
+            self._line.release()
 
     def _insist(self) -> _Sent:
         """Patience has run out. Only a refusal is a reason to fail: what headers forecast is put to the test."""

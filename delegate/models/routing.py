@@ -18,9 +18,9 @@ from delegate.types import Candidate, Tier, Usage
 
 KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY"}
 
-Place = tuple[str, str | None]
+EndpointKey = tuple[str, str | None]
 """(provider, endpoint): the provider's own endpoint is named None."""
-Available = frozenset[Place]
+Available = frozenset[EndpointKey]
 """The (provider, endpoint) pairs that can be called: a key is there, or the endpoint wants none."""
 
 CONTEXT_MARGIN = 1.1

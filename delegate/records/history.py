@@ -10,7 +10,6 @@ import contextlib
 import json
 import math
 import os
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,12 +79,7 @@ _REMOVED_AT_ONCE = 20
 _BETWEEN_LOOKS = 3600.0
 DAY = 86_400.0
 
-State = Literal["running", "ended", "outcome_unknown"]
-
-
-def new_run_id() -> str:
-    """An id for one run: 12 hexadecimal digits."""
-    return secrets.token_hex(6)
+TaskState = Literal["running", "ended", "outcome_unknown"]
 
 
 class TaskSummary(NamedTuple):
@@ -95,7 +89,7 @@ class TaskSummary(NamedTuple):
     run_id: str
     depth: int
     """0 for what the root delegated, 1 for what its children did."""
-    state: State
+    state: TaskState
     began_at: float
     ended_at: float | None
     status: str | None
@@ -108,7 +102,7 @@ class RunSummary(NamedTuple):
     """One run in a line: what its root delegated, with the costs of all below. Times are seconds since the epoch."""
 
     run_id: str
-    state: State
+    state: TaskState
     began_at: float
     ended_at: float | None
     """When its last task ended; None while one is open."""
@@ -292,7 +286,7 @@ def _run(run_id: str, tasks: Sequence[TaskSummary]) -> RunSummary:
     )
 
 
-def _state(process: str, ended_at: float | None) -> State:
+def _state(process: str, ended_at: float | None) -> TaskState:
     if ended_at is not None:
         return "ended"
     return "running" if is_alive(process) else "outcome_unknown"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from delegate.errors import ToolDenied, ToolError
-from delegate.sandbox.confinement import Confinement, Job, Network, execute, shell, works
+from delegate.sandbox.confinement import CommandSpec, Confinement, Network, execute, shell, works
 from delegate.sandbox.environment import command_environment
 
 Mechanism = Literal["bubblewrap", "process"]
@@ -150,8 +150,8 @@ class Commands:
             self._probed[confinement, network] = await works(confinement, network)
         return self._probed[confinement, network]
 
-    def _job(self, command: str, cwd: Path, timeout_seconds: float, network: Network) -> Job:
-        return Job(
+    def _job(self, command: str, cwd: Path, timeout_seconds: float, network: Network) -> CommandSpec:
+        return CommandSpec(
             argv=shell(command),
             cwd=cwd.resolve(),
             env=command_environment(os.environ),

@@ -19,7 +19,7 @@ from delegate.sandbox import bubblewrap
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.launcher import StatusPipe, under_subreaper
 from delegate.sandbox.limits import limited
-from delegate.sandbox.process import Finished, run_process
+from delegate.sandbox.process import ProcessResult, run_process
 
 Network = Literal["host", "none"]
 
@@ -38,7 +38,7 @@ class SandboxFailed(ToolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CommandSpec:
     """A program (`argv`, its first item absolute for the subreaper), where it runs and what bounds it."""
 
     argv: Sequence[str]
@@ -64,14 +64,14 @@ def shell(command: str) -> list[str]:
 async def works(confinement: Confinement, network: Network = "host") -> bool:
     """Try it by doing nothing under it: many containers and distributions forbid what it needs."""
     env = command_environment(os.environ)
-    job = Job(["/bin/sh", "-c", ":"], Path("/"), env, PROBE_SECONDS, max_output_bytes=1_000, network=network)
+    job = CommandSpec(["/bin/sh", "-c", ":"], Path("/"), env, PROBE_SECONDS, max_output_bytes=1_000, network=network)
     try:
         return (await execute(job, confinement)).exit_code == 0
     except (OSError, SandboxFailed):
         return False
 
 
-async def execute(job: Job, confinement: Confinement) -> Finished:
+async def execute(job: CommandSpec, confinement: Confinement) -> ProcessResult:
     """Run `job` to its end. Raises OSError or ValueError where it can't be started, and `SandboxFailed`."""
     with contextlib.ExitStack() as stack:
         argv, reports = job.argv, list[StatusPipe]()
@@ -95,7 +95,7 @@ async def execute(job: Job, confinement: Confinement) -> Finished:
     return finished
 
 
-def _in_bubblewrap(job: Job, status_fd: int) -> list[str]:
+def _in_bubblewrap(job: CommandSpec, status_fd: int) -> list[str]:
     if (bwrap := bubblewrap.installed()) is None:
         raise FileNotFoundError("bubblewrap is not installed")
     return bubblewrap.wrap(
@@ -103,7 +103,7 @@ def _in_bubblewrap(job: Job, status_fd: int) -> list[str]:
     )
 
 
-def _confirm(finished: Finished, reports: Sequence[StatusPipe]) -> None:
+def _confirm(finished: ProcessResult, reports: Sequence[StatusPipe]) -> None:
     """Believe an exit code only when everything between here and the command says that it is the command's."""
     if finished.timed_out:
         return

@@ -25,7 +25,7 @@ CHUNK_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ProcessResult:
     """How a program ended. `exit_code` is None after a timeout, and 128 + n after signal n, as shells say it."""
 
     exit_code: int | None
@@ -44,7 +44,7 @@ async def run_process(
     max_output_bytes: int,
     pass_fds: Sequence[int] = (),
     tidies: bool = False,
-) -> Finished:
+) -> ProcessResult:
     """Run `argv` and wait for it. Keeps the last `max_output_bytes` of each stream.
 
     On every way out, cancellation included, the whole process group is killed and the leader is reaped. With `tidies`
@@ -81,7 +81,7 @@ async def run_process(
         if not gone:
             _kill_group(process)
     exit_code = _as_shells_say(process.returncode) if in_time else None
-    return Finished(exit_code, stdout.text(), stderr.text(), not in_time, time.monotonic() - started)
+    return ProcessResult(exit_code, stdout.text(), stderr.text(), not in_time, time.monotonic() - started)
 
 
 class _Pipe:

@@ -14,11 +14,11 @@ from pathlib import Path
 from delegate.errors import CallError
 from delegate.sandbox import changes, files, paths, worktree
 from delegate.sandbox.changes import Mark
-from delegate.sandbox.claims import Claimant, Claims
 from delegate.sandbox.files import Excerpt
 from delegate.sandbox.threads import to_its_end
 from delegate.sandbox.trees import copy_tree, remove_tree
 from delegate.sandbox.worktree import Worktree
+from delegate.sandbox.write_locks import WriteLocks, Writer
 from delegate.types import Artifact, Workspace
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Folder:
     unlisted: int = 0
     """How many more files changed than `artifacts` listed."""
     _before: Mapping[str, Mark] = field(default_factory=dict[str, Mark])
-    _claimant: Claimant | None = None
+    _claimant: Writer | None = None
     _worktree: Worktree | None = None
 
     @classmethod
@@ -47,12 +47,12 @@ class Folder:
         workspace: Workspace | None,
         *,
         home: Path,
-        claims: Claims | None = None,
+        write_locks: WriteLocks | None = None,
         who: str = "another task of this run",
     ) -> "Folder":
         """The folder for `workspace`; new folders are made in `home` under a random name.
 
-        In a shared folder, `claims` are those of the run, and `who` is this child in its siblings' words. Raises
+        In a shared folder, `write_locks` are those of the run, and `who` is this child in its siblings' words. Raises
         `CallError` where the folder that was named can't be used, and then leaves nothing behind: it isn't there, is
         too large, is no git repository.
         """
@@ -61,7 +61,7 @@ class Folder:
         given = _existing(workspace.path)
         if workspace.mode == "shared":
             # Before the look at the files: what a sibling writes meanwhile has to be known as its own.
-            folder = cls(given, owned=False, _claimant=claims.join(who) if claims is not None else None)
+            folder = cls(given, owned=False, _claimant=write_locks.join(who) if write_locks is not None else None)
         else:
             folder = cls(_new_folder(home), owned=True)
         try:

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from delegate.errors import CallError, ToolError
 from delegate.sandbox import files
 from delegate.sandbox.environment import command_environment
-from delegate.sandbox.process import Finished, run_process
+from delegate.sandbox.process import ProcessResult, run_process
 from delegate.sandbox.trees import remove_tree
 
 ADD_SECONDS = 120.0
@@ -187,7 +187,7 @@ async def _commit(repository: Path, base: str, env: Mapping[str, str]) -> str:
     return asked.stdout.strip()
 
 
-async def _git(args: Sequence[str], cwd: Path, env: Mapping[str, str], seconds: float) -> Finished:
+async def _git(args: Sequence[str], cwd: Path, env: Mapping[str, str], seconds: float) -> ProcessResult:
     git = shutil.which("git")
     if git is None:
         hint = "install git, or use mode copy or shared"
@@ -198,7 +198,7 @@ async def _git(args: Sequence[str], cwd: Path, env: Mapping[str, str], seconds: 
     )
 
 
-def _said(finished: Finished, seconds: float) -> str:
+def _said(finished: ProcessResult, seconds: float) -> str:
     if finished.timed_out:
         return f"git took longer than {seconds:g} s"
     return " ".join(finished.stderr.split())[-400:] or f"git ended with {finished.exit_code}"

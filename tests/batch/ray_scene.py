@@ -28,7 +28,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from delegate import Cancellation, Delegator, Settings, Task
-from delegate.batch.ray import RayEngine
+from delegate.batch.ray import RayBackend
 from delegate.delegator import engine_of
 from delegate.models.overrides import DeclaredEndpoint
 from tests.support.model_server import Call, ModelServer, Reply
@@ -46,7 +46,7 @@ Strike = Callable[[], Awaitable[None]]
 
 
 async def outcomes_of(
-    delegator: Delegator, tasks: list[Task], engine: RayEngine, strike: Strike | None = None, **how: Any
+    delegator: Delegator, tasks: list[Task], engine: RayBackend, strike: Strike | None = None, **how: Any
 ) -> tuple[str, Counter[str]]:
     """How many ended in which way, and the run."""
     batch = delegator.batch(tasks, engine=engine, concurrency=CONCURRENCY, **how)
@@ -70,7 +70,7 @@ async def scene(what: str, size: int, cluster: Any, home: Path) -> dict[str, Any
     with ModelServer(answer, record=False) as server:
         given = settings(home, server.openai_url)
         async with Delegator(given) as delegator:
-            engine = RayEngine(partial(engine_of, given), concurrency=CONCURRENCY, workers=2)
+            engine = RayBackend(partial(engine_of, given), concurrency=CONCURRENCY, workers=2)
             try:
                 cancellation, started = Cancellation(), time.monotonic()
 

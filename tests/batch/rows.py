@@ -9,7 +9,7 @@ from typing import Any
 
 from delegate import Task
 from delegate.batch.batch import Batch
-from delegate.batch.item import Outcome
+from delegate.batch.item import ItemOutcome
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from tests.support.words import goal_of
@@ -42,21 +42,21 @@ class Children(Scripted):
         return "did nothing" if goal.startswith("fail") else DONE
 
 
-async def outcomes(batch: Batch) -> dict[str, Outcome]:
+async def outcomes(batch: Batch) -> dict[str, ItemOutcome]:
     """Run it to its end. No id comes twice."""
-    found: dict[str, Outcome] = {}
+    found: dict[str, ItemOutcome] = {}
     async for outcome in batch:
         assert outcome.id not in found
         found[outcome.id] = outcome
     return found
 
 
-def words(found: dict[str, Outcome]) -> dict[str, str]:
+def words(found: dict[str, ItemOutcome]) -> dict[str, str]:
     """The verdict of each, or else its state."""
     return {id: _word(outcome) for id, outcome in sorted(found.items())}
 
 
-def _word(outcome: Outcome) -> str:
+def _word(outcome: ItemOutcome) -> str:
     verdict = outcome.result.verdict if outcome.result else None
     return verdict.verdict if verdict else outcome.state
 

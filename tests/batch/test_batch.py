@@ -226,9 +226,9 @@ async def test_a_batch_that_another_process_is_at_can_t_be_taken_over(
     code = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from delegate.batch.journal import Journal, Plan\n"
+        "from delegate.batch.journal import BatchHeader, Journal\n"
         "async def main():\n"
-        "    await Journal(Path(sys.argv[1])).create(Plan('abc', sys.argv[2], 'tasks', None, '{}', 'a', 1))\n"
+        "    await Journal(Path(sys.argv[1])).create(BatchHeader('abc', sys.argv[2], 'tasks', None, '{}', 'a', 1))\n"
         "    print('there', flush=True); sys.stdin.read()\n"
         "asyncio.run(main())\n"
     )

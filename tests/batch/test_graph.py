@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegate.batch.graph import Graph, check
-from delegate.batch.item import BadRow, Item, Outcome, When
+from delegate.batch.item import BadRow, Item, ItemOutcome, When
 from delegate.errors import CallError
 from delegate.types import RunStatus, Task, TaskResult, Verdict
 
@@ -30,15 +30,17 @@ def result(
     )
 
 
-def done(id: str, verdict: str | None = "PASS", **fields: Any) -> Outcome:
-    return Outcome(id, "done", result(verdict, **fields))
+def done(id: str, verdict: str | None = "PASS", **fields: Any) -> ItemOutcome:
+    return ItemOutcome(id, "done", result(verdict, **fields))
 
 
-def played(items: Sequence[Item | BadRow], ends: dict[str, Outcome], bad: dict[int, BadRow] | None = None) -> list[str]:
+def played(
+    items: Sequence[Item | BadRow], ends: dict[str, ItemOutcome], bad: dict[int, BadRow] | None = None
+) -> list[str]:
     """The order in which items start, each ending before the next begins; `id: why` for one that is blocked."""
     graph, order = Graph(items, bad or {}), list[str]()
     while (one := graph.next()) is not None:
-        if isinstance(one, Outcome):
+        if isinstance(one, ItemOutcome):
             order.append(f"{one.id}: {one.why}")
             graph.told(one)
         else:
@@ -71,11 +73,14 @@ def test_what_could_run_side_by_side_is_given_side_by_side() -> None:
         (done("left", "FAIL"), "it needs 'left', which is FAIL (not_met)"),
         (done("left", None), "it needs 'left', which has no verdict: it had no criteria"),
         (done("left", "FAIL", status="timeout"), "it needs 'left', whose run ended as timeout"),
-        (Outcome("left", "outcome_unknown", why="the worker was lost"), "it needs 'left', which is outcome_unknown"),
+        (
+            ItemOutcome("left", "outcome_unknown", why="the worker was lost"),
+            "it needs 'left', which is outcome_unknown",
+        ),
     ],
     ids=["FAIL", "no verdict", "timeout", "outcome unknown"],
 )
-def test_nothing_builds_on_unverified_work_and_the_rest_goes_on(end: Outcome, why: str) -> None:
+def test_nothing_builds_on_unverified_work_and_the_rest_goes_on(end: ItemOutcome, why: str) -> None:
     order = played([*DIAMOND, item("after", "end")], {"left": end})
     assert order == ["start", "left", "right", f"end: {why}", "alone", "after: it needs 'end', which is blocked"]
 
@@ -87,7 +92,7 @@ def test_when_always_runs_on_whatever_its_needs_came_to() -> None:
     graph.next()
     graph.told(done("left", "FAIL", summary="I failed."))
     blocked = graph.next()
-    assert isinstance(blocked, Outcome)
+    assert isinstance(blocked, ItemOutcome)
     graph.told(blocked)
     report = graph.next()
     assert isinstance(report, Item)

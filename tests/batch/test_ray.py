@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator
-from delegate.batch.ray import RayEngine
+from delegate.batch.ray import RayBackend
 from delegate.errors import ConfigError
 
 HAVE_RAY = importlib.util.find_spec("ray") is not None
@@ -64,4 +64,4 @@ async def test_a_cancel_reaches_what_runs_on_the_workers() -> None:
 @pytest.mark.skipif(HAVE_RAY, reason="Ray is installed here")
 def test_without_ray_the_message_says_what_to_install() -> None:
     with pytest.raises(ConfigError, match=r"pip install 'delegate-task\[ray\]'"):
-        RayEngine(Delegator().engine, concurrency=3)
+        RayBackend(Delegator().engine, concurrency=3)

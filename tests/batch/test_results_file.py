@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from delegate import CallError, DelegateError, TaskResult
-from delegate.batch.item import Outcome
+from delegate.batch.item import ItemOutcome
 from delegate.batch.results_file import COLUMNS, ResultsFile
 from tests.batch.rows import ids, lines
 
 
-def _outcome(id: str, summary: str = "done") -> Outcome:
-    return Outcome(id, "done", TaskResult(verdict=None, task_index=0, status="completed", summary=summary), row=1)
+def _outcome(id: str, summary: str = "done") -> ItemOutcome:
+    return ItemOutcome(id, "done", TaskResult(verdict=None, task_index=0, status="completed", summary=summary), row=1)
 
 
-async def _all(*outcomes: Outcome) -> AsyncIterator[Outcome]:
+async def _all(*outcomes: ItemOutcome) -> AsyncIterator[ItemOutcome]:
     for outcome in outcomes:
         yield outcome
 

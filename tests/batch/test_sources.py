@@ -12,7 +12,7 @@ from delegate import CallError, Task
 from delegate.batch.item import BadRow, Item
 from delegate.batch.sources import LONGEST_LINE, TaskFile
 from delegate.batch.templates import Templates
-from delegate.batch.validate import Survey, survey
+from delegate.batch.validate import ValidatedSource, validate
 from delegate.cli.taskfile import read_task
 
 GOAL = Templates("Find the CEO of {company}")
@@ -34,8 +34,8 @@ def _items(source: TaskFile) -> list[Item]:
     return [one for one in found if isinstance(one, Item)]
 
 
-def _survey(source: TaskFile, *, skip_bad: bool = False) -> Survey:
-    return survey(source, lambda task: None, skip_bad=skip_bad)
+def _survey(source: TaskFile, *, skip_bad: bool = False) -> ValidatedSource:
+    return validate(source, lambda task: None, skip_bad=skip_bad)
 
 
 def _refusal(source: TaskFile) -> CallError:

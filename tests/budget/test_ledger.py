@@ -16,7 +16,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from delegate.budget.ledger import ROUNDING, Amounts, Ledger, Limit, Reservation
+from delegate.budget.ledger import ROUNDING, Amounts, Ledger, LimitName, Reservation
 from delegate.errors import BudgetExceeded
 
 T = TypeVar("T")
@@ -138,10 +138,10 @@ def test_of_two_threads_that_want_the_last_of_a_limit_one_gets_it() -> None:
     ledger = Ledger({"children": 1, "tokens": 1})
     meeting = threading.Barrier(2)
 
-    class Meeting(dict[Limit, float]):
+    class Meeting(dict[LimitName, float]):
         """Amounts that, when the first limit has room for them, wait for the other thread to come as far."""
 
-        def get(self, key: Limit, default: float = 0) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        def get(self, key: LimitName, default: float = 0) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
             if key == "tokens":
                 with suppress(threading.BrokenBarrierError):
                     meeting.wait(timeout=0.1)
@@ -161,10 +161,10 @@ def test_an_abandoned_call_may_be_ended_by_the_garbage_collector_inside_another(
     """A reservation in a reference cycle is released by whichever allocation starts the collector."""
     ledger = Ledger({"tokens": 200})
 
-    class Collecting(dict[Limit, float]):
+    class Collecting(dict[LimitName, float]):
         """Amounts that collect garbage when they are looked into, which is while the ledger is locked."""
 
-        def get(self, key: Limit, default: float = 0) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        def get(self, key: LimitName, default: float = 0) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
             gc.collect()
             return super().get(key, default)
 
@@ -187,14 +187,14 @@ def test_an_abandoned_call_may_be_ended_by_the_garbage_collector_inside_another(
 # --------------------------------------------------------------------------------------- in any order whatever
 
 
-LIMITS: tuple[Limit, ...] = ("children", "model_calls", "tokens", "cost_usd")
+LIMITS: tuple[LimitName, ...] = ("children", "model_calls", "tokens", "cost_usd")
 counts, money = st.integers(0, 12), st.floats(0, 1.5, allow_subnormal=False)
 UNCERTAIN: Mapping[str, st.SearchStrategy[float]] = {"tokens": counts, "cost_usd": money}
 
 
-def amounts(**of: st.SearchStrategy[float]) -> st.SearchStrategy[dict[Limit, float]]:
+def amounts(**of: st.SearchStrategy[float]) -> st.SearchStrategy[dict[LimitName, float]]:
     """Any of these amounts, or none."""
-    return cast("st.SearchStrategy[dict[Limit, float]]", st.fixed_dictionaries({}, optional=of))
+    return cast("st.SearchStrategy[dict[LimitName, float]]", st.fixed_dictionaries({}, optional=of))
 
 
 some_limits = some_sure = amounts(children=counts, **UNCERTAIN)
@@ -209,15 +209,15 @@ class Node:
     ledger: Ledger
     above: "Node | None" = None
     open: list["Step"] = field(default_factory=list["Step"])
-    most_possible: dict[Limit, float] = field(default_factory=dict[Limit, float])
+    most_possible: dict[LimitName, float] = field(default_factory=dict[LimitName, float])
     """The largest possible part that was ever let in, which is all that a limit may be passed by."""
-    beyond: dict[Limit, float] = field(default_factory=dict[Limit, float])
+    beyond: dict[LimitName, float] = field(default_factory=dict[LimitName, float])
     """What steps really took beyond their reservations, in all."""
 
     def chain(self) -> list["Node"]:
         return [self, *(self.above.chain() if self.above else [])]
 
-    def set_aside(self, limit: Limit) -> float:
+    def set_aside(self, limit: LimitName) -> float:
         """The most that open steps can take, but for what the largest of them may."""
         possible = [step.possible.get(limit, 0) for step in self.open]
         return sum(step.sure.get(limit, 0) for step in self.open) + sum(possible) - max(possible, default=0)
@@ -232,7 +232,7 @@ class Step:
     sure: Amounts
     possible: Amounts
 
-    def at_most(self, limit: Limit) -> float:
+    def at_most(self, limit: LimitName) -> float:
         return self.sure.get(limit, 0) + self.possible.get(limit, 0)
 
 
@@ -248,11 +248,11 @@ class LedgerMachine(RuleBasedStateMachine):
         self.all: list[Node] = []
 
     @initialize(target=nodes, limits=some_limits)
-    def a_run_begins(self, limits: dict[Limit, float]) -> Node:
+    def a_run_begins(self, limits: dict[LimitName, float]) -> Node:
         return self.added(Node(Ledger(limits)))
 
     @rule(target=nodes, above=nodes, limits=some_limits)
-    def a_child_begins(self, above: Node, limits: dict[Limit, float]) -> Node:
+    def a_child_begins(self, above: Node, limits: dict[LimitName, float]) -> Node:
         return self.added(Node(Ledger(limits, parent=above.ledger), above))
 
     def added(self, node: Node) -> Node:
@@ -278,7 +278,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def was_right(self, node: Node, sure: Amounts, possible: Amounts, error: BudgetExceeded) -> None:
         """There was no room, and the words are those of the ledger that had none."""
-        limit = cast("Limit", error.limit)
+        limit = cast("LimitName", error.limit)
         refused_by = [one for one in node.chain() if is_that_of(one, limit, error)]
         assert refused_by
         assert close(error.left, max(0, error.allowed - error.spent - error.reserved))
@@ -290,10 +290,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(target=done, step=consumes(steps), of_sure=part, of_possible=part)
     def settle(self, step: Step, of_sure: float, of_possible: float) -> Step:
-        limits: list[Limit] = [*step.sure, *step.possible]
+        limits: list[LimitName] = [*step.sure, *step.possible]
         return self.settled(step, {limit: self.taken(step, limit, of_sure, of_possible) for limit in limits})
 
-    def taken(self, step: Step, limit: Limit, of_sure: float, of_possible: float) -> float:
+    def taken(self, step: Step, limit: LimitName, of_sure: float, of_possible: float) -> float:
         amount = step.sure.get(limit, 0) * of_sure + step.possible.get(limit, 0) * of_possible
         return amount if limit == "cost_usd" else int(amount)
 
@@ -355,7 +355,7 @@ class LedgerMachine(RuleBasedStateMachine):
 class WrongEstimates(LedgerMachine):
     """The same where steps take more or less than was reserved for them."""
 
-    def taken(self, step: Step, limit: Limit, of_sure: float, of_possible: float) -> float:
+    def taken(self, step: Step, limit: LimitName, of_sure: float, of_possible: float) -> float:
         return super().taken(step, limit, of_sure * 3, of_possible * 2)
 
 
@@ -367,7 +367,7 @@ def close(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def is_that_of(node: Node, limit: Limit, error: BudgetExceeded) -> bool:
+def is_that_of(node: Node, limit: LimitName, error: BudgetExceeded) -> bool:
     """Whether the figures of a refusal are those of this ledger."""
     stands = (node.ledger.limits.get(limit), node.ledger.spent.get(limit, 0))
     return stands == (error.allowed, error.spent) and close(error.reserved, node.set_aside(limit))

@@ -263,12 +263,12 @@ async def test_a_call_that_can_not_be_executed_counts_no_children() -> None:
 
 def test_a_run_in_use_is_not_forgotten_however_many_others_there_are(home: Any) -> None:
     registry = RunRegistry(Settings(home=home), Catalog.shipped())
-    in_use = registry.caller(Parent(run_id="in use")).run
-    idle = registry.caller(Parent(run_id="idle")).run.id
+    in_use = registry.context(Parent(run_id="in use")).run
+    idle = registry.context(Parent(run_id="idle")).run.id
     for n in range(KEPT_RUNS):
-        registry.caller(Parent(run_id=f"another {n}"))
-    assert registry.caller(Parent(run_id="in use")).run is in_use
-    assert registry.caller(Parent(run_id="idle")).run.id != idle
+        registry.context(Parent(run_id=f"another {n}"))
+    assert registry.context(Parent(run_id="in use")).run is in_use
+    assert registry.context(Parent(run_id="idle")).run.id != idle
 
 
 # -------------------------------------------------------------------------------------------------- limits of a run
@@ -359,7 +359,7 @@ async def test_a_verdict_that_the_runs_wall_time_is_too_short_for_fails_with_tha
 
 
 def test_the_wall_time_of_a_run_begins_with_its_first_call(home: Any) -> None:
-    run = RunRegistry(Settings(home=home, run_timeout_seconds=60), Catalog.shipped()).caller(TURN).run
+    run = RunRegistry(Settings(home=home, run_timeout_seconds=60), Catalog.shipped()).context(TURN).run
     assert run.seconds_left() == 60, "it was only looked at"
     run.refuse_if_over()
     assert (run.seconds_left() or 0) < 60

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegate.child.cli_output import MOST_BROKEN, read_printed
+from delegate.child.cli_output import MOST_BROKEN, read_cli_output
 from delegate.types import Usage
 
 
@@ -46,7 +46,7 @@ GEMINI = {
 
 
 def test_claudes_result_has_report_usage_cost_and_model() -> None:
-    printed = read_printed(claude())
+    printed = read_cli_output(claude())
     assert (printed.text, printed.cost_usd, printed.model, printed.problem) == ("Done.", 0.0123, "claude-x", None)
     assert printed.usage == Usage(
         model_calls=3, input_tokens=3210, cached_tokens=3000, cache_write_tokens=200, output_tokens=40
@@ -55,8 +55,8 @@ def test_claudes_result_has_report_usage_cost_and_model() -> None:
 
 def test_claudes_result_is_found_at_the_end_of_a_stream_and_in_a_list() -> None:
     stream: list[Any] = [{"type": "system", "subtype": "init"}, {"type": "assistant", "message": {"content": []}}]
-    assert read_printed(lines(*stream) + "\n" + claude()).text == "Done."
-    assert read_printed(f"[{json.dumps(stream[0])}, {claude()}]").text == "Done."
+    assert read_cli_output(lines(*stream) + "\n" + claude()).text == "Done."
+    assert read_cli_output(f"[{json.dumps(stream[0])}, {claude()}]").text == "Done."
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_claudes_result_is_found_at_the_end_of_a_stream_and_in_a_list() -> None:
     ],
 )
 def test_a_failure_that_claude_reports_is_none_of_its_results(changed: Any, problem: str) -> None:
-    assert read_printed(claude(**changed)).problem == problem
+    assert read_cli_output(claude(**changed)).problem == problem
 
 
 def test_codexs_last_message_is_the_report_and_its_turns_are_summed() -> None:
-    printed = read_printed(lines(THREAD, message("I'll look."), COMMAND, TURN, message("Done."), TURN))
+    printed = read_cli_output(lines(THREAD, message("I'll look."), COMMAND, TURN, message("Done."), TURN))
     assert (printed.text, printed.cost_usd, printed.problem) == ("Done.", None, None)
     assert printed.usage == Usage(input_tokens=1_000, cached_tokens=200, output_tokens=40)
 
 
 def test_an_error_that_codex_got_over_is_no_failure() -> None:
     tried = {"type": "error", "message": "reconnecting 1/5"}
-    assert read_printed(lines(THREAD, tried, message("Done."), TURN)).problem is None
+    assert read_cli_output(lines(THREAD, tried, message("Done."), TURN)).problem is None
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_an_error_that_codex_got_over_is_no_failure() -> None:
     ],
 )
 def test_codex_has_failed_unless_its_turn_was_completed(end: list[Any], problem: str) -> None:
-    assert read_printed(lines(THREAD, message("Half of it."), *end)).problem == problem
+    assert read_cli_output(lines(THREAD, message("Half of it."), *end)).problem == problem
 
 
 def test_geminis_response_and_the_tokens_of_all_its_models() -> None:
-    printed = read_printed("Loaded cached credentials.\n" + json.dumps(GEMINI, indent=2))
+    printed = read_cli_output("Loaded cached credentials.\n" + json.dumps(GEMINI, indent=2))
     assert (printed.text, printed.cost_usd, printed.model, printed.problem) == ("Done.", None, None, None)
     assert printed.usage == Usage(
         model_calls=3, input_tokens=1_000, cached_tokens=400, output_tokens=55, reasoning_tokens=20
@@ -104,11 +104,11 @@ def test_geminis_response_and_the_tokens_of_all_its_models() -> None:
 
 def test_an_error_that_gemini_reports_is_a_failure() -> None:
     error = {"error": {"type": "ApiError", "message": "quota is used up", "code": 429}}
-    assert read_printed(json.dumps(error, indent=2)).problem == "quota is used up"
+    assert read_cli_output(json.dumps(error, indent=2)).problem == "quota is used up"
 
 
 def test_of_any_other_program_the_last_object_with_a_report_counts() -> None:
-    printed = read_printed(
+    printed = read_cli_output(
         'starting [1/2]\n{"text": "step one"}\n[INFO] more\n{"answer": "42", "text": "It is 42.", "cost_usd": 0.5, '
         '"usage": {"input_tokens": 7, "output_tokens": 2}}\n{"exit": 0}\nbye\n'
     )
@@ -119,17 +119,17 @@ def test_of_any_other_program_the_last_object_with_a_report_counts() -> None:
 @pytest.mark.parametrize("odd", [-1, True, "many", 1.5, 10**400, None, [], {}])
 def test_a_count_or_a_cost_that_is_none_is_left_out(odd: Any) -> None:
     told = {"result": "x", "usage": {"input_tokens": odd, "output_tokens": 1}}
-    assert read_printed(json.dumps(told)).usage == Usage(output_tokens=1)
+    assert read_cli_output(json.dumps(told)).usage == Usage(output_tokens=1)
     if odd != 1.5:
-        assert read_printed(json.dumps({"result": "x", "cost_usd": odd})).cost_usd is None
+        assert read_cli_output(json.dumps({"result": "x", "cost_usd": odd})).cost_usd is None
 
 
 @pytest.mark.parametrize("text", ["", "done", "{", '{"result": 3}', "[1, 2]", '"result"', '{"a": {"result": "x"}}'])
 def test_what_holds_no_report_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no JSON object"):
-        read_printed(text)
+        read_cli_output(text)
 
 
 def test_endless_nesting_and_broken_lines_are_passed_over() -> None:
     noise = '{"a":\n' * 3_000 + "[INFO] x\n" * (MOST_BROKEN - 4_000)
-    assert read_printed(f'{noise}{{"result": "Done."}}').text == "Done."
+    assert read_cli_output(f'{noise}{{"result": "Done."}}').text == "Done."

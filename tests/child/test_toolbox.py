@@ -12,9 +12,9 @@ import pytest
 from delegate.child.toolbox import toolbox
 from delegate.errors import ToolDenied, ToolError
 from delegate.ports import Tool, ToolOutput
-from delegate.sandbox.claims import Claims
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import Folder
+from delegate.sandbox.write_locks import WriteLocks
 from delegate.types import Workspace
 from tests.support.pace import best_of, pace
 
@@ -226,11 +226,11 @@ async def test_an_edit_that_is_not_clear_changes_nothing(
 
 async def test_a_file_that_a_sibling_writes_is_denied_with_the_siblings_name(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    claims, shared = Claims(), Workspace(mode="shared", path=tmp_path / "project")
+    claims, shared = WriteLocks(), Workspace(mode="shared", path=tmp_path / "project")
     one, two = [
         {tool.name: tool for tool in toolbox(folder, Commands(commands="deny"))}
         for n in range(2)
-        for folder in [await Folder.open(shared, home=tmp_path, claims=claims, who=f"task {n} of this run")]
+        for folder in [await Folder.open(shared, home=tmp_path, write_locks=claims, who=f"task {n} of this run")]
     ]
     await text(one["write_file"], path="report.md", content="mine")
     for name, rest in (("write_file", {"content": "x"}), ("edit_file", {"old_text": "mine", "new_text": "x"})):

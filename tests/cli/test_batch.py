@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator
-from delegate.cli.batch_progress import Progress
+from delegate.cli.batch_progress import BatchProgress
 from delegate.cli.work import STOPPING
 from tests.batch.rows import DONE, Children, ids, lines, tasks
 from tests.cli.command import COMMAND, delegate, openai_at
@@ -261,7 +261,7 @@ def _all_of(terminal: int) -> str:
 async def test_a_line_of_progress_says_how_far_it_is_and_how_long_it_will_take() -> None:
     async with Delegator(client=Children()) as delegator:
         batch = delegator.batch(tasks("a", "fail b", "c", "d"), concurrency=1)
-        progress = Progress(batch, lambda: batch.began + 10)
+        progress = BatchProgress(batch, lambda: batch.began + 10)
         assert progress.line() == "reading the tasks"
         async with aclosing(batch.outcomes()) as found:
             await anext(found)

@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from delegate.cli.formats import Format
+from delegate.cli.options import Format
 from delegate.cli.output import exit_code, print_report_as, task_text, verdict_text
 from delegate.contract.amounts import percent, usd
 from delegate.types import (

@@ -2,11 +2,11 @@
 
 from rich.console import Console
 
-from delegate.cli.progress import Progress, live
+from delegate.cli.progress import RunProgress, live
 from delegate.ports import Event
 
 
-def _shown(progress: Progress, width: int = 120) -> list[str]:
+def _shown(progress: RunProgress, width: int = 120) -> list[str]:
     console = Console(record=True, width=width, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
     console.print(progress.tree())
     console.file.close()
@@ -15,7 +15,7 @@ def _shown(progress: Progress, width: int = 120) -> list[str]:
 
 def test_each_task_shows_what_it_is_doing_and_what_it_has_done() -> None:
     now = 100.0
-    progress = Progress(["Fix the bug", "Write the notes"], clock=lambda: now)
+    progress = RunProgress(["Fix the bug", "Write the notes"], clock=lambda: now)
     progress.show(Event("child_started", 0, "gpt-6-luna"))
     progress.show(Event("model_called", 0, "", {"tokens": 10}))
     progress.show(Event("tool_called", 0, "run_shell", {"status": "denied"}))
@@ -29,7 +29,7 @@ def test_each_task_shows_what_it_is_doing_and_what_it_has_done() -> None:
 
 def test_a_judged_task_shows_its_verdict_in_words_and_its_time_stands_still() -> None:
     now = 0.0
-    progress = Progress(["Fix the bug"], clock=lambda: now)
+    progress = RunProgress(["Fix the bug"], clock=lambda: now)
     progress.show(Event("child_started", 0, "gpt-6-luna"))
     progress.show(Event("child_ended", 0, "completed"))
     progress.show(Event("check_ended", 0, "make: met", {"id": "c1", "outcome": "met"}))
@@ -45,13 +45,13 @@ def test_a_judged_task_shows_its_verdict_in_words_and_its_time_stands_still() ->
 
 
 def test_tasks_that_were_not_announced_get_a_branch_when_they_begin() -> None:
-    progress = Progress([])
+    progress = RunProgress([])
     progress.show(Event("child_started", 1, "gpt-6-luna"))
     assert "2. task 2" in _shown(progress)[1]
 
 
 def test_what_a_child_says_can_neither_break_the_line_nor_be_obeyed() -> None:
-    progress = Progress(["Fix\nthe bug"])
+    progress = RunProgress(["Fix\nthe bug"])
     progress.show(Event("child_started", 0, "gpt-6-luna"))
     progress.show(Event("model_called", 0, "one\ntwo \x1b[31m[bold]three[/bold]" + "x" * 300))
     head, only = _shown(progress, width=100)

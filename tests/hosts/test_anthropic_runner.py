@@ -16,7 +16,7 @@ from anthropic.lib.tools import BetaAsyncToolRunner, BetaToolRunner, ToolError
 
 from delegate import Delegator, Parent
 from delegate.hosts import anthropic_runner
-from delegate.hosts.offer import Answer
+from delegate.hosts.host_tool import ToolAnswer
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject, Receipt
@@ -73,7 +73,7 @@ def results(server: ModelServer) -> list[JsonObject]:
     return [block for block in content if isinstance(block, dict) and block["type"] == "tool_result"]
 
 
-async def receipts(delegator: Delegator, answers: Iterable[Answer]) -> list[Receipt]:
+async def receipts(delegator: Delegator, answers: Iterable[ToolAnswer]) -> list[Receipt]:
     """The record of the only child's tool calls."""
     (answer,) = answers
     assert answer.report
@@ -111,7 +111,7 @@ async def test_a_refused_call_is_marked_as_an_error() -> None:
 
 
 async def test_report_and_tokens_are_handed_to_the_program() -> None:
-    answers: list[Answer] = []
+    answers: list[ToolAnswer] = []
     with ModelServer(turns(("delegate_task", GOAL))) as server:
         async with Delegator(client=calling(), model=CHEAP) as delegator:
             await run(server, anthropic_runner.tool(delegator, on_answer=answers.append))
@@ -159,7 +159,7 @@ async def test_spans_say_what_happens_and_none_of_the_model_s_words() -> None:
 
 
 async def test_a_report_that_was_cut_can_be_read_on_in_a_later_run() -> None:
-    answers: list[Answer] = []
+    answers: list[ToolAnswer] = []
     client = Scripted(lambda request: "x" * 3_000 + " the end")
     async with Delegator(client=client, model=CHEAP, result_chars=1_000) as delegator:
         with ModelServer(turns(("delegate_task", GOAL))) as server:
@@ -202,7 +202,7 @@ def test_an_interrupt_of_a_sync_runner_stops_its_children() -> None:
 
 
 def test_a_sync_runner_marks_errors_and_hands_over_reports_too() -> None:
-    answers: list[Answer] = []
+    answers: list[ToolAnswer] = []
     script = turns(("delegate_task", {"gaol": "x"}), ("delegate_task", GOAL))
     with ModelServer(script) as server, Delegator(client=calling(), model=CHEAP) as host:
         run_sync(server, anthropic_runner.tool_sync(host, on_answer=answers.append))
@@ -215,7 +215,7 @@ def test_a_sync_runner_marks_errors_and_hands_over_reports_too() -> None:
 
 async def test_a_child_has_the_tools_of_its_parent_and_no_others() -> None:
     client = calling(("look_up", {"word": "tide"}), ("count", {"word": "tide"}), ("break_down", {}))
-    answers: list[Answer] = []
+    answers: list[ToolAnswer] = []
     given = anthropic_runner.child_tools([look_up, count, break_down])
     with ModelServer(turns(("delegate_task", GOAL))) as server:
         async with Delegator(client=client, model=CHEAP, tools=given) as delegator:

@@ -13,7 +13,7 @@ from claude_agent_sdk import tool as sdk_tool
 
 from delegate import Delegator, Parent
 from delegate.hosts import claude_agent_sdk
-from delegate.hosts.offer import Answer
+from delegate.hosts.host_tool import ToolAnswer
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject, Receipt
@@ -79,7 +79,7 @@ async def test_the_tool_alone_works_on_a_server_of_the_sdk_s() -> None:
 
 
 async def test_report_and_tokens_are_handed_to_the_program() -> None:
-    answers: list[Answer] = []
+    answers: list[ToolAnswer] = []
     with ModelServer(turns((OURS, GOAL))) as model:
         async with Delegator(client=calling(), model=CHEAP) as delegator:
             await results(model, claude_agent_sdk.server(delegator, on_answer=answers.append))

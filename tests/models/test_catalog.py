@@ -12,7 +12,7 @@ import pytest
 from delegate._util import resources
 from delegate.errors import ConfigError
 from delegate.models.catalog import Catalog, Model, Price, cost_usd, read_catalog
-from delegate.models.overrides import catalog_in_force
+from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings
 from delegate.types import TIERS, Usage
 from tests.support.pace import best_of, pace
@@ -362,5 +362,9 @@ def test_the_readmes_examples_of_declared_models_are_right() -> None:
     readme = resources.text("judges", "README.md")
     for block in readme.split("```toml\n")[1:]:
         settings = Settings(**tomllib.loads(block.split("```")[0]))
-        own = [model for model in catalog_in_force(settings).models if model.endpoint]
+        own = [
+            model
+            for model in effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy).models
+            if model.endpoint
+        ]
         assert all(cost_usd(model, Usage(input_tokens=1), TODAY) == 0 for model in own)

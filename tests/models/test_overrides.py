@@ -9,7 +9,7 @@ import pytest
 
 from delegate.errors import ConfigError
 from delegate.models.catalog import Catalog, Model, cost_usd
-from delegate.models.overrides import catalog_in_force
+from delegate.models.overrides import effective_catalog
 from delegate.settings import load_settings
 from delegate.types import Usage
 
@@ -44,7 +44,8 @@ tier = "standard"
 
 def declared(toml: str) -> Catalog:
     Path("delegate.toml").write_text(toml)
-    return catalog_in_force(load_settings({}))
+    settings = load_settings({})
+    return effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
 
 
 def found(catalog: Catalog, name: str) -> Model:
@@ -194,6 +195,6 @@ def test_a_setting_outranks_the_accuracy_of_an_entry_and_holds_for_endpoints_too
 )
 def test_an_accuracy_of_no_model_or_given_twice_is_refused(accuracy: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        catalog_in_force(load_settings({}, judge_accuracy=accuracy))
+        effective_catalog((), (), accuracy)
     for word in words:
         assert word in str(caught.value)

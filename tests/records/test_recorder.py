@@ -4,7 +4,7 @@ import hashlib
 import json
 
 from delegate._util.redaction import MARK, Redactor
-from delegate.budget.costs import UNSEEN, Charge
+from delegate.budget.costs import UNOBSERVED, Charge
 from delegate.ports import ChatReply, ToolCall, ToolOutput
 from delegate.records.recorder import RECEIPT_CHARS, Recorder
 from delegate.types import ChildRun, ErrorDetail, Usage
@@ -100,7 +100,7 @@ def test_an_output_that_a_runner_set_by_itself_is_without_secrets() -> None:
 
 
 def test_a_run_that_was_made_elsewhere_is_redacted_and_one_of_its_own_is_the_same() -> None:
-    recorder = Recorder(UNSEEN)
+    recorder = Recorder(UNOBSERVED)
     own = recorder.finish("completed", output="fine")
     assert recorder.redacted(own) is own
     made = ChildRun(status="completed", output=f"\ud800 {KEY}", observations=(KEY,))

@@ -15,7 +15,7 @@ import delegate
 from delegate.errors import ToolDenied, ToolError
 from delegate.judging.checks.json_schema import close_worker
 from delegate.judging.checks.run import run_checks
-from delegate.judging.submission import Case
+from delegate.judging.submission import Submission
 from delegate.sandbox.commands import CommandResult, Commands, CommandsNotAllowed
 from delegate.sandbox.confinement import SandboxFailed
 from delegate.sandbox.workspace import Folder
@@ -535,7 +535,7 @@ async def test_a_sandbox_that_can_not_be_set_up_is_no_exit_code_1(failing: Comma
 async def test_a_criterion_is_never_met_by_a_sandbox_that_fails(failing: Commands, folder: Path, wanted: int) -> None:
     criterion = ShellCriterion(kind="shell", command="true", exit_code=wanted, id="c1")
     child = ChildRun(status="completed", output="done")
-    case = Case(Task(goal="g"), child, Folder.of_existing(folder), author="person", worker=None)
+    case = Submission(Task(goal="g"), child, Folder.of_existing(folder), author="person", worker=None)
     (result,) = await run_checks(case, [criterion], failing)
     assert (result.outcome, result.code) == ("error", "sandbox_failed")
 

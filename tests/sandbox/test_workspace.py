@@ -12,10 +12,10 @@ from typing import Literal
 import pytest
 
 from delegate.errors import CallError, ToolDenied, ToolError
-from delegate.sandbox.claims import Claims
 from delegate.sandbox.threads import to_its_end
 from delegate.sandbox.trees import copy_tree
 from delegate.sandbox.workspace import Folder, discard
+from delegate.sandbox.write_locks import WriteLocks
 from delegate.types import Artifact, Workspace
 
 
@@ -322,12 +322,12 @@ async def test_files_past_the_bound_are_listed_but_not_read(fresh: Folder) -> No
 # ----------------------------------------------------------------------------------- two writers in one folder
 
 
-async def shared(project: Path, home: Path, claims: Claims, who: str) -> Folder:
-    return await Folder.open(Workspace(mode="shared", path=project), home=home, claims=claims, who=who)
+async def shared(project: Path, home: Path, claims: WriteLocks, who: str) -> Folder:
+    return await Folder.open(Workspace(mode="shared", path=project), home=home, write_locks=claims, who=who)
 
 
 async def test_the_second_writer_of_a_file_reads_which_task_has_it(home: Path, project: Path) -> None:
-    claims = Claims()
+    claims = WriteLocks()
     one = await shared(project, home, claims, "task 0 of this run")
     two = await shared(project / "src", home, claims, "task 1 of this run")
     one.write("src/main.py", b"one")
@@ -341,7 +341,7 @@ async def test_the_second_writer_of_a_file_reads_which_task_has_it(home: Path, p
 
 
 async def test_a_file_is_free_again_when_its_writer_is_done(home: Path, project: Path) -> None:
-    claims = Claims()
+    claims = WriteLocks()
     one, two = [await shared(project, home, claims, f"task {n}") for n in range(2)]
     one.write("README.md", b"one")
     await one.close()
@@ -350,7 +350,7 @@ async def test_a_file_is_free_again_when_its_writer_is_done(home: Path, project:
 
 
 async def test_names_that_differ_in_case_only_are_two_files_where_the_system_says_so(home: Path, project: Path) -> None:
-    claims = Claims()
+    claims = WriteLocks()
     one, two = [await shared(project, home, claims, f"task {n}") for n in range(2)]
     one.write("notes.md", b"one")
     are_two = not (project / "NOTES.md").exists()
@@ -362,7 +362,7 @@ async def test_names_that_differ_in_case_only_are_two_files_where_the_system_say
 
 
 async def test_what_a_sibling_wrote_is_not_taken_for_this_childs_work(home: Path, project: Path) -> None:
-    claims = Claims()
+    claims = WriteLocks()
     one, two = [await shared(project, home, claims, f"task {n}") for n in range(2)]
     one.write("one.md", b"one")
     two.write("two.md", b"two")
@@ -372,7 +372,7 @@ async def test_what_a_sibling_wrote_is_not_taken_for_this_childs_work(home: Path
 
 
 async def test_what_a_sibling_writes_while_a_folder_is_opened_is_the_siblings(home: Path, project: Path) -> None:
-    claims = Claims()
+    claims = WriteLocks()
     one = await shared(project, home, claims, "task 0")
     opening = asyncio.create_task(shared(project, home, claims, "task 1"))
     await asyncio.sleep(0)  # it has begun to look
@@ -383,8 +383,8 @@ async def test_what_a_sibling_writes_while_a_folder_is_opened_is_the_siblings(ho
 async def test_children_of_different_runs_and_folders_of_their_own_are_not_in_each_others_way(
     home: Path, project: Path
 ) -> None:
-    one = await shared(project, home, Claims(), "task 0")
-    two = await shared(project, home, Claims(), "task 0")
+    one = await shared(project, home, WriteLocks(), "task 0")
+    two = await shared(project, home, WriteLocks(), "task 0")
     three = await opened("copy", project, home)
     for folder in (one, two, three):
         folder.write("README.md", b"mine")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from delegate import ChildRun, Delegator, Event, Job, Receipt, Task, Tool
-from delegate._util.redaction import MARK, Redactor, declare
+from delegate._util.redaction import MARK, Redactor
 from delegate.contract import render
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
@@ -52,8 +52,7 @@ OWN = {"OPENAI_API_KEY": "dummy-of-mine-1234", "TEAM_PASSWORD_2": 'p"ss w\\rd âœ
 
 @pytest.fixture
 def redactor() -> Redactor:
-    declare(["GATE"])
-    return Redactor(OWN)
+    return Redactor(OWN, secret_variables=["GATE"])
 
 
 # -------------------------------------------------------------------------------------------------------- what is found

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegate._util.semaphore import Seat, Slots
+from delegate._util.semaphore import FairSemaphore, Permit
 
 T = TypeVar("T")
 Happening = Sequence[tuple[Callable[[T, int], None], int]]
@@ -39,14 +39,15 @@ class Crowd:
     """People who come for a place, hold it, leave, and give up."""
 
     def __init__(self, limit: int) -> None:
-        self.slots = Slots(limit)
+        self.semaphore = FairSemaphore(limit)
+        self.highest_limit = limit
         self.people: list[asyncio.Task[None]] = []
         self.may_leave: list[asyncio.Event] = []
         self.inside: list[int] = []
         self.came_in: set[int] = set()
 
     async def visit(self, n: int) -> None:
-        async with self.slots:
+        async with self.semaphore:
             self.inside.append(n)
             self.came_in.add(n)
             try:
@@ -67,7 +68,8 @@ class Crowd:
             self.people[which % len(self.people)].cancel()
 
     def change_the_limit(self, limit: int) -> None:
-        self.slots.limit = limit % 4 + 1
+        self.semaphore.limit = limit % 4 + 1
+        self.highest_limit = max(self.highest_limit, self.semaphore.limit)
 
     @property
     def in_line(self) -> list[int]:
@@ -83,19 +85,18 @@ def test_no_place_is_held_twice_or_lost_and_nobody_is_passed_over(limit: int, pl
     async def play() -> None:
         crowd = Crowd(limit)
         for happening in plan:
-            before = crowd.slots.held
+            before, crowd.highest_limit = crowd.semaphore.held, crowd.semaphore.limit
             for act, which in happening:
                 act(crowd, which)
-            most = max(before, limit, crowd.slots.limit)
             await rest()
-            assert len(crowd.inside) == crowd.slots.held <= most
+            assert len(crowd.inside) == crowd.semaphore.held <= max(before, crowd.highest_limit)
             if crowd.in_line:
-                assert crowd.slots.held >= crowd.slots.limit, "a place is free, and someone waits for it"
+                assert crowd.semaphore.held >= crowd.semaphore.limit, "a place is free, and someone waits for it"
                 assert max(crowd.came_in) < min(crowd.in_line), "first come, first served"
         for person in crowd.people:
             person.cancel()
         await asyncio.gather(*crowd.people, return_exceptions=True)
-        assert crowd.slots.held == 0
+        assert crowd.semaphore.held == 0
 
     asyncio.run(play())
 
@@ -105,12 +106,12 @@ async def test_a_lower_limit_takes_nothing_from_holders_and_a_higher_one_lets_th
     for n in range(5):
         crowd.come(n)
     await rest()
-    crowd.slots.limit = 1
+    crowd.semaphore.limit = 1
     crowd.leave(0)
     crowd.leave(1)
     await rest()
-    assert (crowd.inside, crowd.slots.held, crowd.slots.limit) == ([2], 1, 1)
-    crowd.slots.limit = 3
+    assert (crowd.inside, crowd.semaphore.held, crowd.semaphore.limit) == ([2], 1, 1)
+    crowd.semaphore.limit = 3
     await rest()
     assert crowd.inside == [2, 3, 4]
     for person in crowd.people:
@@ -119,48 +120,48 @@ async def test_a_lower_limit_takes_nothing_from_holders_and_a_higher_one_lets_th
 
 
 async def test_a_place_on_its_way_to_someone_who_gives_up_goes_to_the_next() -> None:
-    slots = Slots(1)
-    await slots.take()
-    first, second = asyncio.create_task(slots.take()), asyncio.create_task(slots.take())
+    semaphore = FairSemaphore(1)
+    await semaphore.acquire()
+    first, second = asyncio.create_task(semaphore.acquire()), asyncio.create_task(semaphore.acquire())
     await rest()
-    slots.give_back()
+    semaphore.release()
     first.cancel()
     await asyncio.wait_for(second, 20)
-    assert (first.cancelled(), slots.held) == (True, 1)
+    assert (first.cancelled(), semaphore.held) == (True, 1)
 
 
-def waiting_in_another_loop(slots: Slots) -> tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]:
+def waiting_in_another_loop(semaphore: FairSemaphore) -> tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]:
     """A loop that has stopped while someone in it waits for a place."""
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda loop, context: None)  # it says that the task was left pending: so it is meant
-    task = loop.create_task(slots.take())
+    task = loop.create_task(semaphore.acquire())
     loop.run_until_complete(asyncio.sleep(0))
     return loop, task
 
 
 def test_a_loop_that_ended_while_it_waited_is_passed_over() -> None:
-    slots = Slots(1)
-    asyncio.run(slots.take())
-    loop, task = waiting_in_another_loop(slots)
+    semaphore = FairSemaphore(1)
+    asyncio.run(semaphore.acquire())
+    loop, task = waiting_in_another_loop(semaphore)
     loop.close()
-    slots.give_back()
-    assert slots.held == 0
-    asyncio.run(slots.take())
+    semaphore.release()
+    assert semaphore.held == 0
+    asyncio.run(semaphore.acquire())
     del task, loop
     gc.collect()
-    assert slots.held == 1, "what never had a place gives none back"
+    assert semaphore.held == 1, "what never had a place gives none back"
 
 
 def test_a_loop_that_ended_before_it_saw_its_place_gives_it_back() -> None:
-    slots = Slots(1)
-    asyncio.run(slots.take())
-    loop, task = waiting_in_another_loop(slots)
-    slots.give_back()
-    assert slots.held == 1
+    semaphore = FairSemaphore(1)
+    asyncio.run(semaphore.acquire())
+    loop, task = waiting_in_another_loop(semaphore)
+    semaphore.release()
+    assert semaphore.held == 1
     loop.close()
     del task, loop
     gc.collect()
-    assert slots.held == 0
+    assert semaphore.held == 0
 
 
 @pytest.fixture
@@ -174,14 +175,14 @@ def quick_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("quick_switches")
 def test_loops_in_several_threads_share_the_places() -> None:
-    slots, lock = Slots(3), threading.Lock()
+    semaphore, lock = FairSemaphore(3), threading.Lock()
     together = threading.Barrier(3)
     inside, most, visits = 0, 0, 0
 
     async def visit() -> None:
         nonlocal inside, most, visits
         for _ in range(50):
-            async with slots:
+            async with semaphore:
                 with lock:
                     inside += 1
                     most, visits = max(most, inside), visits + 1
@@ -207,7 +208,7 @@ def test_loops_in_several_threads_share_the_places() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (most, slots.held) == (3, 0)
+    assert (most, semaphore.held) == (3, 0)
     assert visits >= 3 * 12 * 50
 
 
@@ -218,16 +219,16 @@ class Family:
     """Children at work on few places, who lend theirs while they wait for something, and take it again."""
 
     def __init__(self, limit: int) -> None:
-        self.slots = Slots(limit)
+        self.semaphore = FairSemaphore(limit)
         self.children: list[asyncio.Task[None]] = []
         self.may_end: list[asyncio.Event] = []
         self.loans: list[list[asyncio.Event]] = []
-        self.seats: dict[int, Seat] = {}
+        self.seats: dict[int, Permit] = {}
         self.groups: dict[int, asyncio.TaskGroup] = {}
 
     async def child(self, n: int) -> None:
-        async with Seat(self.slots) as seat:
-            self.seats[n] = seat
+        async with Permit(self.semaphore) as permit:
+            self.seats[n] = permit
             try:
                 async with asyncio.TaskGroup() as group:
                     self.groups[n] = group
@@ -236,7 +237,7 @@ class Family:
                 del self.seats[n]
 
     async def loan(self, n: int, back: asyncio.Event) -> None:
-        async with self.seats[n].lent():
+        async with self.seats[n].released():
             await back.wait()
         self.loans[n].remove(back)
 
@@ -289,144 +290,144 @@ def test_lent_places_are_never_held_twice_lost_or_waited_for_in_vain(limit: int,
             for act, which in happening:
                 act(family, which)
             await rest()
-            assert family.at_work <= family.slots.held <= limit
-            assert family.slots.held == min(limit, family.wanting)
+            assert family.at_work <= family.semaphore.held <= limit
+            assert family.semaphore.held == min(limit, family.wanting)
         for ending in (*family.may_end, *(back for loans in family.loans for back in loans)):
             ending.set()
         await asyncio.wait_for(asyncio.gather(*family.children, return_exceptions=True), 20)
-        assert family.slots.held == 0
+        assert family.semaphore.held == 0
 
     asyncio.run(play())
 
 
 async def test_of_two_loans_that_end_while_the_place_is_taken_both_come_back_to_one_place() -> None:
-    slots = Slots(1)
+    semaphore = FairSemaphore(1)
     backs = asyncio.Event(), asyncio.Event()
-    async with Seat(slots) as seat:
+    async with Permit(semaphore) as permit:
 
         async def lend(back: asyncio.Event) -> None:
-            async with seat.lent():
+            async with permit.released():
                 await back.wait()
 
         first = asyncio.create_task(lend(backs[0]))
         await rest()
-        await slots.take()  # another is at work meanwhile
+        await semaphore.acquire()  # another is at work meanwhile
         backs[0].set()
         await rest()
         second = asyncio.create_task(lend(backs[1]))
         await rest()
         backs[1].set()
         await rest()
-        assert (first.done(), second.done(), slots.held) == (False, False, 1)
-        slots.give_back()
+        assert (first.done(), second.done(), semaphore.held) == (False, False, 1)
+        semaphore.release()
         await asyncio.wait_for(asyncio.gather(first, second), 20)
-        assert slots.held == 1
-    assert slots.held == 0
+        assert semaphore.held == 1
+    assert semaphore.held == 0
 
 
 async def test_a_place_that_is_lent_again_while_it_is_waited_for_stays_free_for_others() -> None:
-    slots = Slots(1)
+    semaphore = FairSemaphore(1)
     backs = asyncio.Event(), asyncio.Event()
-    async with Seat(slots) as seat:
+    async with Permit(semaphore) as permit:
 
         async def lend(back: asyncio.Event) -> None:
-            async with seat.lent():
+            async with permit.released():
                 await back.wait()
 
         first = asyncio.create_task(lend(backs[0]))
         await rest()
-        await slots.take()  # another is at work meanwhile
+        await semaphore.acquire()  # another is at work meanwhile
         backs[0].set()
         await rest()
         second = asyncio.create_task(lend(backs[1]))
         await rest()
-        slots.give_back()
+        semaphore.release()
         await rest()
-        assert (first.done(), second.done(), slots.held) == (True, False, 0)
+        assert (first.done(), second.done(), semaphore.held) == (True, False, 0)
         backs[1].set()
         await second
-        assert slots.held == 1
-    assert slots.held == 0
+        assert semaphore.held == 1
+    assert semaphore.held == 0
 
 
 async def test_a_loan_that_outlives_its_child_takes_no_place() -> None:
-    slots, back = Slots(1), asyncio.Event()
-    async with Seat(slots) as seat:
+    semaphore, back = FairSemaphore(1), asyncio.Event()
+    async with Permit(semaphore) as permit:
 
         async def lend() -> None:
-            async with seat.lent():
+            async with permit.released():
                 await back.wait()
 
         loan = asyncio.create_task(lend())
         await rest()
     back.set()
     await loan
-    assert slots.held == 0
+    assert semaphore.held == 0
 
 
 async def test_who_is_cancelled_while_the_place_is_lent_does_not_wait_for_it() -> None:
-    slots = Slots(1)
+    semaphore = FairSemaphore(1)
 
     async def child() -> None:
-        async with Seat(slots) as seat, seat.lent():
+        async with Permit(semaphore) as permit, permit.released():
             await asyncio.Event().wait()
 
     task = asyncio.create_task(child())
     await rest()
-    await slots.take()
+    await semaphore.acquire()
     task.cancel()
     await asyncio.wait([task], timeout=20)
-    assert (task.cancelled(), slots.held) == (True, 1)
+    assert (task.cancelled(), semaphore.held) == (True, 1)
 
 
 async def test_a_loan_that_fails_comes_back_like_any_other() -> None:
-    slots = Slots(1)
-    async with Seat(slots) as seat:
+    semaphore = FairSemaphore(1)
+    async with Permit(semaphore) as permit:
 
         async def fail() -> None:
-            async with seat.lent():
-                assert slots.held == 0
+            async with permit.released():
+                assert semaphore.held == 0
                 raise RuntimeError("no luck")
 
         with pytest.raises(RuntimeError):
             await fail()
-        assert slots.held == 1
+        assert semaphore.held == 1
 
 
 async def test_a_child_that_lends_its_place_to_children_that_lend_theirs_never_blocks_itself() -> None:
-    slots, deepest = Slots(1), 0
+    semaphore, deepest = FairSemaphore(1), 0
 
     async def child(depth: int) -> None:
         nonlocal deepest
-        async with Seat(slots) as seat:
+        async with Permit(semaphore) as permit:
             deepest = max(deepest, depth)
-            assert slots.held == 1
+            assert semaphore.held == 1
             if depth < 4:
-                async with seat.lent(), asyncio.TaskGroup() as group:
+                async with permit.released(), asyncio.TaskGroup() as group:
                     for _ in range(3):
                         group.create_task(child(depth + 1))
 
     await asyncio.wait_for(child(1), 20)
-    assert (deepest, slots.held) == (4, 0)
+    assert (deepest, semaphore.held) == (4, 0)
 
 
 @pytest.mark.usefixtures("quick_switches")
 def test_a_place_may_be_lent_by_threads_of_the_child() -> None:
-    slots, together = Slots(2), threading.Barrier(4)
+    semaphore, together = FairSemaphore(2), threading.Barrier(4)
 
-    async def lend(seat: Seat) -> None:
+    async def lend(permit: Permit) -> None:
         for _ in range(200):
-            async with seat.lent():
+            async with permit.released():
                 await asyncio.sleep(0)
 
-    def run(seat: Seat) -> None:
+    def run(permit: Permit) -> None:
         together.wait()
-        asyncio.run(lend(seat))
+        asyncio.run(lend(permit))
 
     async def child() -> None:
-        async with Seat(slots) as seat:
-            await asyncio.gather(*(asyncio.to_thread(run, seat) for _ in range(4)))
-            assert slots.held == 1
+        async with Permit(semaphore) as permit:
+            await asyncio.gather(*(asyncio.to_thread(run, permit) for _ in range(4)))
+            assert semaphore.held == 1
 
     asyncio.run(asyncio.wait_for(child(), 20))
-    assert slots.held == 0
+    assert semaphore.held == 0

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from delegate.sandbox.confinement import Confinement, Job, Network, SandboxFailed, execute, shell, works
+from delegate.sandbox.confinement import CommandSpec, Confinement, Network, SandboxFailed, execute, shell, works
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.limits import MAX_DATA_BYTES, MAX_FILE_BYTES
-from delegate.sandbox.process import Finished
+from delegate.sandbox.process import ProcessResult
 
-Outcome = Literal["stopped", "possible", "n/a"]
+AttackOutcome = Literal["stopped", "possible", "n/a"]
 """`n/a`: a program that the attack needs isn't on this machine."""
 
 ATTACK_SECONDS = 5.0
@@ -42,11 +42,11 @@ class Row(NamedTuple):
     kind: str
     attack: str
     mechanism: str
-    outcome: Outcome
+    outcome: AttackOutcome
     note: str
 
 
-class Mechanism(NamedTuple):
+class MechanismUnderTest(NamedTuple):
     """A way to run commands, as the settings make it."""
 
     name: str
@@ -55,7 +55,7 @@ class Mechanism(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class CommandScene:
     """What an attack finds: a folder to work in, and around it what it is not supposed to reach."""
 
     place: Path
@@ -96,12 +96,12 @@ class Scene:
         }
 
 
-Look = Callable[[Scene, Finished], bool]
+Look = Callable[[CommandScene, ProcessResult], bool]
 """Whether the attack got what it was after."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attack:
+class CommandAttack:
     """A command, and how to see that it got through. `stopped` and `possible` say why, for the table's reader."""
 
     name: str
@@ -118,7 +118,7 @@ class Attack:
 # ----------------------------------------------------------------------------------------- how to see that it worked
 
 
-def _survives(scene: Scene, finished: Finished) -> bool:
+def _survives(scene: CommandScene, finished: ProcessResult) -> bool:
     deadline = time.monotonic() + _SETTLE_SECONDS
     while found := _sleepers(scene.marker):
         if time.monotonic() > deadline:
@@ -127,41 +127,41 @@ def _survives(scene: Scene, finished: Finished) -> bool:
     return False
 
 
-def _holds_up(scene: Scene, finished: Finished) -> bool:
+def _holds_up(scene: CommandScene, finished: ProcessResult) -> bool:
     return finished.timed_out or _survives(scene, finished)
 
 
-def _overruns(scene: Scene, finished: Finished) -> bool:
+def _overruns(scene: CommandScene, finished: ProcessResult) -> bool:
     return finished.seconds > ATTACK_SECONDS or _survives(scene, finished)
 
 
-def _shows_canary(scene: Scene, finished: Finished) -> bool:
+def _shows_canary(scene: CommandScene, finished: ProcessResult) -> bool:
     return scene.canary in finished.stdout + finished.stderr
 
 
-def _succeeds(scene: Scene, finished: Finished) -> bool:
+def _succeeds(scene: CommandScene, finished: ProcessResult) -> bool:
     return finished.exit_code == 0
 
 
-def _writes_outside(scene: Scene, finished: Finished) -> bool:
+def _writes_outside(scene: CommandScene, finished: ProcessResult) -> bool:
     return (scene.place / "written").exists()
 
 
-def _kills_host(scene: Scene, finished: Finished) -> bool:
+def _kills_host(scene: CommandScene, finished: ProcessResult) -> bool:
     with contextlib.suppress(subprocess.TimeoutExpired):
         scene.host.wait(0.1)
     return scene.host.returncode is not None
 
 
-def _forges(scene: Scene, finished: Finished) -> bool:
+def _forges(scene: CommandScene, finished: ProcessResult) -> bool:
     return finished.exit_code != 3
 
 
-def _floods(scene: Scene, finished: Finished) -> bool:
+def _floods(scene: CommandScene, finished: ProcessResult) -> bool:
     return len(finished.stdout) > 100_000
 
 
-def _makes_large_file(scene: Scene, finished: Finished) -> bool:
+def _makes_large_file(scene: CommandScene, finished: ProcessResult) -> bool:
     large = scene.work / "large"
     return large.exists() and large.stat().st_size > MAX_FILE_BYTES
 
@@ -177,85 +177,89 @@ _COVERED = "bubblewrap covers it"
 _AS_USER = "it runs as the user, and reads what the user may read"
 
 ATTACKS = (
-    Attack("a background process that holds the output open", "sleep {marker} & echo done", _holds_up, _ENDED),
-    Attack("a background process", "sleep {marker} >/dev/null 2>&1 &", _survives, _ENDED),
-    Attack(
+    CommandAttack("a background process that holds the output open", "sleep {marker} & echo done", _holds_up, _ENDED),
+    CommandAttack("a background process", "sleep {marker} >/dev/null 2>&1 &", _survives, _ENDED),
+    CommandAttack(
         "a daemon in a session of its own",
         "setsid sh -c ': > up; exec sleep {marker}' >/dev/null 2>&1 & " + _WAIT,
         _survives, _ENDED, "without the subreaper, only the process group is ended", ("setsid",),
     ),
-    Attack(
+    CommandAttack(
         "a daemon that forked twice",
         "(setsid sh -c '(: > up; exec sleep {marker}) & exit' >/dev/null 2>&1 &) ; " + _WAIT,
         _survives, _ENDED, "without the subreaper, only the process group is ended", ("setsid",),
     ),
-    Attack(
+    CommandAttack(
         "a daemon that ends what watches it",
         "setsid sh -c ': > up; exec sleep {marker}' >/dev/null 2>&1 & " + _WAIT + "; "
         "[ $PPID = {self} ] || kill -9 $PPID; sleep 0.2",
         _survives, "inside bubblewrap what watches can't be seen",
         "it runs as the user, and may kill the subreaper; the command is then an error, never met", ("setsid",),
     ),
-    Attack(
+    CommandAttack(
         "a command that ignores every signal it can",
         "trap '' TERM INT HUP QUIT; while :; do sleep {marker}; done",
         _overruns, "at its deadline it is killed", timeout_seconds=0.3,
     ),
-    Attack(
+    CommandAttack(
         "300 processes left behind",
         "i=0; while [ $i -lt {forks} ]; do sleep {marker} & i=$((i+1)); done",
         _survives, _ENDED,
     ),
-    Attack(
+    CommandAttack(
         "300 processes at the same time",
         "i=0; while [ $i -lt {forks} ]; do sleep {marker} & i=$((i+1)); done; kill -0 $!",
         _succeeds, "a limit of the machine", "the number of processes isn't limited; the deadline ends them",
     ),
-    Attack("a key in its environment", "env; cat /proc/self/environ", _shows_canary, _ENVIRONMENT),
-    Attack(
+    CommandAttack("a key in its environment", "env; cat /proc/self/environ", _shows_canary, _ENVIRONMENT),
+    CommandAttack(
         "a key in the environment of another process",
         "grep -aho 'canary[0-9a-f]*' /proc/[0-9]*/environ",
         _shows_canary, _OWN_PROCESSES, _ALL_PROCESSES,
     ),
-    Attack("a file known to hold secrets", "cat ~/.ssh/id ~/.netrc", _shows_canary, _COVERED, _AS_USER),
-    Attack(
+    CommandAttack("a file known to hold secrets", "cat ~/.ssh/id ~/.netrc", _shows_canary, _COVERED, _AS_USER),
+    CommandAttack(
         "delegate's records, and what other children wrote",
         "cat ../../records ../other/notes",
         _shows_canary, _COVERED, _AS_USER,
     ),
-    Attack(
+    CommandAttack(
         "any other file of the user",
         "cat ~/notes",
         _shows_canary, "the workspace is all there is", "toolchains lie there, so only known secrets are covered",
     ),
-    Attack("a file written outside", "echo > {outside}/written", _writes_outside, _READ_ONLY, "it runs as the user"),
-    Attack(
+    CommandAttack(
+        "a file written outside", "echo > {outside}/written", _writes_outside, _READ_ONLY, "it runs as the user"
+    ),
+    CommandAttack(
         "a connection to this machine",
         "exec 3<>/dev/tcp/127.0.0.1/{port}",
         _succeeds, 'network = "none" leaves it no network', 'network = "host": checks ask local servers',
         ("bash",), about_network=True,
     ),
-    Attack(
+    CommandAttack(
         "more memory than a process may have",
         "dd if=/dev/null of=/dev/null bs={data} count=1",
         _succeeds, "the kernel's limit on a process's memory", "no limit here", ("dd",),
     ),
-    Attack(
+    CommandAttack(
         "a file larger than any should be",
         "dd if=/dev/zero of=large bs=1 count=1 seek={file}",
         _makes_large_file, "the kernel's limit on a file's size", "no limit here", ("dd",),
     ),
-    Attack("output without end", "yes", _floods, "all is read, its end is kept", timeout_seconds=0.3, needs=("yes",)),
-    Attack("the host process killed", "kill -9 {host}", _kills_host, _OWN_PROCESSES, _ALL_PROCESSES),
-    Attack(
+    CommandAttack(
+        "output without end", "yes", _floods, "all is read, its end is kept", timeout_seconds=0.3, needs=("yes",)
+    ),
+    CommandAttack("the host process killed", "kill -9 {host}", _kills_host, _OWN_PROCESSES, _ALL_PROCESSES),
+    CommandAttack(
         "a forged exit code",
         "[ $PPID = {self} ] && exit 3; "
         "for way in /proc/self/fd/* /proc/$PPID/fd/*; do "
         "[ ${{way##*/}} -gt 2 ] && echo '{{\"exit-code\": 0}}' > $way; done 2>/dev/null; exit 3",
         _forges, "what is reported must equal what the kernel says",
     ),
-    Attack("the user's terminal", ": < /dev/tty", _succeeds, "a command has a session without a terminal"),
-    Attack(
+    CommandAttack("the user's terminal", ": < /dev/tty", _succeeds, "a command has a session without a terminal"),
+    CommandAttack(
         "a mount",
         "unshare --mount mount -t tmpfs none .",  # in a mount namespace, so that this machine isn't changed
         _succeeds, "only root may, and bubblewrap takes the right from root", "delegate runs as root here",
@@ -267,7 +271,7 @@ ATTACKS = (
 # ------------------------------------------------------------------------------------------------------- trying them
 
 
-async def shell_attacks(under: Sequence[Mechanism] | None = None) -> list[Row]:
+async def shell_attacks(under: Sequence[MechanismUnderTest] | None = None) -> list[Row]:
     """Try all attacks under each mechanism, by default those that work here; takes a few seconds."""
     few = asyncio.Semaphore(AT_ONCE)
     chosen = await mechanisms() if under is None else under
@@ -275,7 +279,7 @@ async def shell_attacks(under: Sequence[Mechanism] | None = None) -> list[Row]:
     return await asyncio.gather(*tries)
 
 
-async def mechanisms() -> list[Mechanism]:
+async def mechanisms() -> list[MechanismUnderTest]:
     """What works here, the strongest first."""
     if sys.platform == "win32":
         return []
@@ -283,18 +287,18 @@ async def mechanisms() -> list[Mechanism]:
     inside = Confinement(bubblewrap=True, subreaper=subreaper)
     networks: tuple[Network, ...] = ("host", "none")
     found = [
-        Mechanism("bubblewrap" if network == "host" else "bubblewrap, no network", inside, network)
+        MechanismUnderTest("bubblewrap" if network == "host" else "bubblewrap, no network", inside, network)
         for network in networks
         if await works(inside, network)
     ]
-    return [*found, Mechanism("process", Confinement(bubblewrap=False, subreaper=subreaper), "host")]
+    return [*found, MechanismUnderTest("process", Confinement(bubblewrap=False, subreaper=subreaper), "host")]
 
 
-def _concerns(attack: Attack, mechanism: Mechanism) -> bool:
+def _concerns(attack: CommandAttack, mechanism: MechanismUnderTest) -> bool:
     return attack.about_network or mechanism.network == "host"
 
 
-async def _try(attack: Attack, mechanism: Mechanism, few: asyncio.Semaphore) -> Row:
+async def _try(attack: CommandAttack, mechanism: MechanismUnderTest, few: asyncio.Semaphore) -> Row:
     for program in attack.needs:
         if shutil.which(program) is None:
             return Row("shell", attack.name, mechanism.name, "n/a", f"there is no {program} here")
@@ -306,9 +310,9 @@ async def _try(attack: Attack, mechanism: Mechanism, few: asyncio.Semaphore) -> 
     return Row("shell", attack.name, mechanism.name, "stopped", attack.stopped)
 
 
-async def _run(attack: Attack, mechanism: Mechanism, scene: Scene) -> Finished:
+async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: CommandScene) -> ProcessResult:
     secrets_of_host = {"OPENAI_API_KEY": scene.canary, "LC_TOKEN": scene.canary}
-    job = Job(
+    job = CommandSpec(
         argv=shell(attack.command.format(**scene.words())),
         cwd=scene.work,
         env=command_environment(os.environ | secrets_of_host | {"HOME": str(scene.home)}),
@@ -320,20 +324,20 @@ async def _run(attack: Attack, mechanism: Mechanism, scene: Scene) -> Finished:
     try:
         return await execute(job, mechanism.confinement)
     except SandboxFailed as failure:
-        return Finished(None, "", str(failure), timed_out=False, seconds=0)
+        return ProcessResult(None, "", str(failure), timed_out=False, seconds=0)
 
 
 # --------------------------------------------------------------------------------------------------------- the scene
 
 
 @asynccontextmanager
-async def _scene() -> AsyncGenerator[Scene]:
+async def _scene() -> AsyncGenerator[CommandScene]:
     canary, marker = f"canary{secrets.token_hex(8)}", f"9{secrets.randbelow(10**8):08d}"
     with tempfile.TemporaryDirectory(prefix=_prefix(), dir=_visible_folder()) as place, _host(canary) as host:
         server = await asyncio.start_server(_hang_up, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            scene = Scene(Path(place).resolve(), host, port, canary, marker)  # noqa: ASYNC240 - a few lstat calls
+            scene = CommandScene(Path(place).resolve(), host, port, canary, marker)  # noqa: ASYNC240 - a few lstat calls
             _furnish(scene)
             try:
                 yield scene
@@ -362,7 +366,7 @@ def _host(canary: str) -> Generator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _furnish(scene: Scene) -> None:
+def _furnish(scene: CommandScene) -> None:
     scene.work.mkdir(parents=True)
     for file in (
         scene.home / ".ssh" / "id",

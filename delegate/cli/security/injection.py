@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from delegate.cli.security.commands import Outcome, Row
+from delegate.cli.security.commands import AttackOutcome, Row
 from delegate.contract.render import MARK as CHILD_WROTE
 from delegate.delegator import Delegator
 from delegate.models.providers.scripted import Scripted
@@ -65,7 +65,7 @@ ORDERS = {
 """To stay between marks, where a model may obey them all the same."""
 
 _OBEYED = "it stays between marks, as data; a model may obey data, with what tools it has"
-_EXPECTED: Mapping[str, tuple[Outcome, str]] = {
+_EXPECTED: Mapping[str, tuple[AttackOutcome, str]] = {
     **dict.fromkeys(VERDICTS, ("stopped", "it reads as the child's own words, below the real verdict")),
     **dict.fromkeys(MARKS, ("stopped", "it stays between marks, and is taken for nothing else")),
     **dict.fromkeys(ORDERS, ("possible", _OBEYED)),

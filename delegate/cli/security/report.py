@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from delegate.cli.formats import Format
+from delegate.cli.options import Format
 from delegate.cli.output import console, plain, print_json, print_jsonl, slim_table
 from delegate.cli.security.commands import Row, shell_attacks
 from delegate.cli.security.criteria import criterion_attacks

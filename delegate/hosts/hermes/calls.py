@@ -12,7 +12,7 @@ from delegate.hosts.hermes.accounting import Accounts
 from delegate.hosts.hermes.borrowed import borrow, is_interrupted
 from delegate.hosts.hermes.result import as_json, error_json, used_tools
 from delegate.hosts.hermes.sessions import Session, sessions
-from delegate.hosts.offer import Answer, Invocation, Offer
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.types import JsonObject, Parent, Report
 
 Handler = Callable[..., str]
@@ -24,7 +24,7 @@ STILL_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
-def delegating(offer: Offer, *, wait_seconds: float, judged_by_hermes: bool) -> Handler:
+def delegating(host_tool: HostTool, *, wait_seconds: float, judged_by_hermes: bool) -> Handler:
     """The handler of the tool itself. It raises nothing."""
 
     def answer(args: Mapping[str, Any], *, session_id: str = "", task_id: str = "", **_: Any) -> str:
@@ -32,24 +32,24 @@ def delegating(offer: Offer, *, wait_seconds: float, judged_by_hermes: bool) -> 
             return error_json("too_deep", "a child may not delegate in its turn", "do the work yourself")
         accounts = Accounts.of_this_turn(judges=not judged_by_hermes)
         with sessions.call_from(session_id or "", task_id or "") as session:
-            given = _watched(offer, args, session, wait_seconds)
+            given = _watched(host_tool, args, session, wait_seconds)
         if given.report is not None:
             accounts.book(given.report)
-        return as_json(given, _receipts(offer.delegator, given.report))
+        return as_json(given, _receipts(host_tool.delegator, given.report))
 
     return _raising_nothing(answer)
 
 
-def small(offer: Offer) -> Handler:
+def small(host_tool: HostTool) -> Handler:
     """The handler of a tool that is answered at once."""
 
     def answer(args: Mapping[str, Any], *, session_id: str = "", **_: Any) -> str:
-        return offer.call_sync(args, Invocation(session=session_id or None)).text
+        return host_tool.call_sync(args, Invocation(session=session_id or None)).text
 
     return _raising_nothing(answer)
 
 
-def _watched(offer: Offer, args: Mapping[str, Any], session: Session, wait_seconds: float) -> Answer:
+def _watched(host_tool: HostTool, args: Mapping[str, Any], session: Session, wait_seconds: float) -> ToolAnswer:
     """Answer while watching for an interrupt, and telling Hermes what goes on."""
     telling = _Telling()
     parent = Parent(
@@ -65,7 +65,7 @@ def _watched(offer: Offer, args: Mapping[str, Any], session: Session, wait_secon
         return is_interrupted()
 
     try:
-        return offer.call_sync(args, known, stopped=stopped)
+        return host_tool.call_sync(args, known, stopped=stopped)
     finally:
         telling.tell()
 

@@ -15,7 +15,7 @@ from delegate.hosts.hermes.runner import OWN_TOOLSET, HermesChildren
 from delegate.hosts.hermes.sessions import sessions
 from delegate.hosts.hermes.takeover import NAME, take_over
 from delegate.hosts.hermes.tools import child_tools
-from delegate.hosts.offer import Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import HostTool, make_delegate_tool, make_read_tool, make_think_tool
 from delegate.settings import load_settings
 from delegate.types import JsonObject, Parent
 
@@ -23,7 +23,7 @@ OWN_NAME = "delegate_verified"
 """The tool's name: Hermes has a `delegate_task` of its own."""
 CLOSE_SECONDS = 2.0
 """How long the end of Hermes may wait for connections to be closed."""
-_BESIDE: Mapping[str, Callable[[Delegator], Offer]] = {"read": reading, "think": thinking}
+_BESIDE: Mapping[str, Callable[[Delegator], HostTool]] = {"read": make_read_tool, "think": make_think_tool}
 _EMOJI = "⚖️"
 
 _log = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ def register(ctx: Any, delegator: Delegator | None = None, *, parent: Parent | N
     judge.offer_to_pick(ctx)
     _listen(ctx, to_tools=delegator is not None or options.children == "hermes" or options.child_tools is not None)
     answer = delegating(
-        delegation(used, parent=parent),
+        make_delegate_tool(used, parent=parent),
         wait_seconds=options.wait_seconds,
         judged_by_hermes=picked is not None and options.children == "hermes",
     )
-    name = _put_delegation(ctx, delegation(used, parent=parent), answer, options)
+    name = _put_delegation(ctx, make_delegate_tool(used, parent=parent), answer, options)
     for kind in dict.fromkeys(options.also):
         beside = _BESIDE[kind](used)
         _put(ctx, beside, small(beside))
@@ -92,27 +92,27 @@ def _listen(ctx: Any, *, to_tools: bool) -> None:
         ctx.register_middleware("llm_request", sessions.request_goes_out)
 
 
-def _put_delegation(ctx: Any, offer: Offer, answer: Handler, options: Options) -> str:
+def _put_delegation(ctx: Any, host_tool: HostTool, answer: Handler, options: Options) -> str:
     """Under Hermes's own name where that is wanted and can be had, else under ours. Gives the name."""
-    if options.takeover and take_over(ctx, _entry(offer, answer, NAME)):
+    if options.takeover and take_over(ctx, _entry(host_tool, answer, NAME)):
         return NAME
-    mine = replace(offer, name=OWN_NAME) if offer.name == NAME else offer
+    mine = replace(host_tool, name=OWN_NAME) if host_tool.name == NAME else host_tool
     _put(ctx, mine, answer)
     return mine.name
 
 
-def _put(ctx: Any, offer: Offer, answer: Handler) -> None:
-    ctx.register_tool(**_entry(offer, answer, offer.name))
+def _put(ctx: Any, host_tool: HostTool, answer: Handler) -> None:
+    ctx.register_tool(**_entry(host_tool, answer, host_tool.name))
 
 
-def _entry(offer: Offer, answer: Handler, name: str) -> JsonObject:
+def _entry(host_tool: HostTool, answer: Handler, name: str) -> JsonObject:
     """The tool, as Hermes's registry takes one."""
     return {
         "name": name,
         "toolset": OWN_TOOLSET,
-        "schema": {"name": name, "description": offer.description, "parameters": offer.parameters},
+        "schema": {"name": name, "description": host_tool.description, "parameters": host_tool.parameters},
         "handler": answer,
-        "description": offer.description,
+        "description": host_tool.description,
         "emoji": _EMOJI,
     }
 

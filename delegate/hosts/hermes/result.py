@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delegate._util.fencing import one_line, quoted
-from delegate.hosts.offer import Answer
+from delegate.hosts.host_tool import ToolAnswer
 from delegate.types import JsonObject, Report, RunStatus, TaskResult
 
 Receipts = Mapping[int, Sequence[JsonObject]]
@@ -31,7 +31,7 @@ _ENDS: dict[RunStatus, tuple[str, str]] = {
 """Hermes's `status` and `exit_reason`. It calls a child `completed` whenever there is text; here it must have ended."""
 
 
-def as_json(answer: Answer, receipts: Receipts) -> str:
+def as_json(answer: ToolAnswer, receipts: Receipts) -> str:
     """What the tool gives back. A refused call is its error, which Hermes marks as one."""
     report = answer.report
     if report is None or report.error is not None:

@@ -28,7 +28,14 @@ from langgraph.runtime import RunControl, Runtime, get_runtime
 from delegate import Delegator
 from delegate.budget.runs import KEPT_RUNS
 from delegate.hosts import progress
-from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.ports import Event, EventSink
 from delegate.types import Parent, Report, Usage
 
@@ -43,22 +50,22 @@ parent_context: ContextVar[AnyToolRuntime | None] = ContextVar("delegate_langcha
 
 
 def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> BaseTool:
-    """The tool, for an agent's `tools`. `options` are settings, where no delegator is given; see `delegation`.
+    """The tool, for an agent's `tools`. `options` are settings, where no delegator is given; see `delegate_tool`.
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _structured_tool(delegation(delegator, parent=parent, **options))
+    return _structured_tool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def read_tool(delegator: Delegator) -> BaseTool:
     """The second tool, which reads a report that was cut."""
-    return _structured_tool(reading(delegator), by_run=False)
+    return _structured_tool(make_read_tool(delegator), by_run=False)
 
 
 def think_tool(delegator: Delegator) -> BaseTool:
     """The scratchpad."""
-    return _structured_tool(thinking(delegator), by_run=False)
+    return _structured_tool(make_think_tool(delegator), by_run=False)
 
 
 class RawTool(StructuredTool):
@@ -77,25 +84,25 @@ class OwnTool(RawTool):
     """Never a child's: what a child may delegate is decided by the depth."""
 
 
-def _structured_tool(offer: Offer, *, by_run: bool = True) -> BaseTool:
+def _structured_tool(host_tool: HostTool, *, by_run: bool = True) -> BaseTool:
     """An offer as LangChain's tool. Not `by_run`, the call isn't tied to the run in which it is made."""
 
     def call(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
         parent_context.set(langchain_runtime)
-        answer = offer.call_sync(arguments, _known(langchain_runtime) if by_run else Invocation())
+        answer = host_tool.call_sync(arguments, _known(langchain_runtime) if by_run else Invocation())
         _tell(answer)
-        return returned(offer.name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
+        return returned(host_tool.name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
 
     async def call_async(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
         parent_context.set(langchain_runtime)
-        answer = await offer.call(arguments, _known(langchain_runtime) if by_run else Invocation())
+        answer = await host_tool.call(arguments, _known(langchain_runtime) if by_run else Invocation())
         await _tell_async(answer)
-        return returned(offer.name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
+        return returned(host_tool.name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
 
     return OwnTool(
-        name=offer.name,
-        description=offer.description,
-        args_schema=offer.parameters,
+        name=host_tool.name,
+        description=host_tool.description,
+        args_schema=host_tool.parameters,
         func=call,
         coroutine=call_async,
         response_format="content_and_artifact",
@@ -180,7 +187,7 @@ def _sink(runtime: AnyToolRuntime, graph: Runtime[Any] | None) -> EventSink:
 # -------------------------------------------------------------------------------------------------------- usage
 
 
-def _tell(answer: Answer) -> None:
+def _tell(answer: ToolAnswer) -> None:
     """Tell the run's callbacks of the tokens: that is all the totals that LangChain has."""
     for name, model, usage in _spent(answer.report):
         manager = get_callback_manager_for_config(ensure_config())
@@ -189,7 +196,7 @@ def _tell(answer: Answer) -> None:
             run.on_llm_end(_result(model, usage))
 
 
-async def _tell_async(answer: Answer) -> None:
+async def _tell_async(answer: ToolAnswer) -> None:
     for name, model, usage in _spent(answer.report):
         manager = get_async_callback_manager_for_config(ensure_config())
         _mark(manager, model)

@@ -16,8 +16,8 @@ from mcp.server.lowlevel import Server
 
 from delegate._util.cancellation import Cancellation
 from delegate.delegator import Delegator
-from delegate.hosts import offer
-from delegate.hosts.mcp.tools import Report, Request, Tools
+from delegate.hosts import host_tool
+from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
 from delegate.types import JsonObject, Parent
 
 NAME = "delegate"
@@ -40,9 +40,11 @@ def server(delegator: Delegator | None = None, *, parent: Parent | None = None, 
     Raises:
         ConfigError: the settings are wrong.
     """
-    delegation = offer.delegation(delegator, parent=parent, **options)
+    delegation = host_tool.make_delegate_tool(delegator, parent=parent, **options)
     of_ours = delegation.delegator
-    tools = Tools(delegation=delegation, reading=offer.reading(of_ours), thinking=offer.thinking(of_ours))
+    tools = Tools(
+        delegation=delegation, reading=host_tool.make_read_tool(of_ours), thinking=host_tool.make_think_tool(of_ours)
+    )
     of_version = _version_1 if hasattr(Server, "call_tool") else _version_2
     return of_version(tools)
 
@@ -53,7 +55,7 @@ def _version_2(tools: Tools) -> Server[Any]:
 
     async def call_tool(context: Any, params: Any) -> Any:
         asked = "progress_token" in (context.meta or {})
-        request = Request(
+        request = ToolRequest(
             tool=params.name,
             arguments=params.arguments or {},
             session=_session(context.request),
@@ -76,7 +78,7 @@ def _version_1(tools: Tools) -> Server[Any]:
     @server.call_tool(validate_input=False)
     async def call_tool(name: str, arguments: JsonObject) -> Any:  # pyright: ignore[reportUnusedFunction]
         context = server.request_context
-        request = Request(
+        request = ToolRequest(
             tool=name,
             arguments=arguments,
             session=_session(context.request),
@@ -88,7 +90,7 @@ def _version_1(tools: Tools) -> Server[Any]:
     return server
 
 
-def _report_1(context: Any) -> Report | None:
+def _report_1(context: Any) -> ProgressCallback | None:
     token = context.meta.progressToken if context.meta else None
     if token is None:
         return None

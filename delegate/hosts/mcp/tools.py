@@ -9,14 +9,14 @@ import anyio
 
 from delegate._util.cancellation import Cancellation
 from delegate._util.resources import schema
+from delegate.hosts.host_tool import HostTool, Invocation
 from delegate.hosts.mcp.share import Share
-from delegate.hosts.offer import Invocation, Offer
 from delegate.hosts.progress import line
 from delegate.ports import Event, EventSink
 from delegate.types import JsonObject
 
 T = TypeVar("T")
-Report = Callable[[float, float, str], Awaitable[None]]
+ProgressCallback = Callable[[float, float, str], Awaitable[None]]
 """Sends the client one notification of progress: how far it is, of how much, and a line."""
 
 _HINTS: Mapping[str, JsonObject] = {
@@ -29,13 +29,13 @@ _TITLES = {"delegation": "Delegate tasks", "reading": "Read a delegated task's r
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ToolRequest:
     """One `tools/call`, as far as it concerns us."""
 
     tool: str
     arguments: JsonObject
     session: Hashable
-    report: Report | None
+    report: ProgressCallback | None
     """None where the client didn't ask for progress."""
     gone: Cancellation | None
     """Cancelled when nobody can read the answer any more; None where the SDK cancels the handler itself."""
@@ -44,32 +44,32 @@ class Request:
 class Tools:
     """Tools on offer, by what they are for: delegation, reading, thinking."""
 
-    def __init__(self, **offers: Offer) -> None:
-        self.listed = [_definition(use, offer) for use, offer in offers.items()]
-        self._offers = {offer.name: offer for offer in offers.values()}
+    def __init__(self, **host_tools: HostTool) -> None:
+        self.listed = [_definition(use, host_tool) for use, host_tool in host_tools.items()]
+        self._host_tools = {host_tool.name: host_tool for host_tool in host_tools.values()}
 
-    async def answer(self, request: Request) -> JsonObject:
+    async def answer(self, request: ToolRequest) -> JsonObject:
         """The result of one call. Raises nothing but CancelledError, once all children have ended."""
-        offer = self._offers.get(request.tool)
-        if offer is None:
+        host_tool = self._host_tools.get(request.tool)
+        if host_tool is None:
             return _result(f"there is no tool {request.tool!r}; there are {', '.join(self._offers)}", is_error=True)
         progress = _Progress(request.report)
         session = ("mcp", request.session)  # also where the transport has no name for it: one server, one client
         known = Invocation(session=session, on_event=progress.sink, cancellation=request.gone)
         try:
-            given = await _to_its_end(offer.call(request.arguments, known), stopping=progress.stop)
+            given = await _to_its_end(host_tool.call(request.arguments, known), stopping=progress.stop)
             await progress.finish()
         finally:
             progress.stop()
         return _result(given.text, given.structured, is_error=given.is_error)
 
 
-def _definition(use: str, offer: Offer) -> JsonObject:
+def _definition(use: str, host_tool: HostTool) -> JsonObject:
     tool: JsonObject = {
-        "name": offer.name,
+        "name": host_tool.name,
         "title": _TITLES[use],
-        "description": offer.description,
-        "inputSchema": offer.parameters,
+        "description": host_tool.description,
+        "inputSchema": host_tool.parameters,
         "annotations": {"title": _TITLES[use], **_HINTS[use]},
     }
     if use == "delegation":
@@ -102,7 +102,7 @@ async def _to_its_end(work: Coroutine[Any, Any, T], *, stopping: Callable[[], No
 class _Progress:
     """Sends what happens to a call's tasks, in its order; where nobody asked, nothing."""
 
-    def __init__(self, report: Report | None) -> None:
+    def __init__(self, report: ProgressCallback | None) -> None:
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._sending = asyncio.create_task(self._send(report)) if report else None
 
@@ -122,7 +122,7 @@ class _Progress:
         if self._sending:
             self._sending.cancel()
 
-    async def _send(self, report: Report) -> None:
+    async def _send(self, report: ProgressCallback) -> None:
         share = Share()
         while (event := await self._events.get()) is not None:
             share.count(event)

@@ -17,7 +17,14 @@ from openai.types.responses.response_usage import InputTokensDetails, OutputToke
 
 from delegate.delegator import Delegator
 from delegate.hosts import progress
-from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.ports import Event, EventSink
 from delegate.types import JsonObject, Parent, Usage
 
@@ -29,36 +36,38 @@ parent_context: ContextVar[ToolContext[Any] | None] = ContextVar("delegate_opena
 
 
 def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> FunctionTool:
-    """The tool, for an agent's `tools`. `options` are settings, where no delegator is given; see `delegation`.
+    """The tool, for an agent's `tools`. `options` are settings, where no delegator is given; see `delegate_tool`.
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _function_tool(delegation(delegator, parent=parent, **options))
+    return _function_tool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def read_tool(delegator: Delegator) -> FunctionTool:
     """The second tool, which reads a report that was cut."""
-    return _function_tool(reading(delegator), by_run=False)
+    return _function_tool(make_read_tool(delegator), by_run=False)
 
 
 def think_tool(delegator: Delegator) -> FunctionTool:
     """`think`, with which a parent holds a thought against its criteria."""
-    return _function_tool(thinking(delegator), by_run=False)
+    return _function_tool(make_think_tool(delegator), by_run=False)
 
 
 class OwnTool(FunctionTool):
     """Never a child's: what a child may delegate is decided by the depth."""
 
 
-def _function_tool(offer: Offer, *, by_run: bool = True) -> FunctionTool:
+def _function_tool(host_tool: HostTool, *, by_run: bool = True) -> FunctionTool:
     """An offer as the SDK's tool. Not `by_run`, the call isn't tied to the run in which it is made."""
-    kept: weakref.WeakKeyDictionary[ToolContext[Any], Answer] = weakref.WeakKeyDictionary()
+    kept: weakref.WeakKeyDictionary[ToolContext[Any], ToolAnswer] = weakref.WeakKeyDictionary()
 
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
         asking = parent_context.set(context)
         try:
-            answer = await offer.call(arguments, await _known(context, offer.delegator) if by_run else Invocation())
+            answer = await host_tool.call(
+                arguments, await _known(context, host_tool.delegator) if by_run else Invocation()
+            )
         finally:
             parent_context.reset(asking)
         context.usage.add(_sdk_usage(answer.usage))
@@ -70,9 +79,9 @@ def _function_tool(offer: Offer, *, by_run: bool = True) -> FunctionTool:
         return {"report": answer.structured} if answer and answer.report else None
 
     return OwnTool(
-        offer.name,
-        offer.description,
-        offer.parameters,
+        host_tool.name,
+        host_tool.description,
+        host_tool.parameters,
         invoke,
         strict_json_schema=False,  # its strict form has no optional fields, and refuses before we can explain
         custom_data_extractor=report,

@@ -19,7 +19,14 @@ from pydantic_core import SchemaValidator, core_schema
 from delegate import Delegator
 from delegate.delegator import Arguments
 from delegate.hosts import progress
-from delegate.hosts.offer import Answer, Invocation, Offer, delegation, reading, thinking
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.hosts.stream import steps
 from delegate.ports import Event
 from delegate.types import JsonObject, Parent
@@ -46,25 +53,25 @@ class OwnTool(pydantic_ai.Tool[Any]):
 
 
 def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> pydantic_ai.Tool[Any]:
-    """The tool, for an agent's `tools`. `options` are settings, where no delegator is given; see `delegation`.
+    """The tool, for an agent's `tools`. `options` are settings, where no delegator is given; see `delegate_tool`.
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _framework_tool(delegation(delegator, parent=parent, **options))
+    return _framework_tool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def read_tool(delegator: Delegator) -> pydantic_ai.Tool[Any]:
     """The second tool, which reads a report that was cut."""
-    return _framework_tool(reading(delegator), by_run=False)
+    return _framework_tool(make_read_tool(delegator), by_run=False)
 
 
 def think_tool(delegator: Delegator) -> pydantic_ai.Tool[Any]:
     """The scratchpad."""
-    return _framework_tool(thinking(delegator), by_run=False)
+    return _framework_tool(make_think_tool(delegator), by_run=False)
 
 
-def _framework_tool(offer: Offer, *, by_run: bool = True) -> pydantic_ai.Tool[Any]:
+def _framework_tool(host_tool: HostTool, *, by_run: bool = True) -> pydantic_ai.Tool[Any]:
     """An offer as the framework's tool. Not `by_run`, the call isn't tied to the run in which it is made."""
 
     async def call(context: RunContext[Any], /, **arguments: Any) -> ToolReturn[str]:
@@ -72,13 +79,13 @@ def _framework_tool(offer: Offer, *, by_run: bool = True) -> pydantic_ai.Tool[An
         try:
             known = Invocation(parent=_parent(context), session=object()) if by_run else Invocation()
             given = arguments.get(_NOT_AN_OBJECT, arguments)
-            answer = await _watched(offer, given, known, context)
+            answer = await _watched(host_tool, given, known, context)
         finally:
             parent_context.reset(asking)
         context.usage.incr(_run_usage(answer))
         return ToolReturn(answer.text, metadata=answer.structured)
 
-    tool = OwnTool.from_schema(call, offer.name, offer.description, offer.parameters, takes_ctx=True)
+    tool = OwnTool.from_schema(call, host_tool.name, host_tool.description, host_tool.parameters, takes_ctx=True)
     tool.function_schema.validator = _UNTOUCHED
     return tool
 
@@ -94,11 +101,13 @@ def _as_keywords(given: object) -> JsonObject:
 _UNTOUCHED = SchemaValidator(core_schema.no_info_plain_validator_function(_as_keywords))
 
 
-async def _watched(offer: Offer, arguments: Arguments, known: Invocation, context: RunContext[Any]) -> Answer:
+async def _watched(
+    host_tool: HostTool, arguments: Arguments, known: Invocation, context: RunContext[Any]
+) -> ToolAnswer:
     """The answer, and what happens until then as events of the run."""
-    async with aclosing(steps(lambda sink: offer.call(arguments, replace(known, on_event=sink)))) as parts:
+    async with aclosing(steps(lambda sink: host_tool.call(arguments, replace(known, on_event=sink)))) as parts:
         async for part in parts:
-            if isinstance(part, Answer):
+            if isinstance(part, ToolAnswer):
                 return part
             await _emit(context, part)
     raise AssertionError("a call ends with its answer")
@@ -131,7 +140,7 @@ def _model_name(context: RunContext[Any]) -> str | None:
     return (last and last.model_name) or None
 
 
-def _run_usage(answer: Answer) -> RunUsage:
+def _run_usage(answer: ToolAnswer) -> RunUsage:
     usage, cost = answer.usage, answer.report.totals.cost_usd if answer.report else None
     return RunUsage(
         input_tokens=usage.input_tokens,

@@ -20,7 +20,7 @@ from delegate.errors import ToolError
 from delegate.judging.checks import receipts
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.output import parse_json
-from delegate.judging.submission import Case, result
+from delegate.judging.submission import Submission, result
 from delegate.sandbox.commands import CommandResult, Commands
 from delegate.types import (
     AnyCriterion,
@@ -44,50 +44,52 @@ def is_check(criterion: AnyCriterion) -> bool:
     return criterion.kind in _CHECKS
 
 
-async def run_checks(case: Case, criteria: Sequence[AnyCriterion], commands: Commands) -> list[CriterionResult]:
+async def run_checks(
+    submission: Submission, criteria: Sequence[AnyCriterion], commands: Commands
+) -> list[CriterionResult]:
     """Decide criteria that code can decide, side by side."""
     if len(criteria) == 1:
-        return [await _CHECKS[criteria[0].kind](criteria[0], case, commands)]
+        return [await _CHECKS[criteria[0].kind](criteria[0], submission, commands)]
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_CHECKS[criterion.kind](criterion, case, commands)) for criterion in criteria]
+        tasks = [group.create_task(_CHECKS[criterion.kind](criterion, submission, commands)) for criterion in criteria]
     return [task.result() for task in tasks]
 
 
-async def _shell(criterion: ShellCriterion, case: Case, commands: Commands) -> CriterionResult:
-    if case.folder is None:
+async def _shell(criterion: ShellCriterion, submission: Submission, commands: Commands) -> CriterionResult:
+    if submission.folder is None:
         return _no_files(criterion)
     try:
         ran = await commands.run(
             criterion.command,
-            cwd=case.folder.root,
+            cwd=submission.folder.root,
             timeout_seconds=criterion.timeout_seconds,
-            author=case.author,
+            author=submission.author,
             network=criterion.network,
         )
     except ToolError as error:
         return result(criterion, "error", "nobody", getattr(error, "code", "command_failed"), str(error))
     if ran.timed_out:
         return result(criterion, "error", "check", "timeout", f"ran longer than {criterion.timeout_seconds:g} s")
-    tail = _last_lines(ran, case.redactor)
+    tail = _last_lines(ran, submission.redactor)
     reason = f"exit code {ran.exit_code}, wanted {criterion.exit_code}" + (f": {tail}" if tail else "")
     if ran.exit_code == criterion.exit_code:
         return _met(criterion, reason, evidence=tail)
     return _not_met(criterion, reason, evidence=tail)
 
 
-async def _json_schema(criterion: JsonSchemaCriterion, case: Case, commands: Commands) -> CriterionResult:
+async def _json_schema(criterion: JsonSchemaCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     try:
-        value = parse_json(case.run.output)
+        value = parse_json(submission.run.output)
     except ValueError as error:
         return _not_met(criterion, str(error))
     return await _fits(criterion, value, criterion.schema_)
 
 
-async def _file(criterion: FileCriterion, case: Case, commands: Commands) -> CriterionResult:
-    if case.folder is None:
+async def _file(criterion: FileCriterion, submission: Submission, commands: Commands) -> CriterionResult:
+    if submission.folder is None:
         return _no_files(criterion)
     try:
-        size = _size_of_file(case.folder.resolve(criterion.path))
+        size = _size_of_file(submission.folder.resolve(criterion.path))
     except ToolError as error:
         return result(criterion, "error", "check", "path_refused", str(error))
     except OSError as error:  # a child may take its own rights away
@@ -101,7 +103,7 @@ async def _file(criterion: FileCriterion, case: Case, commands: Commands) -> Cri
     if criterion.contains is None and criterion.json_schema is None:
         return _met(criterion, f"{criterion.path} has {size} bytes")
     try:
-        excerpt = case.folder.read(criterion.path, FILE_BYTES)
+        excerpt = submission.folder.read(criterion.path, FILE_BYTES)
     except ToolError as error:
         return result(criterion, "error", "check", "unreadable", str(error))
     if excerpt.cut:
@@ -130,12 +132,12 @@ async def _file_content(criterion: FileCriterion, content: str) -> CriterionResu
     return await _fits(criterion, value, criterion.json_schema)
 
 
-async def _regex(criterion: RegexCriterion, case: Case, commands: Commands) -> CriterionResult:
+async def _regex(criterion: RegexCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     if fault := pattern_fault(criterion.pattern):
         return result(criterion, "error", "check", "invalid_criterion", fault)
 
     def search() -> Any:
-        return regex.search(criterion.pattern, case.run.output, timeout=REGEX_SECONDS, concurrent=True)
+        return regex.search(criterion.pattern, submission.run.output, timeout=REGEX_SECONDS, concurrent=True)
 
     try:
         found = await asyncio.to_thread(search)
@@ -146,11 +148,13 @@ async def _regex(criterion: RegexCriterion, case: Case, commands: Commands) -> C
     return _met(criterion, "found in the output", evidence=found.group()[:200])
 
 
-async def _json_predicate(criterion: JsonPredicateCriterion, case: Case, commands: Commands) -> CriterionResult:
+async def _json_predicate(
+    criterion: JsonPredicateCriterion, submission: Submission, commands: Commands
+) -> CriterionResult:
     from delegate.judging.checks.predicate import PredicateError, evaluate
 
     try:
-        value = parse_json(case.run.output)
+        value = parse_json(submission.run.output)
         outcome = await asyncio.to_thread(evaluate, criterion.expr, value)  # the worst take a third of a second
     except ValueError as error:
         return _not_met(criterion, str(error))
@@ -159,25 +163,25 @@ async def _json_predicate(criterion: JsonPredicateCriterion, case: Case, command
     return _met(criterion, outcome.reason) if outcome.holds else _not_met(criterion, outcome.reason)
 
 
-async def _receipt(criterion: ReceiptCriterion, case: Case, commands: Commands) -> CriterionResult:
-    if not case.has_receipts:
+async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands: Commands) -> CriterionResult:
+    if not submission.has_receipts:
         return result(criterion, "error", "nobody", "no_receipts", "no tool calls were recorded for this run")
     try:
-        why = receipts.mismatch(criterion, case.run.receipts)
+        why = receipts.mismatch(criterion, submission.run.receipts)
     except ValueError as error:
         return result(criterion, "error", "check", "invalid_criterion", str(error))
     if why is not None:
         return _not_met(criterion, why)
-    shown = receipts.matching(criterion, case.run.receipts)
+    shown = receipts.matching(criterion, submission.run.receipts)
     met = _met(criterion, "the record of tool calls shows it")
     return met.model_copy(update={"source": f"receipt:{shown[0].n}"}) if shown else met
 
 
-async def _manual(criterion: ManualCriterion, case: Case, commands: Commands) -> CriterionResult:
+async def _manual(criterion: ManualCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     return result(criterion, "trusted", "trust", "trusted", "only a person can confirm this; nobody looked")
 
 
-_Check = Callable[[Any, Case, Commands], Coroutine[Any, Any, CriterionResult]]
+_Check = Callable[[Any, Submission, Commands], Coroutine[Any, Any, CriterionResult]]
 _CHECKS: dict[str, _Check] = {
     "shell": _shell,
     "json_schema": _json_schema,

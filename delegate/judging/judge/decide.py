@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, echoes
-from delegate.judging.judge.reply import Answer, UnparseableReply, parse_reply
-from delegate.judging.judge.session import Asked, Question
-from delegate.judging.submission import Case, result
+from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
+from delegate.judging.judge.session import JudgeQuestion, JudgeReply
+from delegate.judging.submission import Submission, result
 from delegate.types import AnyCriterion, CriterionResult, QuestionCriterion
 
-Ask = Callable[[Question], Awaitable[Asked]]
+Ask = Callable[[JudgeQuestion], Awaitable[JudgeReply]]
 """Puts a question to a model."""
 
 SURE = ".sure"
@@ -47,11 +47,13 @@ _LOOKING = ("think", "read_file", "list_files", "search_files", "fetch_url")
 """Tools of the toolbox that change nothing: their calls are no trace of a deed."""
 
 
-async def decide(ask: Ask, case: Case, criteria: Sequence[AnyCriterion], evidence: Evidence) -> list[CriterionResult]:
+async def decide(
+    ask: Ask, submission: Submission, criteria: Sequence[AnyCriterion], evidence: Evidence
+) -> list[CriterionResult]:
     """The results of `criteria`, in their order, as a judge sees them and code confirms them."""
     statements = [statement for criterion in criteria for statement in _statements(criterion)]
-    asked = await ask(prompt.question(case.task.goal, statements, evidence))
-    return _results(case, criteria, asked, [id for id, _ in statements], evidence)
+    asked = await ask(prompt.question(submission.task.goal, statements, evidence))
+    return _results(submission, criteria, asked, [id for id, _ in statements], evidence)
 
 
 def _statements(criterion: AnyCriterion) -> list[tuple[str, str]]:
@@ -66,7 +68,7 @@ def _statements(criterion: AnyCriterion) -> list[tuple[str, str]]:
 
 
 def _results(
-    case: Case, criteria: Sequence[AnyCriterion], asked: Asked, ids: list[str], evidence: Evidence
+    submission: Submission, criteria: Sequence[AnyCriterion], asked: JudgeReply, ids: list[str], evidence: Evidence
 ) -> list[CriterionResult]:
     if asked.reply is None:
         return [result(criterion, "error", "nobody", asked.code, asked.reason) for criterion in criteria]
@@ -78,10 +80,12 @@ def _results(
     if any(one.verdict == "met" and echoes(one.evidence, one.reason, ready) for one in answers.values()):
         reason = "the judge's answer is a copy of one that the worker wrote"
         return [result(criterion, "error", "nobody", "judge_unparseable", reason) for criterion in criteria]
-    return [_verified(case, criterion, answers, evidence) for criterion in criteria]
+    return [_verified(submission, criterion, answers, evidence) for criterion in criteria]
 
 
-def _verified(case: Case, criterion: AnyCriterion, answers: dict[str, Answer], evidence: Evidence) -> CriterionResult:
+def _verified(
+    submission: Submission, criterion: AnyCriterion, answers: dict[str, CriterionAnswer], evidence: Evidence
+) -> CriterionResult:
     """The answer, with its quote looked for, and with what else a `met` needs."""
     answer = answers[criterion.id or ""]
     source = evidence.find(answer.evidence, answer.source)
@@ -97,25 +101,27 @@ def _verified(case: Case, criterion: AnyCriterion, answers: dict[str, Answer], e
     if source in evidence.cut and _ABOUT_ALL.search(criterion.describe()):
         why = f"{source} was too long to be judged whole, and what was left out could decide this otherwise"
         return result(criterion, "cannot_tell", "judge", "truncated_for_judge", why, evidence=quote, source=source)
-    if _is_own_word(case, source) and (why := _only_claimed(case, criterion.describe(), evidence)):
+    if _is_own_word(submission, source) and (why := _only_claimed(submission, criterion.describe(), evidence)):
         return result(criterion, "not_met", "judge", "self_report_only", why, evidence=quote, source=source)
     return result(criterion, "met", "judge", "met", answer.reason, evidence=quote, source=source)
 
 
-def _is_own_word(case: Case, source: str) -> bool:
+def _is_own_word(submission: Submission, source: str) -> bool:
     """Whether a source is only what the worker says: its report, or what it told the tool for thinking."""
-    return source == "output" or any(source == f"receipt:{one.n}" for one in case.run.receipts if one.tool in _THINKING)
+    return source == "output" or any(
+        source == f"receipt:{one.n}" for one in submission.run.receipts if one.tool in _THINKING
+    )
 
 
-def _only_claimed(case: Case, statement: str, evidence: Evidence) -> str | None:
+def _only_claimed(submission: Submission, statement: str, evidence: Evidence) -> str | None:
     """Why the report's own words are not enough: the criterion is about a deed or a file that left no trace.
 
     Only where deeds were recorded, and only for statements that are plainly not about the text itself.
     """
-    was_watched = case.folder is not None or bool(case.run.receipts)
+    was_watched = submission.folder is not None or bool(submission.run.receipts)
     if not was_watched or _ABOUT_THE_TEXT.search(statement):
         return None
-    receipts = case.run.receipts
+    receipts = submission.run.receipts
     traces = evidence.traces(receipts, not_by=_THINKING)
     names = _FILE_NAME.findall(statement)
     for name in names:
@@ -126,6 +132,6 @@ def _only_claimed(case: Case, statement: str, evidence: Evidence) -> str | None:
     if not evidence.traces(receipts, not_by=_LOOKING):
         return "only the report says that it was done: no artifact, tool call or check shows it"
     seen = any(source.startswith("check:") for source in traces) or (names and _DONE_TO_FILES.search(statement))
-    if not case.has_receipts and not seen:
+    if not submission.has_receipts and not seen:
         return "only the report says that it was done: tool calls weren't recorded, and no check shows it"
     return None

@@ -10,31 +10,35 @@ from collections.abc import Sequence
 
 from delegate.judging.judge import decide
 from delegate.judging.judge.evidence import Evidence
-from delegate.judging.judge.session import Asking
+from delegate.judging.judge.session import JudgeSession
 from delegate.judging.order import could_turn
-from delegate.judging.submission import Case
+from delegate.judging.submission import Submission
 from delegate.types import CriterionResult, JudgeAnswer
 
 _UNDECIDED = ("cannot_tell", "evidence_not_found")
 
 
 async def ask_again(
-    asking: Asking, case: Case, first: list[CriterionResult], so_far: Sequence[CriterionResult], evidence: Evidence
+    session: JudgeSession,
+    submission: Submission,
+    first: list[CriterionResult],
+    so_far: Sequence[CriterionResult],
+    evidence: Evidence,
 ) -> list[CriterionResult]:
     """The `first` results with those of a second judge in their place, where one was asked and answered.
 
     `so_far` are the results of what was decided before them.
     """
     undecided = {one.id: one for one in first if one.code in _UNDECIDED}
-    if not undecided or not could_turn(case.task.criteria, [*so_far, *first], undecided):
+    if not undecided or not could_turn(submission.task.criteria, [*so_far, *first], undecided):
         return first
-    criteria = [criterion for criterion in case.task.criteria if criterion.id in undecided]
-    second = {one.id: one for one in await decide.decide(asking.ask_another, case, criteria, evidence)}
+    criteria = [criterion for criterion in submission.task.criteria if criterion.id in undecided]
+    second = {one.id: one for one in await decide.decide(session.ask_another, submission, criteria, evidence)}
     useless = [one for one in second.values() if one.decided_by == "nobody"]
     if useless:
-        asking.recorder.unheard(useless[0].reason)
+        session.recorder.unheard(useless[0].reason)
         return first
-    asking.recorder.overruled([_answer(one) for one in undecided.values()])
+    session.recorder.overruled([_answer(one) for one in undecided.values()])
     return [second.get(one.id, one) for one in first]
 
 

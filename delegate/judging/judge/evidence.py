@@ -12,7 +12,7 @@ from itertools import islice
 
 from delegate._util.fencing import clean
 from delegate.errors import ToolError
-from delegate.judging.submission import Case
+from delegate.judging.submission import Submission
 from delegate.sandbox.workspace import Folder
 from delegate.types import Artifact, CriterionResult, Finding, Receipt
 
@@ -86,31 +86,31 @@ def _says_something(quote: str, text: str) -> bool:
     return signs >= MIN_QUOTE or (signs > 0 and 2 * len(quote) >= len(text.strip()))
 
 
-def gather(case: Case, checks: Sequence[CriterionResult]) -> Evidence:
+def gather(submission: Submission, checks: Sequence[CriterionResult]) -> Evidence:
     """Collect what a judge may see of one case."""
     sources: dict[str, str] = {}
     hidden: list[str] = []
     cut: list[str] = []
-    redacted = case.redactor.text
-    for name, text, limit in _raw_sources(case, checks):
+    redacted = submission.redactor.text
+    for name, text, limit in _raw_sources(submission, checks):
         cleaned = clean(text)
         # What was hidden in a key kept it from being recognized.
         shown = cleaned.text if cleaned.text == text else redacted(cleaned.text)
         sources[name] = _bounded(shown, limit)
         hidden += [name] if cleaned.hidden else []
         cut += [name] if len(shown) > limit else []
-    return Evidence(sources, tuple(_findings(case, hidden, cut)), frozenset(cut), redacted)
+    return Evidence(sources, tuple(_findings(submission, hidden, cut)), frozenset(cut), redacted)
 
 
-def _raw_sources(case: Case, checks: Sequence[CriterionResult]) -> Iterator[tuple[str, str, int]]:
+def _raw_sources(submission: Submission, checks: Sequence[CriterionResult]) -> Iterator[tuple[str, str, int]]:
     """The sources without secrets. The run has none, but for names of files and numbers in the arguments of tools."""
-    redacted = case.redactor.text
-    yield "output", case.run.output, OUTPUT_CHARS
-    if case.run.artifacts:
-        yield "artifacts", redacted(_manifest(case.run.artifacts)), OUTPUT_CHARS
-    for name, text, limit in _artifact_texts(case):
+    redacted = submission.redactor.text
+    yield "output", submission.run.output, OUTPUT_CHARS
+    if submission.run.artifacts:
+        yield "artifacts", redacted(_manifest(submission.run.artifacts)), OUTPUT_CHARS
+    for name, text, limit in _artifact_texts(submission):
         yield redacted(name), redacted(text), limit
-    for receipt in _latest(case.run.receipts):
+    for receipt in _latest(submission.run.receipts):
         yield f"receipt:{receipt.n}", f"{redacted(_called(receipt))}\n{_answered(receipt)}", RECEIPT_CHARS
     for check in checks:
         if check.decided_by == "check":
@@ -118,12 +118,12 @@ def _raw_sources(case: Case, checks: Sequence[CriterionResult]) -> Iterator[tupl
             yield redacted(f"check:{check.id}"), text, RECEIPT_CHARS
 
 
-def _artifact_texts(case: Case) -> Iterator[tuple[str, str, int]]:
+def _artifact_texts(submission: Submission) -> Iterator[tuple[str, str, int]]:
     left = ARTIFACTS_CHARS
-    for artifact in case.run.artifacts:
-        if artifact.change == "deleted" or not case.folder or left <= 0:
+    for artifact in submission.run.artifacts:
+        if artifact.change == "deleted" or not submission.folder or left <= 0:
             continue
-        if (text := _text_of(case.folder, artifact)) is not None:
+        if (text := _text_of(submission.folder, artifact)) is not None:
             yield f"artifact:{artifact.path}", text, min(ARTIFACT_CHARS, left)
             left -= min(ARTIFACT_CHARS, len(text))
 
@@ -166,13 +166,13 @@ def _bounded(text: str, limit: int) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out here …]\n{text[-half:]}"
 
 
-def _findings(case: Case, hidden: list[str], cut: list[str]) -> Iterator[Finding]:
+def _findings(submission: Submission, hidden: list[str], cut: list[str]) -> Iterator[Finding]:
     if hidden:
         message = f"characters that a reader cannot see were removed from {', '.join(hidden[:5])}"
         yield Finding(severity="major", code="hidden_text", message=message)
     if cut:
         message = f"too long to be judged whole: {', '.join(cut[:5])}"
         yield Finding(severity="minor", code="truncated_for_judge", message=message)
-    if len(case.run.receipts) > RECEIPTS:
-        message = f"the judge saw the last {RECEIPTS} of {len(case.run.receipts)} tool calls"
+    if len(submission.run.receipts) > RECEIPTS:
+        message = f"the judge saw the last {RECEIPTS} of {len(submission.run.receipts)} tool calls"
         yield Finding(severity="info", code="truncated_for_judge", message=message)

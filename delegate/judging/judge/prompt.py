@@ -9,17 +9,17 @@ from functools import cache
 from delegate._util.fencing import clean, fence, new_nonce, one_line
 from delegate._util.resources import schema, text
 from delegate.judging.judge.evidence import Evidence
-from delegate.judging.judge.session import Question
+from delegate.judging.judge.session import JudgeQuestion
 from delegate.types import JsonObject
 
 _ANSWER_TOKENS = 200
 
 
-def question(goal: str, statements: Sequence[tuple[str, str]], evidence: Evidence) -> Question:
+def question(goal: str, statements: Sequence[tuple[str, str]], evidence: Evidence) -> JudgeQuestion:
     """The question whether statements hold, each given as (id, statement)."""
     asked = "Criteria:\n" + "\n".join(f"{id}: {_line(statement)}" for id, statement in statements)
     ids = ", ".join(id for id, _ in statements)
-    return Question(
+    return JudgeQuestion(
         system=card(),
         text=with_evidence(goal, asked, evidence, f"Answer for each of these ids exactly once: {ids}"),
         reply_schema=_reply_schema(),

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from delegate._util.fencing import one_line
 from delegate.budget import costs
-from delegate.budget.metering import Metered
+from delegate.budget.metering import MeteredReply
 from delegate.errors import ProviderFault
-from delegate.judging.submission import Case
+from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
 from delegate.models.routing import Routing
 from delegate.models.tiers import is_above, weaker
@@ -20,11 +20,11 @@ from delegate.types import Candidate, Finding, JsonObject, JudgeAnswer, JudgeAtt
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredCall:
     """One call that a model answered, and its place among the attempts."""
 
     asked: Model
-    call: Metered
+    call: MeteredReply
     place: int
 
     @property
@@ -36,14 +36,14 @@ class Answered:
 class JudgeRecorder:
     """The record of one verdict's judges while they are asked."""
 
-    def __init__(self, case: Case) -> None:
-        self.answered: list[Answered] = []
+    def __init__(self, submission: Submission) -> None:
+        self.answered: list[AnsweredCall] = []
         self.attempts: list[JudgeAttempt] = []
         self.escalated = False
-        self._worker = case.worker
-        self._ceiling: Tier = case.ceiling
+        self._worker = submission.worker
+        self._ceiling: Tier = submission.ceiling
         self._candidates: tuple[Candidate, ...] | None = None
-        self._fates: dict[str, str] = {}
+        self._skip_reasons: dict[str, str] = {}
         self._chose_again = False
         self._last_word = 0
 
@@ -53,7 +53,7 @@ class JudgeRecorder:
             self._candidates = routing.candidates
         self._chose_again |= again
 
-    def succeeded(self, model: Model, call: Metered, seconds: float) -> None:
+    def succeeded(self, model: Model, call: MeteredReply, seconds: float) -> None:
         """Book an answer, whatever it says."""
         attempt = JudgeAttempt(
             model=model.id,
@@ -62,7 +62,7 @@ class JudgeRecorder:
             cost_usd=call.charge.cost_usd,
             seconds=round(seconds, 6),
         )
-        self.answered.append(Answered(model, call, len(self.attempts)))
+        self.answered.append(AnsweredCall(model, call, len(self.attempts)))
         self.attempts.append(attempt)
 
     def failed(self, model: Model, fault: ProviderFault, message: str, seconds: float) -> None:
@@ -73,7 +73,7 @@ class JudgeRecorder:
 
     def passed_over(self, model: Model, why: str) -> None:
         """Say why a model that may judge doesn't."""
-        self._fates.setdefault(model.id, why)
+        self._skip_reasons.setdefault(model.id, why)
 
     def unheard(self, reason: str) -> None:
         """The answers of the first judge stand: if a second one answered, `reason` is why that is of no use."""
@@ -97,7 +97,7 @@ class JudgeRecorder:
         charge = costs.total(one.call.charge for one in self.answered)
         return JudgeRecord(
             **(self._identity(judge) if judge else {}),
-            candidates=self._with_fates(self._candidates, judge),
+            candidates=self._with_skip_reasons(self._candidates, judge),
             attempts=tuple(self.attempts),
             escalated=self.escalated,
             usage=charge.usage,
@@ -112,7 +112,7 @@ class JudgeRecorder:
         strange = {(one.asked.id, one.call.reply.model_served): one for one in self.answered if one.call.substituted}
         return (self._substitution(one) for one in strange.values())
 
-    def _identity(self, judge: Answered) -> JsonObject:
+    def _identity(self, judge: AnsweredCall) -> JsonObject:
         worker, model = self._worker, judge.model
         return {
             "model": judge.asked.id,
@@ -125,18 +125,20 @@ class JudgeRecorder:
             "same_family_as_worker": worker is not None and worker.family == model.family,
         }
 
-    def _with_fates(self, candidates: tuple[Candidate, ...], judge: Answered | None) -> tuple[Candidate, ...]:
+    def _with_skip_reasons(
+        self, candidates: tuple[Candidate, ...], judge: AnsweredCall | None
+    ) -> tuple[Candidate, ...]:
         """The candidates with what became of them; as they are where the first choice judged, which is the rule."""
-        fates: dict[str, str | None] = {**self._fates}
-        if judge and (fates or self._chose_again):
-            fates[judge.asked.id] = None
-        if not fates:
+        reasons: dict[str, str | None] = {**self._skip_reasons}
+        if judge and (reasons or self._chose_again):
+            reasons[judge.asked.id] = None
+        if not reasons:
             return candidates
         return tuple(
-            one.model_copy(update={"reason": fates[one.model]}) if one.model in fates else one for one in candidates
+            one.model_copy(update={"reason": reasons[one.model]}) if one.model in reasons else one for one in candidates
         )
 
-    def _substitution(self, one: Answered) -> Finding:
+    def _substitution(self, one: AnsweredCall) -> Finding:
         served = one.call.served
         said = f"{one.asked.id} was asked to judge, and {one_line(one.call.reply.model_served or '?', 80)} answered"
         if served is None:
@@ -149,5 +151,5 @@ class JudgeRecorder:
     def _limit(self) -> Tier | None:
         return weaker(self._worker.tier if self._worker else None, self._ceiling)
 
-    def _amend(self, one: Answered, **fields: object) -> None:
+    def _amend(self, one: AnsweredCall, **fields: object) -> None:
         self.attempts[one.place] = self.attempts[one.place].model_copy(update=fields)

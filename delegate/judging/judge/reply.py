@@ -26,7 +26,7 @@ class UnparseableReply(DelegateError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CriterionAnswer:
     """What the judge says of one criterion. `evidence` is not yet looked for."""
 
     id: str
@@ -37,12 +37,12 @@ class Answer:
     """Which piece of evidence the judge says it quotes. Models without strict schemas may leave it out."""
 
 
-def parse_reply(text: str, asked: Collection[str]) -> dict[str, Answer]:
+def parse_reply(text: str, asked: Collection[str]) -> dict[str, CriterionAnswer]:
     """The answers by criterion id: exactly those that were asked. Raises UnparseableReply otherwise."""
     reply = one_object(text)
     if set(reply) != {"answers"} or not isinstance(reply["answers"], list):
         raise UnparseableReply("the reply is not an object with the one key `answers`, a list")
-    answers: dict[str, Answer] = {}
+    answers: dict[str, CriterionAnswer] = {}
     for item in cast("list[Any]", reply["answers"]):
         answer = _answer(item)
         if answer.id not in asked:
@@ -71,7 +71,7 @@ def one_object(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _answer(item: object) -> Answer:
+def _answer(item: object) -> CriterionAnswer:
     if not isinstance(item, dict) or cast("dict[str, Any]", item).keys() | {"source"} != _KEYS:
         raise UnparseableReply(f"an answer does not have exactly the keys {', '.join(sorted(_KEYS))}")
     fields = cast("dict[str, Any]", item)
@@ -79,7 +79,7 @@ def _answer(item: object) -> Answer:
         raise UnparseableReply("an answer has a value that is not text")
     if fields["verdict"] not in _WORDS:
         raise UnparseableReply(f"verdict {fields['verdict'][:40]!r} is none of {', '.join(_WORDS)}")
-    return Answer(**fields)
+    return CriterionAnswer(**fields)
 
 
 def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

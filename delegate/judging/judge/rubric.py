@@ -16,8 +16,8 @@ from delegate._util.resources import folder, schema, text
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import UnparseableReply, one_object
-from delegate.judging.judge.session import Asking, Question
-from delegate.judging.submission import Case, result
+from delegate.judging.judge.session import JudgeQuestion, JudgeSession
+from delegate.judging.submission import Submission, result
 from delegate.types import CriterionResult, Finding, Rubric, RubricCriterion, RubricDimension
 
 _SCORE_KEYS = {"id", "evidence", "reason", "score"}
@@ -42,24 +42,24 @@ def _shipped(name: str) -> Rubric:
 
 
 async def decide(
-    asking: Asking, case: Case, criterion: RubricCriterion, evidence: Evidence
+    session: JudgeSession, submission: Submission, criterion: RubricCriterion, evidence: Evidence
 ) -> tuple[CriterionResult, list[Finding]]:
     """The result with its score, and the failures and wins that the judge named."""
     rubric = rubric_of(criterion)
-    asked = await asking.ask(_question(case.task.goal, rubric, evidence))
+    asked = await session.ask(_question(submission.task.goal, rubric, evidence))
     if asked.reply is None:
         return result(criterion, "error", "nobody", asked.code, asked.reason), []
     return _read(criterion, rubric, asked.reply.text, evidence)
 
 
-def _question(goal: str, rubric: Rubric, evidence: Evidence) -> Question:
+def _question(goal: str, rubric: Rubric, evidence: Evidence) -> JudgeQuestion:
     lines = [f"Rubric: {rubric.name}. {rubric.description}", "Dimensions:"]
     lines += [f"{one.id} (from {one.min:g} to {one.max:g}): {one.description}" for one in rubric.dimensions]
     lines += ["Failures:", *(f"{one.id}: {one.description}" for one in rubric.failure_modes)]
     lines += ["Wins:", *(f"{one.id}: {one.description}" for one in rubric.wins)]
     asked = clean("\n".join(lines)).text
     ids = ", ".join(one.id for one in rubric.dimensions)
-    return Question(
+    return JudgeQuestion(
         system=text("judges", "rubric.md"),
         text=prompt.with_evidence(goal, asked, evidence, f"Score each of these dimensions exactly once: {ids}"),
         reply_schema=schema("rubric_reply"),

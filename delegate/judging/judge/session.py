@@ -14,12 +14,12 @@ from typing import Self
 
 from delegate.budget import metering
 from delegate.budget.ledger import Ledger
-from delegate.budget.metering import Connection
 from delegate.errors import BudgetExceeded, ProviderError
 from delegate.judging.judge.record import JudgeRecorder
-from delegate.judging.submission import Case
+from delegate.judging.submission import Submission
 from delegate.models.catalog import Catalog, Model, tokens_of
-from delegate.models.routing import Available, JudgeRequest, Place, Routing, choose_judge
+from delegate.models.connections import Connection
+from delegate.models.routing import Available, EndpointKey, JudgeRequest, Routing, choose_judge
 from delegate.ports import ChatReply, ChatRequest, Message, Notify
 from delegate.records.recorder import encodable
 from delegate.types import JsonObject
@@ -37,7 +37,7 @@ _UNAVAILABLE = "judge_unavailable"
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class JudgePool:
     """The models that may be asked, and the way to them."""
 
     catalog: Catalog
@@ -56,7 +56,7 @@ def _card_tokens(card: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class JudgeQuestion:
     """What a judge is asked: the card that never changes, the text that does, and the shape of the reply."""
 
     system: str
@@ -84,7 +84,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JudgeReply:
     """What came of a question: a reply, or the code and the reason why there is none."""
 
     reply: ChatReply | None = None
@@ -100,25 +100,25 @@ class Asked:
         return cls(None, code, f"the judge's reply ended as {encodable(reply.stop_detail) or reply.stop}")
 
 
-class Asking:
+class JudgeSession:
     """The questions of one verdict: who may be asked, which endpoints are out of reach, and the record of it all."""
 
-    def __init__(self, bench: Bench, case: Case, ledger: Ledger, notify: Notify) -> None:
-        self.recorder = JudgeRecorder(case)
-        self._bench = bench
-        self._case = case
+    def __init__(self, pool: JudgePool, submission: Submission, ledger: Ledger, notify: Notify) -> None:
+        self.recorder = JudgeRecorder(submission)
+        self._pool = pool
+        self._submission = submission
         self._ledger = ledger
         self._notify = notify
-        self._shut: dict[Place, str] = {}
+        self._shut: dict[EndpointKey, str] = {}
         """Endpoints that can't be reached, and what was seen there."""
 
-    async def ask(self, question: Question) -> Asked:
+    async def ask(self, question: JudgeQuestion) -> JudgeReply:
         """Ask the candidates in order until one answers."""
         routing = self._route(question)
         self.recorder.chosen(routing)
         return await self._first_answer(question, routing.ranked, MAX_ATTEMPTS)
 
-    async def ask_another(self, question: Question) -> Asked:
+    async def ask_another(self, question: JudgeQuestion) -> JudgeReply:
         """Ask one judge of another family than the latest one's; no third takes its place."""
         routing = self._route(question, other_than=self.recorder.answered[-1].model.family)
         self.recorder.chosen(routing, again=True)
@@ -128,25 +128,27 @@ class Asking:
         finally:
             self.recorder.escalated = len(self.recorder.attempts) > before
 
-    def _route(self, question: Question, other_than: str | None = None) -> Routing:
+    def _route(self, question: JudgeQuestion, other_than: str | None = None) -> Routing:
         request = JudgeRequest(
-            worker=self._case.worker,
+            worker=self._submission.worker,
             evidence_tokens=question.tokens,
             reply_tokens=question.reply_tokens,
             on=date.today(),
-            available=self._bench.available,
-            pinned=self._bench.pinned,
-            ceiling=self._case.ceiling,
+            available=self._pool.available,
+            pinned=self._pool.pinned,
+            ceiling=self._submission.ceiling,
             prefix_tokens=_card_tokens(question.system),
-            min_accuracy=self._bench.min_accuracy,
+            min_accuracy=self._pool.min_accuracy,
             other_than_family=other_than,
             priced_only=self._ledger.left("cost_usd") is not None,
         )
-        return choose_judge(self._bench.catalog, request)
+        return choose_judge(self._pool.catalog, request)
 
-    async def _first_answer(self, question: Question, ranked: Sequence[Model], attempts: int) -> Asked:
-        left, failed = self._reachable(ranked), set[Place]()
-        asked = Asked() if left or not ranked else Asked(code=_UNAVAILABLE, reason=self._shut[_place(ranked[0])])
+    async def _first_answer(self, question: JudgeQuestion, ranked: Sequence[Model], attempts: int) -> JudgeReply:
+        left, failed = self._reachable(ranked), set[EndpointKey]()
+        asked = (
+            JudgeReply() if left or not ranked else JudgeReply(code=_UNAVAILABLE, reason=self._shut[_place(ranked[0])])
+        )
         while left and attempts:
             attempts -= 1
             model = left[0] if attempts else _elsewhere(left, failed)
@@ -167,19 +169,19 @@ class Asking:
                 self.recorder.passed_over(model, f"not asked, since its endpoint failed: {why}")
         return [model for model in models if _place(model) not in self._shut]
 
-    async def _try(self, model: Model, question: Question, patience: float) -> Asked:
+    async def _try(self, model: Model, question: JudgeQuestion, patience: float) -> JudgeReply:
         """Ask one model. Whatever comes of it is on the record, also when the time for the verdict is up meanwhile."""
         self._notify("judge_asked", model.id)
         recorder, ledger, tokens = self.recorder, self._ledger, question.tokens
         started = time.monotonic()
         try:
-            way = await self._bench.connect(model)
+            way = await self._pool.connect(model)
             call = await metering.complete(
                 way, question.to(model), input_tokens=model.tokens(tokens), ledger=ledger, patience=patience
             )
         except BudgetExceeded as error:
             recorder.passed_over(model, f"not asked: {error}")
-            return Asked(code="budget_exceeded", reason=str(error))
+            return JudgeReply(code="budget_exceeded", reason=str(error))
         except ProviderError as error:
             recorder.failed(model, error.fault, str(error), time.monotonic() - started)
             return self._unavailable(model, error)
@@ -187,19 +189,19 @@ class Asking:
             recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - started)
             raise
         recorder.succeeded(model, call, time.monotonic() - started)
-        return Asked.answered(call.reply)
+        return JudgeReply.answered(call.reply)
 
-    def _unavailable(self, model: Model, error: ProviderError) -> Asked:
+    def _unavailable(self, model: Model, error: ProviderError) -> JudgeReply:
         reason = encodable(f"{model.id}: {error}")
         if error.fault in _WHOLE_PLACE:
             self._shut[_place(model)] = reason
-        return Asked(code=_UNAVAILABLE, reason=reason)
+        return JudgeReply(code=_UNAVAILABLE, reason=reason)
 
 
-def _elsewhere(models: Sequence[Model], failed: Collection[Place]) -> Model:
+def _elsewhere(models: Sequence[Model], failed: Collection[EndpointKey]) -> Model:
     """The first at an endpoint where nothing failed yet; the first of all where there is none."""
     return next((model for model in models if _place(model) not in failed), models[0])
 
 
-def _place(model: Model) -> Place:
+def _place(model: Model) -> EndpointKey:
     return model.provider, model.endpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate.cli.security.commands import ATTACKS, Mechanism, Row, mechanisms, shell_attacks
+from delegate.cli.security.commands import ATTACKS, MechanismUnderTest, Row, mechanisms, shell_attacks
 from delegate.judging.checks.json_schema import close_worker
 from delegate.sandbox.confinement import Confinement
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 COLUMNS = ("bubblewrap", "process", "process group")
 NO_NETWORK = "bubblewrap, no network"
-WITHOUT_SUBREAPER = Mechanism("process group", Confinement(bubblewrap=False, subreaper=False), "host")
+WITHOUT_SUBREAPER = MechanismUnderTest("process group", Confinement(bubblewrap=False, subreaper=False), "host")
 """What macOS has."""
 
 EXPECTED = {

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from delegate.cli.formats import Format
+from delegate.cli.options import Format
 from delegate.cli.security.commands import Row
 from delegate.cli.security.report import print_attacks
 from tests.cli.command import delegate

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 from delegate import Delegator, Parent
 from delegate.hosts import anthropic_runner
-from delegate.hosts.offer import Answer
+from delegate.hosts.host_tool import ToolAnswer
 from delegate.types import JsonObject
 from tests.hosts.driving import Outcome, Scenario, outcome_of
 from tests.hosts.world import PARENT, World
@@ -44,7 +44,7 @@ class AnthropicRunner:
 
 
 async def _run(delegator: Delegator, world: World) -> Outcome:
-    answers: list[Answer] = []
+    answers: list[ToolAnswer] = []
     WATCHING.said.clear()
     tool = anthropic_runner.tool(delegator, parent=Parent(model=PARENT), on_answer=answers.append)
     async with AsyncAnthropic(base_url=world.server.anthropic_url, api_key="dummy") as client:
@@ -55,7 +55,7 @@ async def _run(delegator: Delegator, world: World) -> Outcome:
     return outcome(used, answers)
 
 
-def outcome(used: list[tuple[int, int]], answers: list[Answer]) -> Outcome:
+def outcome(used: list[tuple[int, int]], answers: list[ToolAnswer]) -> Outcome:
     """What a program that adds up its messages' tokens has, since the runner has no totals."""
     used = used + [(answer.usage.input_tokens, answer.usage.output_tokens) for answer in answers]
     reports = [answer.structured for answer in answers if answer.structured]

@@ -7,7 +7,7 @@ from anthropic import Anthropic
 
 from delegate import Delegator, Parent
 from delegate.hosts import anthropic_runner
-from delegate.hosts.offer import Answer
+from delegate.hosts.host_tool import ToolAnswer
 from tests.hosts.drivers.anthropic_runner import WATCHING, outcome
 from tests.hosts.driving import Outcome, Scenario
 from tests.hosts.world import PARENT, World
@@ -26,7 +26,7 @@ class AnthropicRunnerSync:
 
 
 def _run(delegator: Delegator, world: World) -> Outcome:
-    answers: list[Answer] = []
+    answers: list[ToolAnswer] = []
     WATCHING.said.clear()
     tool = anthropic_runner.tool_sync(delegator, parent=Parent(model=PARENT), on_answer=answers.append)
     with Anthropic(base_url=world.server.anthropic_url, api_key="dummy") as client:

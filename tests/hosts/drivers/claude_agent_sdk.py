@@ -12,7 +12,7 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, McpSdkServerCo
 
 from delegate import Delegator
 from delegate.hosts import claude_agent_sdk
-from delegate.hosts.offer import Answer
+from delegate.hosts.host_tool import ToolAnswer
 from delegate.types import JsonObject
 from tests.hosts.driving import Outcome, Scenario
 from tests.hosts.world import PARENT, World
@@ -60,7 +60,7 @@ class ClaudeAgentSDK:
     }
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        answers: list[Answer] = []
+        answers: list[ToolAnswer] = []
         server = claude_agent_sdk.server(delegator, on_answer=answers.append)
         ends: list[ResultMessage] = []
         async with ClaudeSDKClient(options(world.server.anthropic_url, server)) as client:

@@ -7,7 +7,7 @@ from typing import Any
 import openai
 
 from delegate import Delegator
-from delegate.hosts import offer, progress
+from delegate.hosts import host_tool, progress
 from tests.hosts.driving import Outcome, Scenario, outcome_of
 from tests.hosts.world import PARENT, World
 
@@ -24,8 +24,8 @@ class Raw:
 
 async def _loop(delegator: Delegator, world: World) -> Outcome:
     said: list[str] = []
-    tool, spent = offer.delegation(delegator), [0, 0]
-    known = offer.Invocation(session="raw", on_event=progress.lines(said.append))
+    tool, spent = host_tool.make_delegate_tool(delegator), [0, 0]
+    known = host_tool.Invocation(session="raw", on_event=progress.lines(said.append))
     messages: list[Any] = [{"role": "user", "content": "Find it out."}]
     async with openai.AsyncOpenAI(base_url=world.server.openai_url, api_key="dummy") as client:
         while True:

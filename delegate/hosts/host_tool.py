@@ -29,7 +29,7 @@ _NOTHING_KNOWN = Invocation()
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """What the parent's model reads, and what the host may keep beside it."""
 
     text: str
@@ -49,11 +49,11 @@ class Answer:
         return totals.child_usage + totals.judge_usage if totals else Usage()
 
 
-Call = Callable[[Arguments, Invocation], Awaitable[Answer]]
+ToolHandler = Callable[[Arguments, Invocation], Awaitable[ToolAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class HostTool:
     """A tool as a host may register it."""
 
     name: str
@@ -61,9 +61,9 @@ class Offer:
     parameters: JsonObject
     """JSON schema. It tells the model; what is let through is decided when the call comes."""
     delegator: Delegator
-    _call: Callable[[Arguments, Invocation], Coroutine[Any, Any, Answer]] = field(repr=False)
+    _call: Callable[[Arguments, Invocation], Coroutine[Any, Any, ToolAnswer]] = field(repr=False)
 
-    async def call(self, arguments: Arguments, invocation: Invocation = _NOTHING_KNOWN) -> Answer:
+    async def call(self, arguments: Arguments, invocation: Invocation = _NOTHING_KNOWN) -> ToolAnswer:
         """Answer one call, whatever it says. Raises nothing but CancelledError, once all children have ended."""
         return await self._call(arguments, invocation)
 
@@ -73,7 +73,7 @@ class Offer:
         invocation: Invocation = _NOTHING_KNOWN,
         *,
         stopped: Callable[[], bool] | None = None,
-    ) -> Answer:
+    ) -> ToolAnswer:
         """`call` for hosts that aren't async. `stopped` is asked, on this thread, whether the host wants an end."""
         cancellation = invocation.cancellation or Cancellation()
         known = replace(invocation, cancellation=cancellation)
@@ -85,7 +85,7 @@ class Offer:
         return self.delegator.wait_for(self._call(arguments, known), looking=look if stopped else None)
 
 
-def delegation(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> Offer:
+def make_delegate_tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> HostTool:
     """The tool itself, of a delegator that is given or made with `options` (settings).
 
     `parent` is what the operator knows and the host doesn't, such as the tier of a model that isn't in the catalog.
@@ -96,36 +96,36 @@ def delegation(delegator: Delegator | None = None, *, parent: Parent | None = No
     delegator, known, turns = delegator or Delegator(**options), parent or Parent(), _Turns()
     definition = delegator.tool("mcp", parent=parent)
 
-    async def call(arguments: Arguments, invocation: Invocation) -> Answer:
+    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
         who = _joined(invocation.parent, known, keep_tools=delegator.child_tools is not None)
-        with turns.run_of(who, invocation.session) as caller:
+        with turns.run_of(who, invocation.session) as context:
             report = await delegator.call(
-                arguments, parent=caller, on_event=invocation.on_event, cancellation=invocation.cancellation
+                arguments, parent=context, on_event=invocation.on_event, cancellation=invocation.cancellation
             )
-        return Answer(delegator.render(report), report.error is not None, report)
+        return ToolAnswer(delegator.render(report), report.error is not None, report)
 
-    return Offer(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+    return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
-def reading(delegator: Delegator) -> Offer:
+def make_read_tool(delegator: Delegator) -> HostTool:
     """The second tool, which reads a report that was cut."""
     definition = delegator.read_tool("mcp")
 
-    async def call(arguments: Arguments, invocation: Invocation) -> Answer:
+    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
         # A conversation's later run reads what an earlier one was given: who has a handle may.
-        return Answer(await delegator.read_answer(arguments))
+        return ToolAnswer(await delegator.read_answer(arguments))
 
-    return Offer(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+    return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
-def thinking(delegator: Delegator) -> Offer:
+def make_think_tool(delegator: Delegator) -> HostTool:
     """The scratchpad: a thought comes back as a checklist of its criteria. No model is asked, and nothing is run."""
     definition = delegator.think_tool("mcp")
 
-    async def call(arguments: Arguments, invocation: Invocation) -> Answer:
-        return Answer(await delegator.think_answer(arguments))
+    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
+        return ToolAnswer(await delegator.think_answer(arguments))
 
-    return Offer(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+    return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
 def _joined(host: Parent, operator: Parent, *, keep_tools: bool) -> Parent:

@@ -18,3 +18,8 @@ FormatOption = Annotated[
     Format,
     typer.Option("--format", help="pretty: for people, on a pipe too. json: one document. jsonl: one line per result."),
 ]
+
+VERDICT_TOKENS = 5_000
+"""What a judge typically reads: its card, the criteria, a report, a few files and tool calls."""
+REPLY_TOKENS = 300
+"""What it then writes, for one criterion."""

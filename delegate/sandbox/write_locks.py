@@ -13,57 +13,57 @@ from pathlib import Path
 from delegate.errors import ToolDenied
 
 
-class Claims:
+class WriteLocks:
     """The table of one run. May be used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._at_work: list[Claimant] = []
+        self._at_work: list[Writer] = []
 
-    def join(self, who: str) -> "Claimant":
+    def join(self, who: str) -> "Writer":
         """A child begins; `who` is its name as its siblings read it. It has to `leave` in the end."""
-        claimant = Claimant(self, who)
+        writer = Writer(self, who)
         with self._lock:
-            self._at_work.append(claimant)
-        return claimant
+            self._at_work.append(writer)
+        return writer
 
-    def take(self, path: Path, claimant: "Claimant") -> None:
-        """Give `path`, a real path, to `claimant`. Raises `ToolDenied` where another one has it."""
+    def take(self, path: Path, writer: "Writer") -> None:
+        """Give `path`, a real path, to `writer`. Raises `ToolDenied` where another one has it."""
         with self._lock:
-            others = [other for other in self._at_work if other is not claimant]
+            others = [other for other in self._at_work if other is not writer]
             for other in others:
                 if other.has(path):
                     raise ToolDenied(
                         f"{path.name} is written by {other.who}, which is still at work; two tasks can't write one "
                         f"file. Write to another file. (The whole path: {path})"
                     )
-            claimant.note_own(path)
+            writer.note_own(path)
             for other in others:
                 other.note_foreign(path)
 
-    def leave(self, claimant: "Claimant") -> None:
-        """What `claimant` had is free again."""
+    def leave(self, writer: "Writer") -> None:
+        """What `writer` had is free again."""
         with self._lock:
-            if claimant in self._at_work:
-                self._at_work.remove(claimant)
+            if writer in self._at_work:
+                self._at_work.remove(writer)
 
 
-class Claimant:
+class Writer:
     """One child of the run, as long as it is at work."""
 
-    def __init__(self, claims: Claims, who: str) -> None:
+    def __init__(self, locks: WriteLocks, who: str) -> None:
         self.who = who
-        self._claims = claims
+        self._locks = locks
         self._own: defaultdict[str, set[Path]] = defaultdict(set)
         self._foreign: set[Path] = set()
 
     def take(self, path: Path) -> None:
         """Claim `path` before it is written. Raises `ToolDenied` where another child of the run has it."""
-        self._claims.take(path, self)
+        self._locks.take(path, self)
 
     def leave(self) -> None:
         """The child is done; what it wrote may be written by others."""
-        self._claims.leave(self)
+        self._locks.leave(self)
 
     @property
     def foreign(self) -> Collection[Path]:
@@ -75,12 +75,12 @@ class Claimant:
         return any(own == path or _same(own, path) for own in self._own.get(_folded(path), ()))
 
     def note_own(self, path: Path) -> None:
-        """It writes `path`. For `Claims`, under its lock."""
+        """It writes `path`. For `WriteLocks`, under its lock."""
         self._own[_folded(path)].add(path)
         self._foreign.discard(path)
 
     def note_foreign(self, path: Path) -> None:
-        """Another child writes `path`. For `Claims`, under its lock."""
+        """Another child writes `path`. For `WriteLocks`, under its lock."""
         self._foreign.add(path)
 
 
