@@ -7,7 +7,7 @@ found out about it (`Verdict`), and what the parent gets (`TaskResult`, `Report`
 shapes for readers in other languages; a test keeps the two equal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -641,7 +641,7 @@ class TaskResult(Value):
     task_index: int
     status: RunStatus
     summary: str
-    """What the child reported, cut visibly at the end when long. It is a self-report."""
+    """What the child reported, cut visibly at the end when long: see `report` for all of it. It is a self-report."""
     structured_output: Any = None
     artifacts: tuple[Artifact, ...] = ()
     receipts: ReceiptCounts = ReceiptCounts()
@@ -668,6 +668,24 @@ class TaskResult(Value):
     workspace: str | None = None
     handle: str | None = None
     """Reads the whole record back: `delegate show HANDLE`, `Delegator.read(handle)`."""
+    _read_report: Callable[[], str] | None = None
+
+    @property
+    def report(self) -> str:
+        """The child's whole report. Where `summary` is cut, this reads the record each time it is called.
+
+        A result that was made from JSON doesn't know its record, and gives its `summary`.
+
+        Raises:
+            DelegateError: the record is gone or can't be read.
+        """
+        return self.summary if self._read_report is None else self._read_report()
+
+    def with_report(self, read: Callable[[], str]) -> Self:
+        """The same result, whose `report` is what `read` gives."""
+        result = self.model_copy()
+        result._read_report = read
+        return result
 
 
 class Totals(Value):

@@ -49,7 +49,7 @@ def sections() -> list[str]:
     for path in sorted([*HOSTS.glob("[a-z]*.py"), *HOSTS.glob("[a-z]*/__init__.py")]):
         host = path.stem if path.name != "__init__.py" else path.parent.name
         account = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-        if host not in ("offer", "progress", "stream", "hermes_plugin") and account:
+        if host not in ("host_tool", "progress", "stream", "hermes_plugin") and account:
             texts.append(f"## {host}\n\n{_as_markdown(account)}\n")
     return texts
 

@@ -3,15 +3,17 @@
 import asyncio
 import inspect
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from delegate import ChildRun, Delegator, Job, Report, Task
+from delegate import ChildRun, DelegateError, Delegator, Job, Report, Task
 from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, Event
+from delegate.types import Workspace
 from tests.support.words import goal_of, is_judge, met_by, words
 
 
@@ -324,3 +326,25 @@ async def test_a_report_survives_its_json_form() -> None:
     async with Delegator(client=client) as delegator:
         report = await delegator.call({"goal": "x", "acceptance_criteria": ["a file was made"]})
     assert Report.model_validate(json.loads(report.model_dump_json())) == report
+
+
+async def test_a_long_report_is_cut_in_the_summary_and_whole_in_report(home: Path) -> None:
+    whole = "line\n" * 2_000
+    async with Delegator(client=words([whole, whole]), result_chars=500) as delegator:
+        (result,) = (await delegator.run(Task(goal="write much"))).results
+        assert len(result.summary) < 700
+        assert "cut here" in result.summary
+        assert result.report == pickle.loads(pickle.dumps(result)).report == whole
+        assert type(result).model_validate_json(result.model_dump_json()).report == result.summary
+    (home / "records.sqlite3").unlink()
+    with pytest.raises(DelegateError, match="can't be read"):
+        _ = result.report
+
+
+async def test_a_report_that_could_not_be_stored_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    whole, shared = "line\n" * 2_000, Workspace(mode="shared", path=tmp_path)
+    async with Delegator(client=words([whole]), result_chars=500, home=tmp_path / "file") as delegator:
+        (result,) = (await delegator.run(Task(goal="write much", workspace=shared))).results
+    assert result.handle is None
+    assert result.report == whole

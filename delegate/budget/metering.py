@@ -13,7 +13,7 @@ from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
 from delegate.models.catalog import Model, cost_usd, tokens_of
 from delegate.models.connections import Connection
-from delegate.ports import ChatReply, ChatRequest, Quota, ToolCall
+from delegate.ports import ChatReply, ChatRequest, ToolCall
 from delegate.types import Provenance, Usage
 
 PATIENCE_SECONDS = 300.0
@@ -30,11 +30,6 @@ class MeteredReply:
     substituted: bool
     """It isn't the model that was asked for."""
 
-    @property
-    def quota(self) -> Quota | None:
-        """What the provider said of its limits."""
-        return self.reply.quota
-
 
 async def complete(
     connection: Connection,
@@ -49,16 +44,15 @@ async def complete(
 
     Raises BudgetExceeded before anything is sent, ProviderError as the client does; a call that fails costs nothing.
     """
-
-    async def send() -> MeteredReply:
-        # Reserved when its turn has come: what only waits holds no money.
-        with ledger.reserve(*_estimate(connection.model, request, input_tokens)) as reservation:
+    async for attempt in connection.limiter.attempts(patience=patience):
+        # Reserved when the call's turn has come, so that a call that waits holds no money.
+        with attempt, ledger.reserve(*_estimate(connection.model, request, input_tokens)) as reservation:
             reply = await connection.client.complete(request)
             metered = _metered(connection, reply, input_tokens)
             reservation.settle(_spent(metered.charge))
-        return metered
-
-    return await connection.limiter.run(send, patience=patience)
+            attempt.accepted(reply.quota)
+            return metered
+    raise AssertionError("attempts end with a reply or an error")
 
 
 def _estimate(model: Model, request: ChatRequest, input_tokens: int) -> tuple[Amounts, Amounts]:

@@ -1,9 +1,10 @@
 """What a child runner gets, and what it owes: the seam where a host puts its own agent in."""
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from delegate.budget import costs
 from delegate.budget.costs import Charge
@@ -43,18 +44,26 @@ class Job:
     @property
     def prompt(self) -> str:
         """All that a child has to be told, in one text: rules, criteria, goal and context."""
-        return prompt.whole(self)
+        return prompt.whole(self.task, self.workspace)
 
     def record_tool(
         self, tool: str, args: Mapping[str, Any], answer: ToolOutput | str = "", *, seconds: float = 0
     ) -> None:
-        """Write the receipt of a tool call that has ended, and tell who watches. Text is the answer of one that was ok.
+        """Write the receipt of a tool call that has ended, and report the event. Text is the answer of one that was ok.
 
-        Only a runner with `records_tools` writes receipts that count: see `ChildRunner`.
+        Only a runner with `records_tools` writes receipts that count: see `ChildRunner`. For a call that is about to
+        begin, `tool_call` does this whatever its end.
         """
         output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
         self.recorder.tool_called(self.recorder.next_receipt(), tool, args, output, seconds)
         self.notify("tool_called", tool, status=output.status)
+
+    def tool_call(self, tool: str, args: Mapping[str, Any]) -> "PendingReceipt":
+        """The receipt of a tool call that begins now: `with job.tool_call(name, args) as receipt: receipt.output = …`.
+
+        It is written when the block ends; without an output it says that the call was stopped before it ended.
+        """
+        return PendingReceipt(self, self.recorder.next_receipt(), tool, args)
 
     def record_usage(
         self,
@@ -76,6 +85,29 @@ class Job:
         recorder.model = model or recorder.model
         spent: Amounts = {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": cost_usd or 0}
         self.ledger.reserve({}).settle(spent)
+
+
+@dataclass(slots=True)
+class PendingReceipt:
+    """The receipt of one tool call that is under way."""
+
+    job: Job
+    n: int
+    tool: str
+    args: Mapping[str, Any]
+    output: ToolOutput = field(default_factory=lambda: ToolOutput("stopped before it ended", "timeout"))
+    _started: float = field(default_factory=time.monotonic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.write()
+
+    def write(self) -> None:
+        """Write the receipt, and report the event."""
+        self.job.recorder.tool_called(self.n, self.tool, self.args, self.output, time.monotonic() - self._started)
+        self.job.notify("tool_called", self.tool, status=self.output.status)
 
 
 class ChildRunner(Protocol):

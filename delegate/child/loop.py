@@ -1,7 +1,6 @@
 """The built-in child: a loop over a model and tools, until the model stops calling tools or a limit stops it."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 from delegate._util.fencing import frame, new_mark
@@ -64,8 +63,8 @@ class _Conversation:
         self._job = job
         self._connection = job.connection
         self._mark = new_mark()
-        self._system = prompt.system_text(job, self._mark)
-        self._messages = [Message("user", prompt.assignment(job))]
+        self._system = prompt.system_text(job.task, job.workspace, max_steps=job.max_steps, mark=self._mark)
+        self._messages = [Message("user", prompt.assignment(job.task))]
         self._tools = {tool.name: tool for tool in job.tools}
         self._specs = tuple(tool.spec for tool in job.tools)
         self._tokens = metering.request_tokens(self._connection.model, self._request())
@@ -140,15 +139,9 @@ class _Conversation:
 
     async def _call(self, call: ToolCall) -> ToolOutput:
         """Call one tool and write its receipt, also when the call is cut short."""
-        recorder, args = self._job.recorder, call.arguments or {}
-        n, started = recorder.next_receipt(), time.monotonic()
-        output = ToolOutput("stopped before it ended", "timeout")
-        try:
-            output = await self._try(call)
-        finally:
-            recorder.tool_called(n, call.name, args, output, time.monotonic() - started)
-            self._job.notify("tool_called", call.name, status=output.status)
-        return output
+        with self._job.tool_call(call.name, call.arguments or {}) as receipt:
+            receipt.output = await self._try(call)
+        return receipt.output
 
     async def _try(self, call: ToolCall) -> ToolOutput:
         tool = self._tools.get(call.name)

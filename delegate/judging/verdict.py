@@ -1,4 +1,15 @@
-"""One case in, one verdict out: the order of judging, as it can be read in `Judging.verdict` and `_Judgment`."""
+"""One submission in, one verdict out. `Judging.verdict` is the order of judging, from the gate to the combination.
+
+    gate ──▶ checks ──▶ judge, whose quotes code verifies ──▶ combine
+
+* The gate refuses what needs no look: a run that didn't complete, an empty report, files that were claimed and aren't
+  there. `gate.py`
+* `order.next_step` says what comes next: checks first, then one question to a judge for all that is left; what depends
+  on a criterion that isn't met is skipped. A failed check decides, and no model is asked.
+* A judge's `met` counts only where its quote really occurs in the evidence. `judge/decide.py`
+* PASS only when every criterion is met, or met on trust. `verified` only when each was decided by a check, or by a
+  judge whose quote code found. Anything else is FAIL, with a code that says why. `combine.py`
+"""
 
 import asyncio
 import os
@@ -10,12 +21,12 @@ from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
 from delegate.errors import ToolError
 from delegate.judging import gate, validate
-from delegate.judging.checks.run import is_check, run_checks
+from delegate.judging.checks.run import run_checks
 from delegate.judging.combine import blended, combine, findings_of
 from delegate.judging.judge import decide, escalation, rubric
-from delegate.judging.judge.evidence import Evidence, gather
+from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.session import JudgePool, JudgeSession
-from delegate.judging.order import decide_in_order
+from delegate.judging.order import Check, Judge, Skip, next_step
 from delegate.judging.submission import Submission, result
 from delegate.judging.versions import judge_version, rubric_version
 from delegate.ports import Notify
@@ -51,91 +62,94 @@ class Judging:
         seconds: float | None = None,
         cancellation: Cancellation | None = None,
     ) -> Verdict | None:
-        """The verdict on one case; None when the task has no criteria. Never raises: what breaks here is a FAIL.
+        """The verdict on one submission; None when the task has no criteria. Never raises: an error here is a FAIL.
 
         `seconds` is the wall time that is left for it. Cut short by it, by `cancellation` or by a cancel of the
         awaiting task, the verdict says so, with what was spent until then.
         """
         if not submission.task.criteria:
             return None
-        judgement = _Judgment(self, submission, JudgeSession(self.pool, submission, ledger, notify), notify)
         cancellation = cancellation or Cancellation()
-        limit = cancellation.deadline(seconds)
+        deadline = cancellation.deadline(seconds)
+        judgment = _Judgment(self, submission, notify, JudgeSession(self.pool, submission, ledger, notify))
         try:
-            if (refused := judgement.at_the_gate()) is not None:
-                return refused
-            async with limit:
-                return await judgement.reach()
-        except asyncio.CancelledError:  # the caller keeps what there is, and lets it travel on
-            return judgement.refused("nobody", "cancelled", "the call was cancelled before the verdict")
-        except Exception as error:  # the child's work must not be lost to a fault in judging it
-            if limit.expired() and not cancellation.cancelled:
-                reason = "the wall time was used up before the verdict"
-                return judgement.refused("nobody", "budget_exceeded", reason)
-            if limit.expired():
-                return judgement.refused("nobody", "cancelled", "the call was cancelled before the verdict")
+            if (rejection := judgment.gate_rejection()) is not None:
+                return judgment.refused("gate", rejection.code, rejection.reason)
+            async with deadline:
+                return await judgment.combined(await judgment.decide())
+        except asyncio.CancelledError:  # the caller keeps the result, and raises the cancel again
+            return judgment.refused("nobody", "cancelled", "the call was cancelled before the verdict")
+        except Exception as error:  # an error in judging must not cost the child's work
+            if deadline.expired():
+                if cancellation.cancelled:
+                    return judgment.refused("nobody", "cancelled", "the call was cancelled before the verdict")
+                return judgment.refused("nobody", "budget_exceeded", "the wall time was used up before the verdict")
             _log.exception("judging failed")
-            return judgement.refused("nobody", "internal_error", f"{type(error).__name__}: {error}")
+            return judgment.refused("nobody", "internal_error", f"{type(error).__name__}: {error}")
 
 
 @dataclass(slots=True)
 class _Judgment:
-    """What one case gathers on its way to a verdict."""
+    """What one submission gathers on its way to a verdict."""
 
     judging: Judging
     submission: Submission
-    session: JudgeSession
     notify: Notify
+    session: JudgeSession
     findings: list[Finding] = field(default_factory=list[Finding])
     gate_code: str | None = None
 
-    def at_the_gate(self) -> Verdict | None:
-        """The gate's verdict, where it is a "no"."""
+    def gate_rejection(self) -> gate.Rejection | None:
+        """The gate's "no", where it counts. A run that ended badly is refused whatever the setting."""
         submission = self.submission
         rejection = gate.inspect(submission.task, submission.run, lambda path: _exists(submission, path))
         self.gate_code = rejection.code if rejection else None
-        # A run that ended badly has nothing to be judged, whatever the setting.
-        if rejection and (self.judging.use_gate or submission.run.status != "completed"):
-            return self.refused("gate", rejection.code, rejection.reason)
-        return None
+        return rejection if self.judging.use_gate or submission.run.status != "completed" else None
 
-    async def reach(self) -> Verdict:
-        """Checks and judge, in their order."""
-        return await self._verdict(
-            await decide_in_order(self.submission.task.criteria, is_check, self.check, self.judge)
-        )
+    async def decide(self) -> list[CriterionResult]:
+        """The result of every criterion, decided in the order that `next_step` says."""
+        criteria = self.submission.task.criteria
+        results: dict[str, CriterionResult] = {}
+        while step := next_step(criteria, results):
+            match step:
+                case Skip(skipped):
+                    new = skipped
+                case Check(checked):
+                    new = await run_checks(self.submission, checked, self.judging.commands)
+                    for one in new:
+                        self.notify("check_ended", f"{one.text}: {one.outcome}", id=one.id, outcome=one.outcome)
+                case Judge(judged):
+                    new = await self._ask_judge(judged, tuple(results.values()))
+            results |= {one.id: one for one in new}
+        return [results[criterion.id or ""] for criterion in criteria]
 
-    async def check(self, criteria: list[AnyCriterion], so_far: list[CriterionResult]) -> list[CriterionResult]:
-        """Let code decide."""
-        results = await run_checks(self.submission, criteria, self.judging.commands)
-        for one in results:
-            self.notify("check_ended", f"{one.text}: {one.outcome}", id=one.id, outcome=one.outcome)
+    async def _ask_judge(
+        self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
+    ) -> list[CriterionResult]:
+        """Let a model decide: one question for everything in words, and one for each rubric."""
+        submission, session, goal = self.submission, self.session, self.submission.task.goal
+        evidence = gather(submission, so_far)
+        self.findings += [finding for finding in evidence.findings if finding not in self.findings]
+        results: list[CriterionResult] = []
+        if in_words := [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]:
+            reply = await session.ask(decide.question(goal, in_words, evidence))
+            results = decide.read(submission, in_words, reply, evidence)
+            if self.judging.pool.escalate and not session.recorder.escalated:
+                undecided = escalation.undecided(submission, results, so_far)
+                if undecided:
+                    reply = await session.ask(decide.question(goal, undecided, evidence), second=True)
+                    second = decide.read(submission, undecided, reply, evidence)
+                    results = escalation.merged(session.recorder, results, second)
+        for criterion in criteria:
+            if isinstance(criterion, RubricCriterion):
+                reply = await session.ask(rubric.question(goal, criterion, evidence))
+                scored, findings = rubric.read(criterion, reply, evidence)
+                results.append(scored)
+                self.findings += findings
         return results
 
-    async def judge(self, criteria: list[AnyCriterion], so_far: list[CriterionResult]) -> list[CriterionResult]:
-        """Let a model decide: one call for everything in words, and one for each rubric."""
-        evidence = gather(self.submission, so_far)
-        self.findings += [finding for finding in evidence.findings if finding not in self.findings]
-        rubrics = [criterion for criterion in criteria if isinstance(criterion, RubricCriterion)]
-        in_words = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
-        results = await self._in_words(in_words, so_far, evidence) if in_words else []
-        return [*results, *[await self._score(criterion, evidence) for criterion in rubrics]]
-
-    async def _in_words(
-        self, criteria: Sequence[AnyCriterion], so_far: list[CriterionResult], evidence: Evidence
-    ) -> list[CriterionResult]:
-        results = await decide.decide(self.session.ask, self.submission, criteria, evidence)
-        if not self.judging.pool.escalate or self.session.recorder.escalated:
-            return results
-        return await escalation.ask_again(self.session, self.submission, results, so_far, evidence)
-
-    async def _score(self, criterion: RubricCriterion, evidence: Evidence) -> CriterionResult:
-        scored, named = await rubric.decide(self.session, self.submission, criterion, evidence)
-        self.findings += named
-        return scored
-
-    async def _verdict(self, results: Sequence[CriterionResult]) -> Verdict:
-        """Put everything together."""
+    async def combined(self, results: Sequence[CriterionResult]) -> Verdict:
+        """The verdict that all results come to."""
         task, combined, recorder = self.submission.task, combine(results), self.session.recorder
         score, coverage = blended(results)
         shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
@@ -154,7 +168,7 @@ class _Judgment:
             rubric_version=rubric_version(task),
             judge_version=judge_version(*recorder.models()),
             sandbox=await self.judging.commands.mechanism() if shell else None,
-            receipts=self.receipts,
+            receipts=self._receipts,
         )
 
     def refused(self, decided_by: DecidedBy, code: str, reason: str) -> Verdict:
@@ -172,17 +186,16 @@ class _Judgment:
             gate=self.gate_code,
             rubric_version=rubric_version(task),
             judge_version=judge_version(*recorder.models()),
-            receipts=self.receipts,
+            receipts=self._receipts,
         )
 
     @property
-    def receipts(self) -> ReceiptsAvailability:
-        """Whether tool calls were recorded for this case."""
+    def _receipts(self) -> ReceiptsAvailability:
         return "recorded" if self.submission.has_receipts else "unavailable"
 
 
 def _muffled(criteria: Sequence[ShellCriterion]) -> list[Finding]:
-    """Shell criteria that cannot fail: their verdict stands, and whoever reads it is warned."""
+    """Shell criteria that cannot fail: their verdict stands, and the finding warns its readers."""
     return [
         Finding(severity="major", code="muffled_check", message=f"{criterion.id}: {why}")
         for criterion in criteria
@@ -191,7 +204,7 @@ def _muffled(criteria: Sequence[ShellCriterion]) -> list[Finding]:
 
 
 def _exists(submission: Submission, path: str) -> bool:
-    """Whether a path that the child named exists; what can't be looked at is not held against it."""
+    """Whether a path that the child named exists. One that can't be looked at is not held against it."""
     if submission.folder is None:
         return True
     try:

@@ -13,9 +13,9 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Self
 
 from delegate._util.semaphore import FairSemaphore
 from delegate.errors import ProviderError
@@ -39,16 +39,6 @@ MEMORY_SECONDS = 300.0
 """Without a refusal for this long, what refusals taught is forgotten."""
 QUOTA_SHARE = 0.95
 """The part of a quota's refill that is used, since its headers are rounded."""
-
-
-class HasQuota(Protocol):
-    """What a call gives back: with what the provider's headers said of its limits."""
-
-    @property
-    def quota(self) -> Quota | None: ...
-
-
-T = TypeVar("T", bound=HasQuota)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,32 +73,58 @@ class RateLimiter:
         self._refusals = 0
         """How often in a row."""
 
-    async def run(self, send: Callable[[], Awaitable[T]], *, patience: float) -> T:
-        """Call `send` when its turn has come, and again whenever the provider refuses it.
+    def attempts(self, *, patience: float) -> "RateLimiter.Attempts":
+        """The attempts of one call, each of which comes when its turn has come.
 
-        It waits at most `patience` seconds in all; where that can't suffice, the refusal is raised at once. All other
-        errors travel through. `send` makes one attempt, so it holds nothing while it waits here.
+            async for attempt in limiter.attempts(patience=300):
+                with attempt:
+                    reply = await send()
+                    attempt.accepted(reply.quota)
+                    return reply
+
+        A refusal by the provider that is raised in the block leads to the next attempt. Where the wait for it would
+        take more than what is left of `patience` seconds, it is raised at once. All other errors travel through. The
+        block makes one attempt, so that nothing is held while the call waits.
         """
-        retries = 0
-        while True:
-            arrived = self._clock()
-            sent = None if self._waiting else self._start(arrived)
+        return RateLimiter.Attempts(self, patience)
+
+    class Attempts:
+        """Iterates over the attempts of one call: see `RateLimiter.attempts`."""
+
+        def __init__(self, limiter: "RateLimiter", patience: float) -> None:
+            self._limiter = limiter
+            self._patience = patience
+            self._retries = 0
+            self._sent: _Sent
+
+        def __aiter__(self) -> Self:
+            return self
+
+        async def __anext__(self) -> Self:
+            limiter, arrived = self._limiter, self._limiter._clock()
+            sent = None if limiter._waiting else limiter._start(arrived)
             if sent is None:
-                sent = await self._in_turn(arrived + patience)
-                patience -= self._clock() - arrived
+                sent = await limiter._in_turn(arrived + self._patience)
+                self._patience -= limiter._clock() - arrived
+            self._sent = sent
+            return self
+
+        def accepted(self, quota: Quota | None) -> None:
+            """The provider answered, and this is what it said of its limits."""
+            self._limiter._accepted(self._sent, quota)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
             try:
-                answer = await send()
-                self._accepted(sent, answer.quota)
-                return answer
-            except ProviderError as error:
-                if error.fault not in ("rate_limited", "overloaded"):
-                    raise
-                retries += 1
-                given_up = error.fault == "overloaded" and retries > OVERLOAD_RETRIES
-                if self._refused(sent, error) > patience or given_up:
-                    raise
+                if not isinstance(error, ProviderError) or error.fault not in ("rate_limited", "overloaded"):
+                    return False
+                self._retries += 1
+                given_up = error.fault == "overloaded" and self._retries > OVERLOAD_RETRIES
+                return self._limiter._refused(self._sent, error) <= self._patience and not given_up
             finally:
-                self._ended()
+                self._limiter._ended()
 
     # -------------------------------------------------------------------------------------------- waiting
 

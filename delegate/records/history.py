@@ -13,6 +13,8 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -133,7 +135,8 @@ class Records:
         keep_mb: float | None = None,
         discard: Callable[[Path], None] | None = None,
     ) -> None:
-        self._store = Store(home / "records.sqlite3", SCHEMA)
+        self._path = home / "records.sqlite3"
+        self._store = Store(self._path, SCHEMA)
         self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
         self._next_look = -_BETWEEN_LOOKS
 
@@ -186,8 +189,11 @@ class Records:
         row = (*ended, run_text, text, result.handle)
         with contextlib.suppress(sqlite3.Error, OSError, ValueError):  # the store has said so
             if await self._store.write((_END, row)):
-                return result
-        return result.model_copy(update={"handle": None})
+                if result.handle is None or result.summary == run.output:
+                    return result
+                return result.with_report(partial(_read_report, self._path, result.handle))
+        result = result.model_copy(update={"handle": None})
+        return result.with_report(partial(redactor.text, run.output))
 
     async def read(self, handle: str) -> JsonObject | None:
         """All that is known of a task; None where nothing is.
@@ -228,6 +234,18 @@ class Records:
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
+
+
+def _read_report(path: Path, handle: str) -> str:
+    """The output of a task on record. Blocks for the time of one query."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            row = connection.execute("SELECT run FROM tasks WHERE handle = ? AND run IS NOT NULL", (handle,)).fetchone()
+    except sqlite3.Error as error:
+        raise DelegateError(f"the record of {handle} can't be read: {error}") from error
+    if row is None:
+        raise DelegateError(f"the record of {handle} was removed; keep_days and keep_mb set how long records are kept")
+    return str(json.loads(row[0])["output"])
 
 
 def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:

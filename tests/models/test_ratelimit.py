@@ -47,6 +47,16 @@ class Answer:
     quota: Quota | None = None
 
 
+async def through(limiter: RateLimiter, send: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
+    """One call through the limiter; `send` makes one attempt."""
+    async for attempt in limiter.attempts(patience=patience):
+        with attempt:
+            answer = await send()
+            attempt.accepted(answer.quota)
+            return answer
+    raise AssertionError
+
+
 @dataclass
 class World:
     """A limiter, a provider that it doesn't know, and what the provider sees."""
@@ -70,7 +80,7 @@ class World:
                 self.refused.append(self.clock())
                 raise
 
-        return await self.limiter.run(send, patience=patience)
+        return await through(self.limiter, send, patience)
 
     def refused_after(self, at: float) -> float:
         return sum(t > at for t in self.refused) / sum(t > at for t in self.sent)
@@ -597,7 +607,7 @@ def test_what_is_kept_does_not_grow_with_the_number_of_calls() -> None:
     async def scene(world: World) -> None:
         async def work(calls: int) -> None:
             for _ in range(calls):
-                await world.limiter.run(well, patience=1)
+                await through(world.limiter, well, 1)
 
         await work(2000)
         tracemalloc.start()
@@ -616,14 +626,14 @@ def test_two_event_loops_share_one_pace() -> None:
 
     async def get_going() -> None:
         for _ in range(40):  # so that the pace is a fast one
-            await limiter.run(well, patience=1)
+            await through(limiter, well, 1)
 
     async def several() -> None:
         async def send() -> Answer:
             sent.append(asyncio.get_running_loop().time())
             return await refuse()
 
-        await asyncio.gather(*(limiter.run(send, patience=10) for _ in range(2)))
+        await asyncio.gather(*(through(limiter, send, 10) for _ in range(2)))
 
     async def both() -> None:
         await asyncio.gather(several(), asyncio.to_thread(asyncio.run, several()))

@@ -5,7 +5,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.pregel import Pregel
 from langgraph.types import Command
 
-from delegate.child.job import ChildRunner, Job
+from delegate.child.job import ChildRunner, Job, PendingReceipt
 from delegate.errors import ToolDenied, ToolError
 from delegate.hosts.langchain.tool import (
     AnyToolRuntime,
@@ -215,8 +214,7 @@ class _ChildAtWork(BaseCallbackHandler):
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._turns = 0
-        self._begun: dict[UUID, tuple[int, str, JsonObject, float]] = {}
-        """Receipts to be written: number, tool, arguments, start."""
+        self._pending: dict[UUID, PendingReceipt] = {}
 
     def on_chat_model_start(self, *_: Any, **__: Any) -> None:
         self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # refused where nothing is left
@@ -232,7 +230,7 @@ class _ChildAtWork(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: JsonObject, input_str: str, *, run_id: UUID, inputs: JsonObject | None = None, **_: Any
     ) -> None:
-        self._on_loop(self._begin, run_id, str(serialized.get("name")), inputs or {}, time.monotonic())
+        self._on_loop(self._begin, run_id, str(serialized.get("name")), inputs or {})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         self._on_loop(self._write, run_id, _output(output))
@@ -242,8 +240,8 @@ class _ChildAtWork(BaseCallbackHandler):
 
     def stopped(self) -> None:
         """Write the receipts of calls that were cut short."""
-        for run_id in tuple(self._begun):
-            self._write(run_id, ToolOutput("stopped before it ended", "timeout"))
+        while self._pending:
+            self._pending.popitem()[1].write()
 
     def _on_loop(self, write: Callable[..., None], *what: Any) -> None:
         """Tools that aren't async tell it from threads of their own."""
@@ -266,12 +264,10 @@ class _ChildAtWork(BaseCallbackHandler):
         self._job.record_usage(usage, model=message.response_metadata.get("model_name"))
         self._job.notify("model_called", message.text[:200], tokens=usage.total_tokens)
 
-    def _begin(self, run_id: UUID, tool: str, arguments: JsonObject, started: float) -> None:
-        self._begun[run_id] = self._job.recorder.next_receipt(), tool, arguments, started
+    def _begin(self, run_id: UUID, tool: str, arguments: JsonObject) -> None:
+        self._pending[run_id] = self._job.tool_call(tool, arguments)
 
     def _write(self, run_id: UUID, output: ToolOutput) -> None:
-        if (begun := self._begun.pop(run_id, None)) is None:
-            return
-        receipt, tool, arguments, started = begun
-        self._job.recorder.tool_called(receipt, tool, arguments, output, time.monotonic() - started)
-        self._job.notify("tool_called", tool, status=output.status)
+        if (receipt := self._pending.pop(run_id, None)) is not None:
+            receipt.output = output
+            receipt.write()

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -182,19 +181,13 @@ class _AtWork(RunHooks[Any]):
             await asyncio.wait(self._calls)
 
     async def _called(self, tool: Tool, context: ToolContext[Any], arguments: str) -> Any:
-        recorder, started = self._job.recorder, time.monotonic()
-        n, output = recorder.next_receipt(), ToolOutput("stopped before it ended", "timeout")
-        try:
+        with self._job.tool_call(tool.name, _object(arguments)) as receipt:
             if isinstance(tool, _Native):
-                said, status = await _invoked(tool.native, context, arguments)
-                output = ToolOutput(_text(said), status)
-            else:
-                output = await _answered(tool, arguments)
-                said = output.text
-        finally:
-            recorder.tool_called(n, tool.name, _object(arguments), output, time.monotonic() - started)
-            self._job.notify("tool_called", tool.name, status=output.status)
-        return said
+                answer, status = await _invoked(tool.native, context, arguments)
+                receipt.output = ToolOutput(_text(answer), status)
+                return answer
+            receipt.output = await _answered(tool, arguments)
+            return receipt.output.text
 
 
 async def _answered(tool: Tool, arguments: str) -> ToolOutput:

@@ -1,6 +1,5 @@
 """The parent's tools for children, and children that are agents of the framework."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -216,17 +215,13 @@ class _ChildAtWork(AbstractCapability[Any]):
         args: JsonObject,
         handler: WrapToolExecuteHandler,
     ) -> Any:
-        receipt, started = self._job.recorder.next_receipt(), time.monotonic()
-        output = ToolOutput("stopped before it ended", "timeout")
-        try:
-            answer = await handler(args)
-            output = _told(call.tool_name, answer)
-        except Exception as error:
-            output = _failure(call.tool_name, error)
-            raise
-        finally:
-            self._job.recorder.tool_called(receipt, call.tool_name, args, output, time.monotonic() - started)
-            self._job.notify("tool_called", call.tool_name, status=output.status)
+        with self._job.tool_call(call.tool_name, args) as receipt:
+            try:
+                answer = await handler(args)
+            except Exception as error:
+                receipt.output = _failure(call.tool_name, error)
+                raise
+            receipt.output = _told(call.tool_name, answer)
         return answer
 
     async def handle_deferred_tool_calls(

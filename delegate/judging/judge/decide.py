@@ -5,7 +5,7 @@ reply that can't be read decides nothing.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, echoes
@@ -13,9 +13,6 @@ from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, pars
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.submission import Submission, result
 from delegate.types import AnyCriterion, CriterionResult, QuestionCriterion
-
-Ask = Callable[[JudgeQuestion], Awaitable[JudgeReply]]
-"""Puts a question to a model."""
 
 SURE = ".sure"
 """Ends the id of the second statement that a question with high confidence is asked as. Ids of criteria have no dot."""
@@ -47,33 +44,19 @@ _LOOKING = ("think", "read_file", "list_files", "search_files", "fetch_url")
 """Tools of the toolbox that change nothing: their calls are no trace of a deed."""
 
 
-async def decide(
-    ask: Ask, submission: Submission, criteria: Sequence[AnyCriterion], evidence: Evidence
+def question(goal: str, criteria: Sequence[AnyCriterion], evidence: Evidence) -> JudgeQuestion:
+    """The question whether `criteria` hold."""
+    return prompt.question(goal, _statements(criteria), evidence)
+
+
+def read(
+    submission: Submission, criteria: Sequence[AnyCriterion], reply: JudgeReply, evidence: Evidence
 ) -> list[CriterionResult]:
-    """The results of `criteria`, in their order, as a judge sees them and code confirms them."""
-    statements = [statement for criterion in criteria for statement in _statements(criterion)]
-    asked = await ask(prompt.question(submission.task.goal, statements, evidence))
-    return _results(submission, criteria, asked, [id for id, _ in statements], evidence)
-
-
-def _statements(criterion: AnyCriterion) -> list[tuple[str, str]]:
-    """What the judge is asked to decide for one criterion, with ids."""
-    id = criterion.id or ""
-    if not isinstance(criterion, QuestionCriterion):
-        return [(id, criterion.describe())]
-    asked = [(id, f"The answer to this question is yes: {criterion.question}")]
-    if criterion.threshold == "high_confidence":
-        asked.append((id + SURE, f"The evidence leaves no reasonable doubt about the answer to {id}."))
-    return asked
-
-
-def _results(
-    submission: Submission, criteria: Sequence[AnyCriterion], asked: JudgeReply, ids: list[str], evidence: Evidence
-) -> list[CriterionResult]:
-    if asked.reply is None:
-        return [result(criterion, "error", "nobody", asked.code, asked.reason) for criterion in criteria]
+    """The results of `criteria`, in their order, as the judge sees them and code confirms them."""
+    if reply.reply is None:
+        return [result(criterion, "error", "nobody", reply.code, reply.reason) for criterion in criteria]
     try:
-        answers = parse_reply(asked.reply.text, ids)
+        answers = parse_reply(reply.reply.text, [id for id, _ in _statements(criteria)])
     except UnparseableReply as error:
         return [result(criterion, "error", "nobody", "judge_unparseable", str(error)) for criterion in criteria]
     ready = evidence.ready_answers()
@@ -81,6 +64,20 @@ def _results(
         reason = "the judge's answer is a copy of one that the worker wrote"
         return [result(criterion, "error", "nobody", "judge_unparseable", reason) for criterion in criteria]
     return [_verified(submission, criterion, answers, evidence) for criterion in criteria]
+
+
+def _statements(criteria: Sequence[AnyCriterion]) -> list[tuple[str, str]]:
+    """What the judge is asked to decide, with ids. A question with high confidence is two statements."""
+    statements: list[tuple[str, str]] = []
+    for criterion in criteria:
+        id = criterion.id or ""
+        if not isinstance(criterion, QuestionCriterion):
+            statements.append((id, criterion.describe()))
+            continue
+        statements.append((id, f"The answer to this question is yes: {criterion.question}"))
+        if criterion.threshold == "high_confidence":
+            statements.append((id + SURE, f"The evidence leaves no reasonable doubt about the answer to {id}."))
+    return statements
 
 
 def _verified(

@@ -8,38 +8,38 @@ stand.
 
 from collections.abc import Sequence
 
-from delegate.judging.judge import decide
-from delegate.judging.judge.evidence import Evidence
-from delegate.judging.judge.session import JudgeSession
+from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.order import could_turn
 from delegate.judging.submission import Submission
-from delegate.types import CriterionResult, JudgeAnswer
+from delegate.types import AnyCriterion, CriterionResult, JudgeAnswer
 
 _UNDECIDED = ("cannot_tell", "evidence_not_found")
 
 
-async def ask_again(
-    session: JudgeSession,
-    submission: Submission,
-    first: list[CriterionResult],
-    so_far: Sequence[CriterionResult],
-    evidence: Evidence,
-) -> list[CriterionResult]:
-    """The `first` results with those of a second judge in their place, where one was asked and answered.
+def undecided(
+    submission: Submission, first: Sequence[CriterionResult], so_far: Sequence[CriterionResult]
+) -> list[AnyCriterion]:
+    """The criteria to ask a second judge; none where that couldn't make the verdict a PASS.
 
-    `so_far` are the results of what was decided before them.
+    `first` are the first judge's results, and `so_far` those of what was decided before them.
     """
-    undecided = {one.id: one for one in first if one.code in _UNDECIDED}
-    if not undecided or not could_turn(submission.task.criteria, [*so_far, *first], undecided):
-        return first
-    criteria = [criterion for criterion in submission.task.criteria if criterion.id in undecided]
-    second = {one.id: one for one in await decide.decide(session.ask_another, submission, criteria, evidence)}
-    useless = [one for one in second.values() if one.decided_by == "nobody"]
+    ids = {one.id for one in first if one.code in _UNDECIDED}
+    if not ids or not could_turn(submission.task.criteria, [*so_far, *first], ids):
+        return []
+    return [criterion for criterion in submission.task.criteria if criterion.id in ids]
+
+
+def merged(
+    recorder: JudgeRecorder, first: Sequence[CriterionResult], second: Sequence[CriterionResult]
+) -> list[CriterionResult]:
+    """The `first` results, with those of the second judge in their place where it gave usable answers."""
+    useless = [one for one in second if one.decided_by == "nobody"]
     if useless:
-        session.recorder.unheard(useless[0].reason)
-        return first
-    session.recorder.overruled([_answer(one) for one in undecided.values()])
-    return [second.get(one.id, one) for one in first]
+        recorder.unheard(useless[0].reason)
+        return list(first)
+    by_id = {one.id: one for one in second}
+    recorder.overruled([_answer(one) for one in first if one.id in by_id])
+    return [by_id.get(one.id, one) for one in first]
 
 
 def _answer(result: CriterionResult) -> JudgeAnswer:

@@ -45,6 +45,7 @@ class JudgeRecorder:
         self._candidates: tuple[Candidate, ...] | None = None
         self._skip_reasons: dict[str, str] = {}
         self._chose_again = False
+        self._asks_second = False
         self._last_word = 0
 
     def chosen(self, routing: Routing, *, again: bool = False) -> None:
@@ -52,6 +53,7 @@ class JudgeRecorder:
         if again or not self.answered:
             self._candidates = routing.candidates
         self._chose_again |= again
+        self._asks_second = again
 
     def succeeded(self, model: Model, call: MeteredReply, seconds: float) -> None:
         """Book an answer, whatever it says."""
@@ -62,12 +64,14 @@ class JudgeRecorder:
             cost_usd=call.charge.cost_usd,
             seconds=round(seconds, 6),
         )
+        self.escalated |= self._asks_second
         self.answered.append(AnsweredCall(model, call, len(self.attempts)))
         self.attempts.append(attempt)
 
     def failed(self, model: Model, fault: ProviderFault, message: str, seconds: float) -> None:
         """Book a call that brought no answer."""
         message = encodable(message)
+        self.escalated |= self._asks_second
         self.attempts.append(JudgeAttempt(model=model.id, fault=fault, message=message, seconds=round(seconds, 6)))
         self.passed_over(model, f"{fault}: {message}")
 

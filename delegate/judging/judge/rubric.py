@@ -16,8 +16,8 @@ from delegate._util.resources import folder, schema, text
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import UnparseableReply, one_object
-from delegate.judging.judge.session import JudgeQuestion, JudgeSession
-from delegate.judging.submission import Submission, result
+from delegate.judging.judge.session import JudgeQuestion, JudgeReply
+from delegate.judging.submission import result
 from delegate.types import CriterionResult, Finding, Rubric, RubricCriterion, RubricDimension
 
 _SCORE_KEYS = {"id", "evidence", "reason", "score"}
@@ -41,18 +41,9 @@ def _shipped(name: str) -> Rubric:
         raise ValueError(f"the rubric {name} is broken: {error.errors()[0]['msg']}") from None
 
 
-async def decide(
-    session: JudgeSession, submission: Submission, criterion: RubricCriterion, evidence: Evidence
-) -> tuple[CriterionResult, list[Finding]]:
-    """The result with its score, and the failures and wins that the judge named."""
+def question(goal: str, criterion: RubricCriterion, evidence: Evidence) -> JudgeQuestion:
+    """The question how the work scores on the criterion's rubric."""
     rubric = rubric_of(criterion)
-    asked = await session.ask(_question(submission.task.goal, rubric, evidence))
-    if asked.reply is None:
-        return result(criterion, "error", "nobody", asked.code, asked.reason), []
-    return _read(criterion, rubric, asked.reply.text, evidence)
-
-
-def _question(goal: str, rubric: Rubric, evidence: Evidence) -> JudgeQuestion:
     lines = [f"Rubric: {rubric.name}. {rubric.description}", "Dimensions:"]
     lines += [f"{one.id} (from {one.min:g} to {one.max:g}): {one.description}" for one in rubric.dimensions]
     lines += ["Failures:", *(f"{one.id}: {one.description}" for one in rubric.failure_modes)]
@@ -67,11 +58,13 @@ def _question(goal: str, rubric: Rubric, evidence: Evidence) -> JudgeQuestion:
     )
 
 
-def _read(
-    criterion: RubricCriterion, rubric: Rubric, text: str, evidence: Evidence
-) -> tuple[CriterionResult, list[Finding]]:
+def read(criterion: RubricCriterion, given: JudgeReply, evidence: Evidence) -> tuple[CriterionResult, list[Finding]]:
+    """The result with its score, and the failures and wins that the judge named."""
+    if given.reply is None:
+        return result(criterion, "error", "nobody", given.code, given.reason), []
+    rubric = rubric_of(criterion)
     try:
-        reply = one_object(text)
+        reply = one_object(given.reply.text)
         scores = _scores(rubric, reply, evidence)
         findings = _named(rubric, reply)
     except UnparseableReply as error:

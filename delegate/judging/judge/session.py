@@ -31,7 +31,7 @@ PATIENCE_SECONDS = 15.0
 ROUND_TOKENS = 50
 REASONING_TOKENS = 4_000
 """Judges that reason spend their thoughts from the same allowance as the answer; a tight one cuts the answer off."""
-_WHOLE_PLACE = ("auth", "connection")
+_WHOLE_ENDPOINT = ("auth", "connection")
 """Faults that the other models of the same endpoint would meet too."""
 _UNAVAILABLE = "judge_unavailable"
 
@@ -109,24 +109,52 @@ class JudgeSession:
         self._submission = submission
         self._ledger = ledger
         self._notify = notify
-        self._shut: dict[EndpointKey, str] = {}
+        self._down: dict[EndpointKey, str] = {}
         """Endpoints that can't be reached, and what was seen there."""
 
-    async def ask(self, question: JudgeQuestion) -> JudgeReply:
-        """Ask the candidates in order until one answers."""
-        routing = self._route(question)
-        self.recorder.chosen(routing)
-        return await self._first_answer(question, routing.ranked, MAX_ATTEMPTS)
+    async def ask(self, question: JudgeQuestion, *, second: bool = False) -> JudgeReply:
+        """Ask the candidates in order until one answers. Each attempt is on record, however it ends.
 
-    async def ask_another(self, question: JudgeQuestion) -> JudgeReply:
-        """Ask one judge of another family than the latest one's; no third takes its place."""
-        routing = self._route(question, other_than=self.recorder.answered[-1].model.family)
-        self.recorder.chosen(routing, again=True)
-        before = len(self.recorder.attempts)
-        try:
-            return await self._first_answer(question, routing.ranked, 1)
-        finally:
-            self.recorder.escalated = len(self.recorder.attempts) > before
+        A `second` judge is of another family than the latest one; where it can't be asked, no third one is.
+        """
+        recorder, failed = self.recorder, set[EndpointKey]()
+        routing = self._route(question, other_than=recorder.answered[-1].model.family if second else None)
+        recorder.chosen(routing, again=second)
+        left, attempts = self._reachable(routing.ranked), 1 if second else MAX_ATTEMPTS
+        reply = JudgeReply()
+        if routing.ranked and not left:
+            reply = JudgeReply(code=_UNAVAILABLE, reason=self._down[_key(routing.ranked[0])])
+        while left and attempts:
+            attempts -= 1
+            model = left[0] if attempts else _elsewhere(left, failed)
+            is_last = len(left) == 1 or not attempts
+            self._notify("judge_asked", model.id)
+            started = time.monotonic()
+            try:
+                call = await metering.complete(
+                    await self._pool.connect(model),
+                    question.to(model),
+                    input_tokens=model.tokens(question.tokens),
+                    ledger=self._ledger,
+                    patience=metering.PATIENCE_SECONDS if is_last else PATIENCE_SECONDS,
+                )
+            except BudgetExceeded as error:
+                recorder.passed_over(model, f"not asked: {error}")
+                return JudgeReply(code="budget_exceeded", reason=str(error))
+            except ProviderError as error:
+                recorder.failed(model, error.fault, str(error), time.monotonic() - started)
+                reply = JudgeReply(code=_UNAVAILABLE, reason=encodable(f"{model.id}: {error}"))
+                if error.fault in _WHOLE_ENDPOINT:
+                    self._down[_key(model)] = reply.reason
+                failed.add(_key(model))
+                left = self._reachable([one for one in left if one is not model])
+            except asyncio.CancelledError:
+                recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - started)
+                raise
+            else:
+                recorder.succeeded(model, call, time.monotonic() - started)
+                return JudgeReply.answered(call.reply)
+        return reply
 
     def _route(self, question: JudgeQuestion, other_than: str | None = None) -> Routing:
         request = JudgeRequest(
@@ -144,64 +172,20 @@ class JudgeSession:
         )
         return choose_judge(self._pool.catalog, request)
 
-    async def _first_answer(self, question: JudgeQuestion, ranked: Sequence[Model], attempts: int) -> JudgeReply:
-        left, failed = self._reachable(ranked), set[EndpointKey]()
-        asked = (
-            JudgeReply() if left or not ranked else JudgeReply(code=_UNAVAILABLE, reason=self._shut[_place(ranked[0])])
-        )
-        while left and attempts:
-            attempts -= 1
-            model = left[0] if attempts else _elsewhere(left, failed)
-            is_last = len(left) == 1 or not attempts
-            asked = await self._try(model, question, metering.PATIENCE_SECONDS if is_last else PATIENCE_SECONDS)
-            if asked.code != _UNAVAILABLE:
-                break
-            failed.add(_place(model))
-            left = self._reachable([one for one in left if one is not model])
-        return asked
-
     def _reachable(self, models: Sequence[Model]) -> Sequence[Model]:
         """Those whose endpoint hasn't failed yet; the record says why the others aren't asked."""
-        if not self._shut:
+        if not self._down:
             return models
         for model in models:
-            if why := self._shut.get(_place(model)):
+            if why := self._down.get(_key(model)):
                 self.recorder.passed_over(model, f"not asked, since its endpoint failed: {why}")
-        return [model for model in models if _place(model) not in self._shut]
-
-    async def _try(self, model: Model, question: JudgeQuestion, patience: float) -> JudgeReply:
-        """Ask one model. Whatever comes of it is on the record, also when the time for the verdict is up meanwhile."""
-        self._notify("judge_asked", model.id)
-        recorder, ledger, tokens = self.recorder, self._ledger, question.tokens
-        started = time.monotonic()
-        try:
-            way = await self._pool.connect(model)
-            call = await metering.complete(
-                way, question.to(model), input_tokens=model.tokens(tokens), ledger=ledger, patience=patience
-            )
-        except BudgetExceeded as error:
-            recorder.passed_over(model, f"not asked: {error}")
-            return JudgeReply(code="budget_exceeded", reason=str(error))
-        except ProviderError as error:
-            recorder.failed(model, error.fault, str(error), time.monotonic() - started)
-            return self._unavailable(model, error)
-        except asyncio.CancelledError:
-            recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - started)
-            raise
-        recorder.succeeded(model, call, time.monotonic() - started)
-        return JudgeReply.answered(call.reply)
-
-    def _unavailable(self, model: Model, error: ProviderError) -> JudgeReply:
-        reason = encodable(f"{model.id}: {error}")
-        if error.fault in _WHOLE_PLACE:
-            self._shut[_place(model)] = reason
-        return JudgeReply(code=_UNAVAILABLE, reason=reason)
+        return [model for model in models if _key(model) not in self._down]
 
 
 def _elsewhere(models: Sequence[Model], failed: Collection[EndpointKey]) -> Model:
     """The first at an endpoint where nothing failed yet; the first of all where there is none."""
-    return next((model for model in models if _place(model) not in failed), models[0])
+    return next((model for model in models if _key(model) not in failed), models[0])
 
 
-def _place(model: Model) -> EndpointKey:
+def _key(model: Model) -> EndpointKey:
     return model.provider, model.endpoint
