@@ -1,16 +1,19 @@
 """Words for scripted models: children that follow a script, judges that answer what they are told to."""
 
-import json
 import re
 from collections.abc import Callable, Sequence
 
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
+from delegate.testing import judge_reply
 
 Script = Callable[[ChatRequest], ChatReply | str]
 Child = Sequence[ChatReply | str] | Script
 Answer = tuple[str, str]
 """(verdict, evidence)"""
+
+verdicts = judge_reply
+"""A judge's reply in the asked shape."""
 
 
 def goal_of(request: ChatRequest) -> str:
@@ -29,21 +32,9 @@ def asked_ids(request: ChatRequest) -> list[str]:
     return found.group(1).split(", ")
 
 
-def verdicts(**answers: Answer) -> str:
-    """A judge's reply in the asked shape."""
-    return json.dumps(
-        {
-            "answers": [
-                {"id": id, "evidence": evidence, "reason": f"because of {id}", "verdict": verdict}
-                for id, (verdict, evidence) in answers.items()
-            ]
-        }
-    )
-
-
 def met_by(quote: str) -> Callable[[ChatRequest], str]:
     """A judge that finds every criterion met and gives the same quote for each."""
-    return lambda request: verdicts(**dict.fromkeys(asked_ids(request), ("met", quote)))
+    return lambda request: judge_reply(**dict.fromkeys(asked_ids(request), ("met", quote)))
 
 
 def words(child: Child, judge: Callable[[ChatRequest], ChatReply | str] | str = "{}") -> Scripted:
