@@ -1,0 +1,34 @@
+#!/bin/sh
+# Judge an agent's work in CI, whoever did it: the step fails unless the verdict is PASS.
+#
+# Shows `delegate judge`: the agent's own report and the checkout go in, a verdict and an exit code come out.
+# A step of a workflow runs it after the agent has ended:
+#
+#     OPENAI_API_KEY=... examples/judge_in_ci.sh report.md path/to/checkout
+#
+# Exit codes: 0 PASS, 1 FAIL, 2 the call was wrong, 75 nobody could judge (worth another try later).
+
+set -u
+report=${1:?"usage: judge_in_ci.sh REPORT CHECKOUT"}
+checkout=${2:?"usage: judge_in_ci.sh REPORT CHECKOUT"}
+
+delegate judge \
+    --goal "Fix the rounding bug in prices.py and note the fix in CHANGELOG.md." \
+    --output "$report" \
+    --workspace "$checkout" \
+    -c "shell: python3 -m unittest -q" \
+    -c "file: CHANGELOG.md" \
+    -c "CHANGELOG.md says which bug was fixed" \
+    --format json > verdict.json
+code=$?
+
+case $code in
+0) echo "PASS" ;;
+1)
+    reason=$(python3 -c 'import json; verdict = json.load(open("verdict.json")); print(verdict["code"], verdict["reasoning"])')
+    echo "FAIL: $reason"
+    # "The work is bad" and "nobody could look at it" are both FAIL; the code tells them apart.
+    case $reason in judge_unavailable* | no_eligible_judge*) code=75 ;; esac
+    ;;
+esac
+exit $code

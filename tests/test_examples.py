@@ -1,0 +1,248 @@
+"""Every program in examples/, run as a user runs it: its own process, the real SDKs, a model server on this machine."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from delegate.testing import judge_reply
+from tests.support.model_server import Call, Fault, ModelServer, Reply
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+HAIKU = "Old river, teach me\nhow you carry every stone\nand still reach the sea\n"
+POEM_CALL = {
+    "tasks": [
+        {
+            "goal": "Write haiku.txt.",
+            "acceptance_criteria": [{"kind": "file", "path": "haiku.txt"}, "it names a river"],
+        },
+        {"goal": "Write snow.txt.", "acceptance_criteria": [{"kind": "file", "path": "snow.txt"}]},
+    ]
+}
+Answer = Callable[[Call], Reply | Fault]
+
+
+def run(
+    example: str, *arguments: str, server: ModelServer | None = None, key: str = "OPENAI_API_KEY"
+) -> "subprocess.CompletedProcess[str]":
+    """Run an example with nothing of the developer's environment, in the test's own folder."""
+    environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(Path.cwd())}
+    if server is not None:
+        urls = {"OPENAI_BASE_URL": server.openai_url, "ANTHROPIC_BASE_URL": server.anthropic_url}
+        environment |= {key: "sk-dummy-1234", **urls}
+    command = [sys.executable] if example.endswith(".py") else ["sh"]
+    done = subprocess.run(
+        [*command, str(EXAMPLES / example), *arguments], env=environment, capture_output=True, text=True, timeout=50
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def family(call: Call) -> Reply:
+    """A parent that delegates two poems and tells their verdicts, its children, and their judge."""
+    if "delegate_task" in call.tool_names:
+        if not call.tool_results:
+            return Reply(tool_calls=(("delegate_task", POEM_CALL),))
+        return Reply("I was told: " + " / ".join(call.tool_results[-1].splitlines()[:2]))
+    if call.wants_json:
+        return Reply(judge_reply(c2=("met", "Old river")))
+    if "haiku.txt" in call.texts[0] and not call.tool_results:
+        return Reply(tool_calls=(("write_file", {"path": "haiku.txt", "content": HAIKU}),))
+    return Reply("I wrote the poem.")  # the second child writes nothing
+
+
+LOOPS = [("openai_loop.py", "OPENAI_API_KEY", "chat"), ("anthropic_loop.py", "ANTHROPIC_API_KEY", "messages")]
+
+
+@pytest.mark.parametrize(("example", "key", "api"), LOOPS)
+def test_a_loop_gives_the_parent_a_verdict_per_task(example: str, key: str, api: str) -> None:
+    with ModelServer(family) as server:
+        done = run(example, "Have two poems written.", server=server, key=key)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("I was told: task 0: PASS (judge, verified) / task 1: FAIL (check, not_met)")
+    parents = [call for call in server.calls if "delegate_task" in call.tool_names]
+    assert [call.api for call in parents] == [api, api]
+    assert parents[1].tool_results[0] in done.stderr
+    assert answered_ids(parents[1]) == called_ids(parents[1])
+
+
+def called_ids(call: Call) -> list[str]:
+    """Ids of the tool calls that a request's assistant turns made, in either API."""
+    turns = [message for message in call.body["messages"] if message["role"] == "assistant"]
+    made = [one for turn in turns for one in turn.get("tool_calls") or turn["content"]]
+    return [one["id"] for one in made if one["type"] in ("function", "tool_use")]
+
+
+def answered_ids(call: Call) -> list[str]:
+    """Ids of the tool calls that a request answers, in either API."""
+    messages = [message for message in call.body["messages"] if message["role"] in ("user", "tool")]
+    ids = [message.get("tool_call_id") for message in messages]
+    blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
+    return [id for id in [*ids, *(block.get("tool_use_id") for block in blocks)] if id]
+
+
+@pytest.mark.parametrize(("example", "key", "api"), LOOPS)
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [({"goals": "Write a poem."}, "goals"), ({"goal": "Write a poem.", "tier": "deep"}, "tier")],
+    ids=["a wrong name", "a tier above the parent's"],
+)
+def test_a_loop_tells_the_parent_what_is_wrong(
+    example: str, key: str, api: str, call: dict[str, str], field: str
+) -> None:
+    def parent(request: Call) -> Reply:
+        if not request.tool_results:
+            return Reply(tool_calls=(("delegate_task", call),))
+        return Reply(f"I was told: {json.loads(request.tool_results[0])['error']['field']}")
+
+    with ModelServer(parent) as server:
+        done = run(example, "Have a poem written.", server=server, key=key)
+    assert (done.returncode, done.stdout) == (0, f"I was told: {field}\n"), done.stderr
+    assert [request.api for request in server.calls] == [api, api]
+
+
+def test_the_anthropic_loop_reads_a_long_report_back() -> None:
+    long = "A line of a long report.\n" * 400 + "The last line."
+
+    def parent(call: Call) -> Reply:
+        if "delegate_task" not in call.tool_names:
+            return Reply(long)
+        if not call.tool_results:
+            return Reply(tool_calls=(("delegate_task", {"goal": "Report at length."}),))
+        if len(call.tool_results) == 1:
+            handle = call.tool_results[0].split("handle: ")[1].split()[0]
+            return Reply(tool_calls=(("read_delegation", {"handle": handle, "offset": 9_000}),))
+        return Reply(f"It ends: {'The last line.' in call.tool_results[1]}")
+
+    with ModelServer(parent) as server:
+        done = run("anthropic_loop.py", "Have a long report written.", server=server, key="ANTHROPIC_API_KEY")
+    assert (done.returncode, done.stdout) == (0, "It ends: True\n"), done.stderr
+
+
+def clerk(call: Call) -> Reply:
+    """Sorts tickets, the third one in a shape that wasn't asked for; a judge that quotes the reply."""
+    if call.wants_json and "exactly once" in call.last_text:
+        return Reply(judge_reply(c1=("met", "We are looking into")))
+    category = "praise" if "colleague" in call.last_text else "bug"
+    return Reply(json.dumps({"category": category, "reply": "We are looking into what you wrote to us."}))
+
+
+def test_the_fan_out_writes_a_line_with_a_verdict_per_row() -> None:
+    with ModelServer(clerk) as server:
+        done = run("csv_fanout.py", str(EXAMPLES / "tickets.csv"), "results.csv", server=server)
+    assert done.returncode == 1, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        "3 of 4 passed; every result is in results.csv",
+        "row 1: PASS (met)",
+        "row 2: PASS (met)",
+        "row 3: FAIL (not_met)",
+        "row 4: PASS (met)",
+    ]
+    with open("results.csv", newline="", encoding="utf-8") as file:
+        lines = {line["row"]: line for line in csv.DictReader(file)}
+    assert {row: line["verdict"] for row, line in lines.items()} == {"1": "PASS", "2": "PASS", "3": "FAIL", "4": "PASS"}
+    assert json.loads(lines["1"]["structured_output"])["category"] == "bug"
+    tickets = [call.texts[0] for call in server.calls if "The ticket:" in call.texts[0]]
+    assert any("charged twice" in ticket for ticket in tickets)
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("Your order arrives on 9 November.", "task 0: PASS (judge, verified)"),
+        ("Your order arrives soon.", "task 0: FAIL (check, not_met)"),
+    ],
+)
+def test_a_function_is_judged_by_its_receipts_and_report(said: str, line: str) -> None:
+    def models(call: Call) -> Reply:
+        if call.wants_json:
+            return Reply(judge_reply(c3=("met", "arrives on 9 November")))
+        assert "expected on 9 November" in call.last_text
+        return Reply(said, input_tokens=120, output_tokens=30)
+
+    with ModelServer(models) as server:
+        done = run("own_function.py", server=server)
+    assert done.stdout.startswith(line), done.stdout + done.stderr
+    assert "tool calls on record: 1 (look_up_order 1)" in done.stdout
+    assert "1 model call, 120 tokens in, 30 out" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "line"),
+    [
+        ([], 0, "task 0: PASS (check, verified)"),
+        (["echo", "I wrote backup.csv."], 1, "task 0: FAIL (check, not_met)"),
+        (["tee", "backup.csv"], 1, "task 0: FAIL (check, not_met)"),
+        (["false"], 1, "task 0: FAIL (gate, run_failed, run failed)"),
+    ],
+)
+def test_a_program_is_judged_by_what_it_left(command: list[str], code: int, line: str) -> None:
+    with ModelServer([]) as server:
+        done = run("own_cli.py", *command, server=server)
+    assert done.stdout.startswith(line), done.stdout + done.stderr
+    assert done.returncode == code
+    assert server.calls == []
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository in which an agent has fixed a bug."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    (folder / "CHANGELOG.md").write_text("- Prices are rounded half up, no longer down.\n")
+    (folder / "test_prices.py").write_text(
+        "import unittest\n\n\nclass Test(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n"
+    )
+    Path("report.md").write_text("I fixed the rounding in prices.py and noted it in CHANGELOG.md.\n")
+    return folder
+
+
+def says(verdict: str, quote: str) -> Answer:
+    return lambda call: Reply(judge_reply(c3=(verdict, quote)))
+
+
+def refuses(call: Call) -> Fault:
+    return Fault(401)
+
+
+@pytest.mark.parametrize(
+    ("judge", "code", "printed"),
+    [
+        (says("met", "Prices are rounded half up"), 0, "PASS"),
+        (says("not_met", ""), 1, "FAIL: not_met c3 "),
+        (says("met", "Prices are never rounded"), 1, "FAIL: evidence_not_found c3 "),
+        (refuses, 75, "FAIL: judge_unavailable "),
+    ],
+    ids=["met", "not met", "a quote that isn't there", "no judge"],
+)
+def test_a_ci_step_ends_with_the_verdicts_exit_code(judge: Answer, code: int, printed: str, checkout: Path) -> None:
+    with ModelServer(judge) as server:
+        done = run("judge_in_ci.sh", "report.md", str(checkout), server=server)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stdout.startswith(printed)
+    assert json.loads(Path("verdict.json").read_text())["criteria"][0]["outcome"] == "met"
+
+
+def test_a_ci_step_fails_on_a_failed_check_and_asks_no_judge(checkout: Path) -> None:
+    (checkout / "CHANGELOG.md").unlink()
+    with ModelServer([]) as server:
+        done = run("judge_in_ci.sh", "report.md", str(checkout), server=server)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.startswith("FAIL: not_met c2 ")
+    assert server.calls == []
+
+
+def test_a_ci_step_without_its_arguments_says_how_it_is_called() -> None:
+    done = run("judge_in_ci.sh")
+    assert done.returncode == 2
+    assert "usage: judge_in_ci.sh REPORT CHECKOUT" in done.stderr
+
+
+def test_every_example_is_run_here() -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert all(f'"{path.name}"' in text for path in EXAMPLES.iterdir() if path.is_file())
