@@ -82,6 +82,7 @@ schemas: $(READY)
 	$(BIN)/python scripts/write_schemas.py
 
 docs: $(READY)
+	PYTHONPATH=. $(BIN)/python scripts/write_outputs.py
 	PYTHONPATH=. $(BIN)/python scripts/write_readme.py
 	PYTHONPATH=. $(BIN)/python scripts/write_faults.py
 	PYTHONPATH=. $(BIN)/python scripts/write_hosts.py

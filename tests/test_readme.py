@@ -1,118 +1,175 @@
-"""The README is true: its blocks run, its tables are those of the code."""
+"""The README is short and true: its programs print what it shows, its commands pass, its links lead somewhere."""
 
 import ast
-import asyncio
 import inspect
 import json
 import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from delegate import Delegator
-from delegate.batch.sources import TaskFile
-from delegate.cli.taskfile import read_task
 from delegate.models.catalog import Catalog
-from delegate.settings import Settings, load_settings
-from delegate.types import Verdict
-from scripts.write_readme import settings_table
+from delegate.testing import judge_reply
+from delegate.types import AnyCriterion, Task
+from scripts.write_outputs import ROOT, WIDTH, blocks, printed, stable
 from tests.support.model_server import Call, ModelServer, Reply
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OWN_HOST = (ROOT / "docs" / "write-your-own-host.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", f"{README}\n{OWN_HOST}", re.DOTALL | re.MULTILINE)
+DEMO_OUTPUT, PROGRAM_OUTPUT = blocks(README, "text")
+(PROGRAM,) = blocks(README, "python")
+COMMANDS = [line.removeprefix("$ ") for block in blocks(README, "console") for line in block.splitlines()]
+DOCS = (
+    *("index", "getting-started", "criteria", "verdicts", "budgets-and-tiers", "isolation", "batches"),
+    *("hosts", "write-your-own-host", "judging-in-ci", "testing", "settings", "failure-modes", "comparison"),
+)
+"""Pages of the documentation. That each of them exists is held where the site is built."""
 
 
-def blocks(language: str) -> list[str]:
-    return [text for kind, text in BLOCKS if kind == language]
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table under a heading, without its head."""
+    section = README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
 
 
-def parent_and_children(call: Call) -> Reply:
-    """A model that writes haiku.txt and calc.py, reports it, and judges with a quote from its own report."""
+def test_it_has_fewer_than_900_words() -> None:
+    text = re.sub(r"^```.*?^```$", "", README, flags=re.DOTALL | re.MULTILINE)
+    words = [word for line in text.splitlines() if not line.startswith("|") for word in line.split()]
+    assert 300 < len(words) < 900
+
+
+def test_its_sections_stand_in_their_order() -> None:
+    assert re.findall(r"^## (.+)$", README, re.MULTILINE) == [
+        "Try it",
+        "In Python",
+        "Why",
+        "Acceptance criteria",
+        "Use it in your framework",
+        "On the command line",
+        "Limits",
+        "More",
+    ]
+
+
+def test_the_demo_prints_what_it_shows() -> None:
+    assert stable(printed(None)) == stable(DEMO_OUTPUT)
+
+
+def test_the_program_prints_what_it_shows() -> None:
+    assert stable(printed(PROGRAM)) == stable(PROGRAM_OUTPUT)
+    assert PROGRAM_OUTPUT.startswith("task 0: PASS (judge, verified)\n")
+
+
+def test_the_program_has_about_twelve_lines() -> None:
+    assert len([line for line in PROGRAM.splitlines() if line.strip()]) <= 13
+
+
+def test_a_difference_that_matters_is_not_taken_for_noise() -> None:
+    assert stable("task 0: PASS; $0.0012, run 0123456789ab") == stable("task 0:  PASS; $0.34, run ba9876543210")
+    assert stable("- judge: gpt-6-luna") == stable("- judge: claude-haiku-5-5")
+    assert stable("task 0: PASS") != stable("task 0: FAIL")
+    assert stable("- met: c1, c2") != stable("- met: c1")
+
+
+def test_no_line_of_output_is_wider_than_a_page() -> None:
+    assert max(map(len, (DEMO_OUTPUT + PROGRAM_OUTPUT).splitlines())) <= WIDTH
+
+
+def test_it_names_make_targets_and_installs_from_the_clone() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    setup = [command.partition("#")[0].strip() for command in COMMANDS[:3]]
+    assert setup == ["make demo", "make test", "pip install ."]
+    assert re.search(r"^demo: .*\n\t@\$\(BIN\)/delegate demo$", makefile, re.MULTILINE)
+    assert "\ntest: " in makefile
+    assert not re.search(r"pip install [\"']?delegate", README), "the distribution isn't published"
+
+
+def clerk(call: Call) -> Reply:
+    """A child that does what the commands ask for, and a judge that quotes it."""
     if call.wants_json:
-        ids = re.findall(r"c\d+", call.last_text.rsplit("exactly once:", 1)[1])
-        answers = [{"id": id, "evidence": "three lines", "reason": "seen", "verdict": "met"} for id in ids]
-        return Reply(json.dumps({"answers": answers}))
+        (asked,) = re.findall(r"exactly once: (\S+)$", call.last_text)
+        return Reply(judge_reply(**{asked: ("met", "Old river" if "haiku" in call.last_text else "Ada Acme")}))
+    if "CEO of" in call.last_text:
+        return Reply("The CEO is Ada Acme.")
     if not call.tool_results:
-        return Reply(tool_calls=(("write_file", {"path": "haiku.txt", "content": "a\nb\nc\n"}),))
-    return Reply("I wrote three lines.")
+        return Reply(tool_calls=(("write_file", {"path": "haiku.txt", "content": "Old river\n"}),))
+    return Reply("I wrote the haiku.")
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+def server() -> Iterator[ModelServer]:
     served = tuple(model.id for model in Catalog.shipped().models if model.provider == "openai")
-    with ModelServer(parent_and_children, models=served) as running:
-        monkeypatch.setenv("OPENAI_BASE_URL", running.openai_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+    with ModelServer(clerk, models=served) as running:
         yield running
 
 
-@pytest.mark.parametrize("source", blocks("python"), ids=lambda source: source.strip().splitlines()[-1][:40])
-async def test_python_blocks_run(source: str, server: ModelServer) -> None:
-    code = compile(source, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    names: dict[str, Any] = {}
-    running = eval(code, names)
-    if inspect.isawaitable(running):
-        await running
-    if "delegator" in names:
+@pytest.mark.parametrize("command", COMMANDS[3:], ids=lambda command: " ".join(command.split()[:2]))
+def test_its_commands_pass(command: str, server: ModelServer) -> None:
+    """In a folder that has what they name: a report, a project with tests, and a table of two companies."""
+    Path("report.md").write_text("I fixed the bug.\n")
+    Path("test_it.py").write_text("import unittest\n\nclass Test(unittest.TestCase):\n    def test(self): pass\n")
+    Path("companies.csv").write_text("company\nAcme\nBolt\n")
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(Path.cwd()),
+        "OPENAI_BASE_URL": server.openai_url,
+        "OPENAI_API_KEY": "sk-dummy-1234",
+    }
+    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if "batch" in command:
+        lines = [json.loads(line) for line in Path("found.jsonl").read_text().splitlines()]
+        assert [line["verdict"] for line in lines] == ["PASS", "PASS"]
+    else:
+        assert done.stdout.startswith("PASS")
+
+
+def test_its_criteria_are_criteria_and_name_every_kind() -> None:
+    cells = [row[0] for row in rows("Acceptance criteria")]
+    assert len(cells) == 5
+    given = [json.loads(code) for cell in cells for code in re.findall(r'`([{"].*?)`(?=;|$)', cell)]
+    kinds = {criterion.kind for criterion in Task.model_validate({"goal": "g", "acceptance_criteria": given}).criteria}
+    assert kinds == {"shell", "file", "receipt", "text"}
+    named = {*re.findall(r"`([a-z_]+)`", README), *kinds}
+    assert {str(get_args(kind.model_fields["kind"].annotation)[0]) for kind in get_args(AnyCriterion)} <= named
+
+
+def test_its_table_of_frameworks_has_every_host() -> None:
+    imported = {
+        name for row in rows("Use it in your framework") for name in re.findall(r"delegate.hosts import (\w+)", row[1])
+    }
+    hosts = {path.stem for path in (ROOT / "tests" / "hosts" / "drivers").glob("[a-z]*.py")}
+    assert imported | {"mcp", "hermes"} == {host.removesuffix("_sync") for host in hosts} - {"raw"}
+
+
+def links(path: Path) -> list[str]:
+    return [link for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")) if "://" not in link]
+
+
+@pytest.mark.parametrize("name", ["README.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    pages = {ROOT / "docs" / f"{page}.md" for page in DOCS}
+    targets = {link: Path(os.path.normpath((ROOT / name).parent / link)) for link in links(ROOT / name)}
+    assert [link for link, path in targets.items() if path not in pages and not path.exists()] == []
+
+
+def test_it_links_to_every_page_of_the_documentation() -> None:
+    assert {f"docs/{page}.md" for page in DOCS} <= set(links(ROOT / "README.md"))
+
+
+async def test_the_program_of_ones_own_host_runs(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+    for source in blocks(OWN_HOST, "python"):
+        names: dict[str, Any] = {}
+        running = eval(compile(source, "write-your-own-host.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.isawaitable(running):
+            await running
         await names["delegator"].aclose()
     assert server.calls
-
-
-def commands() -> list[str]:
-    lines = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ ")]
-    return [line for line in lines if not line.startswith("make ")]
-
-
-@pytest.mark.parametrize("command", commands())
-async def test_commands_run(command: str, server: ModelServer) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    process = await asyncio.create_subprocess_shell(
-        command, env={**os.environ, "PATH": path}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, (out, err)
-    assert out
-
-
-def test_make_lines_name_targets() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    named = re.findall(r"^\$ make (\w+)$", README, re.MULTILINE)
-    assert named == ["demo", "test"]
-    for target in named:
-        assert f"\n{target}: " in makefile
-
-
-@pytest.mark.parametrize("text", blocks("toml"))
-def test_toml_blocks_are_settings(text: str) -> None:
-    Path("delegate.toml").write_text(text)
-    assert load_settings({}).endpoints
-    tomllib.loads(text)
-
-
-@pytest.mark.parametrize("text", blocks("json"))
-def test_json_blocks_are_verdicts(text: str) -> None:
-    assert Verdict.model_validate_json(text).verdict == "FAIL"
-
-
-@pytest.mark.parametrize("text", blocks("yaml"))
-async def test_yaml_blocks_are_tasks_that_can_be_run(text: str, server: ModelServer) -> None:
-    path = Path("tasks.yaml")
-    path.write_text(text)
-    async with Delegator() as delegator:
-        plan = await delegator.plan(TaskFile(path, read_task))
-    assert plan.stages == (("sources",), ("memo",))
-    assert server.calls == []
-
-
-def test_the_table_of_settings_is_that_of_the_code() -> None:
-    assert settings_table() in README
-    for name in Settings.model_fields:
-        assert f"`{name}`" in README

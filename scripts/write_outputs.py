@@ -1,0 +1,66 @@
+"""Rewrite the outputs that README.md shows, where a program no longer prints them. Run by `make docs`.
+
+The first `text` block of the README is what `make demo` prints, the second what its Python block prints. A block is
+kept if only ids, models, costs or times differ; see `stable`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+from delegate.models.catalog import Catalog
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+WIDTH = 120
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_SHOWN_HOME = "/home/you"
+
+
+def blocks(markdown: str, language: str) -> list[str]:
+    """The fenced blocks of one language."""
+    return [text for name, text in _BLOCK.findall(markdown) if name == language]
+
+
+def printed(source: str | None) -> str:
+    """What a Python program prints, or `delegate demo` for None, with nothing of this environment but the PATH."""
+    with tempfile.TemporaryDirectory() as home:
+        command = ["-c", source] if source is not None else ["-m", "delegate", "demo"]
+        ran = subprocess.run(
+            [sys.executable, *command],
+            cwd=home,
+            env={"PATH": os.environ["PATH"], "HOME": home},
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            check=True,
+        )
+        lines = ran.stdout.replace(os.path.realpath(home), _SHOWN_HOME).replace(home, _SHOWN_HOME).splitlines()
+    return "\n".join("\n".join(textwrap.wrap(line, WIDTH)) if len(line) > WIDTH else line.rstrip() for line in lines)
+
+
+def stable(text: str) -> str:
+    """The text with its ids, models, numbers, spaces and rules made equal: what is the same in every run."""
+    text = re.sub(r"\b(?=[a-f]*\d)[0-9a-f]{12,16}\b", "ID", text)
+    names = sorted((model.id for model in Catalog.shipped().models), key=len, reverse=True)
+    text = re.sub("|".join(map(re.escape, names)), "MODEL", text)
+    text = re.sub(r"\d[\d,.]*", "#", text)
+    return " ".join(re.sub("─+", "─", text).split())
+
+
+def with_outputs(readme: str) -> str:
+    """The README with every output that has changed replaced."""
+    programs = [None, *blocks(readme, "python")]
+    for shown, program in zip(blocks(readme, "text"), programs, strict=True):
+        output = printed(program)
+        if stable(output) != stable(shown):
+            readme = readme.replace(f"```text\n{shown}```", f"```text\n{output}\n```", 1)
+    return readme
+
+
+if __name__ == "__main__":
+    README.write_text(with_outputs(README.read_text(encoding="utf-8")), encoding="utf-8")
