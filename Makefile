@@ -80,6 +80,7 @@ TESTS_ray := tests/batch/test_ray.py
 
 schemas: $(READY)
 	$(BIN)/python scripts/write_schemas.py
+	$(BIN)/python scripts/write_surface.py
 
 docs: $(READY)
 	PYTHONPATH=. $(BIN)/python scripts/write_outputs.py

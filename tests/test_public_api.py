@@ -1,5 +1,6 @@
 """What `import delegate` gives, and what it costs."""
 
+import json
 import math
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import delegate
+from scripts.write_surface import FILE, surface
 
 PYDANTIC_MS = 95
 """How long Pydantic takes to load on the machine for which the limits are given."""
@@ -19,6 +21,11 @@ def test_all_is_sorted_and_every_name_is_there() -> None:
     assert len(delegate.__all__) <= 18
     for name in delegate.__all__:
         assert getattr(delegate, name).__name__ == name
+
+
+def test_the_public_surface_changes_only_on_purpose() -> None:
+    """After an intended change: `make schemas`, and a line in the changelog."""
+    assert surface() == json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def test_importing_delegate_and_its_door_loads_no_sdk_host_or_cli_library() -> None:

@@ -1,0 +1,67 @@
+"""Write tests/data/public_surface.json: the names that users rely on (`make schemas`).
+
+A test holds the package to that file, so a change of the public surface has to be made on purpose: the names of
+`delegate` and of each host module, the commands and options, and the schemas without their prose.
+"""
+
+import ast
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+
+import delegate
+from delegate.cli.app import app
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "tests" / "data" / "public_surface.json"
+PROSE = ("description", "title", "$comment", "examples")
+
+
+def surface() -> dict[str, Any]:
+    """The public surface as it is now."""
+    commands = cast("Any", typer.main.get_command(app)).commands
+    package = Path(delegate.__file__).parent
+    hosts = sorted(path for path in (package / "hosts").iterdir() if not path.name.startswith("_"))
+    return {
+        "delegate": delegate.__all__,
+        "delegate.hosts": {path.stem: _public_names(path) for path in hosts},
+        "commands": {
+            name: sorted(option for one in command.params for option in (*one.opts, *one.secondary_opts))
+            for name, command in sorted(commands.items())
+        },
+        "schemas": {path.name: _digest(path) for path in sorted((ROOT / "schemas").glob("*.json"))},
+    }
+
+
+def _public_names(module: Path) -> list[str]:
+    """The names of `__all__`, or all public functions and classes. Read as text: most frameworks aren't installed."""
+    source = module if module.is_file() else module / "__init__.py"
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
+            return sorted(ast.literal_eval(node.value))
+    defined = (node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)))
+    return sorted(node.name for node in defined if not node.name.startswith("_"))
+
+
+def _digest(schema: Path) -> str:
+    """The SHA-256 of a schema without its prose."""
+    parsed = _without_prose(json.loads(schema.read_text(encoding="utf-8")))
+    return hashlib.sha256(json.dumps(parsed, sort_keys=True).encode()).hexdigest()
+
+
+def _without_prose(value: Any) -> Any:
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        kept = {name: part for name, part in fields.items() if name not in PROSE or isinstance(part, dict)}
+        return {name: _without_prose(part) for name, part in kept.items()}
+    if isinstance(value, list):
+        return [_without_prose(part) for part in cast("list[Any]", value)]
+    return value
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(surface(), indent=2) + "\n", encoding="utf-8")
