@@ -5,14 +5,15 @@
 # make lowest  the wire tests on the oldest SDKs that are supported
 # make wheel   what a wheel could lack: tests against the one built from the sdist, with the sources deleted
 # make hosts   the conformance suite in every host framework, each in a venv of its own (HOSTS="langchain hermes")
-# make schemas, make docs, make catalog   rewrite the generated schemas, README tables, prices
+# make pages   rewrite the generated pages of docs/: settings, CLI, failure modes, hosts
+# make schemas, make catalog   rewrite the generated schemas, the prices
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench lowest wheel hosts schemas docs catalog clean
+.PHONY: demo test check format bench lowest wheel hosts schemas pages catalog clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "delegate needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -82,10 +83,10 @@ schemas: $(READY)
 	$(BIN)/python scripts/write_schemas.py
 	$(BIN)/python scripts/write_surface.py
 
-docs: $(READY)
+pages: $(READY)
 	PYTHONPATH=. $(BIN)/python scripts/write_outputs.py
 	PYTHONPATH=. $(BIN)/python scripts/write_readme.py
-	PYTHONPATH=. $(BIN)/python scripts/write_faults.py
+	PYTHONPATH=. $(BIN)/python scripts/write_failure_modes.py
 	PYTHONPATH=. $(BIN)/python scripts/write_hosts.py
 
 catalog: $(READY)

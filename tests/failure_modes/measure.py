@@ -1,4 +1,4 @@
-"""Measures what comes of every fault: real delegations, through the real SDKs, over HTTP, all side by side."""
+"""Measures the outcome of every failure: real delegations, through the real SDKs, over HTTP, all side by side."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from delegate.models.providers import Endpoint, connect
 from delegate.ports import Event
 from delegate.settings import DeclaredEndpoint, DeclaredModel
 from delegate.types import JsonObject, Report, TaskResult
-from tests.faults.faults import ROWS, SCENES, WIRES, EndedBy, Row, Scene, WireName, good
+from tests.failure_modes.failures import ROWS, SCENES, WIRES, EndedBy, Row, Scene, WireName, good
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 T = TypeVar("T")
@@ -43,14 +43,14 @@ BY_CODE = {"kind": "regex", "pattern": "twelve words"}
 
 @dataclass(frozen=True)
 class Measured:
-    """One call of two tasks: the first met the fault, the second is its sibling."""
+    """One call of two tasks: the first met the failure, the second is its sibling."""
 
     wire: WireName
     scene: Scene
     row: Row
     report: Report
     asked: int
-    """How often the server was asked by whom the fault was meant for."""
+    """How often the server was asked by the one that the failure was meant for."""
     events: Counter[tuple[str, int]]
     """By kind and task."""
     records: list[JsonObject | None]
@@ -61,7 +61,7 @@ class Measured:
 
     @property
     def outcome(self) -> str:
-        """As in `faults.py`."""
+        """As in `failures.py`."""
         return f"{self._fate()} ({self.asked})"
 
     def problems(self) -> list[str]:
@@ -136,7 +136,7 @@ class Group:
 
 
 class Script:
-    """Shows each fault to the one task whose goal names it, at the model that the scene is about."""
+    """Shows each failure to the one task whose goal names it, at the model that the scene is about."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
@@ -247,7 +247,7 @@ def _settings(group: Group, home: Path) -> Settings:
 
 
 def _endpoints(wire: WireName, server: ModelServer) -> tuple[DeclaredEndpoint, ...]:
-    """The one that fails, and another for the other judge, since some faults are those of a whole endpoint."""
+    """The one that fails, and another for the other judge, since some failures are those of a whole endpoint."""
     own = server.openai_url if wire == "chat" else server.url
     models = {
         name: DeclaredModel(id=name, tier="standard", input_price=price, output_price=price)

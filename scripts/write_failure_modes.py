@@ -1,6 +1,6 @@
-"""Write docs/faults.md from what every fault comes to, measured anew (`PYTHONPATH=. python scripts/write_faults.py`).
+"""Write docs/failure-modes.md from the outcome of every failure, measured anew (`make pages`).
 
-It takes about 20 s, and fails where an outcome isn't the one that `tests/faults/faults.py` expects.
+It takes about 20 s, and fails where an outcome isn't the one that `tests/failure_modes/failures.py` expects.
 """
 
 import asyncio
@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults.document import document
-from tests.faults.measure import measure
+from tests.failure_modes.document import document
+from tests.failure_modes.measure import measure
 
-FILE = Path(__file__).resolve().parent.parent / "docs" / "faults.md"
+FILE = Path(__file__).resolve().parent.parent / "docs" / "failure-modes.md"
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""What a model server can do wrong, one row each, and what should come of it.
+"""What a model server can do wrong, one row each, and the expected outcome.
 
-An outcome is written as in `docs/faults.md`: `failed: auth (1)` is a child's status, its error's code, and how often
-the server was asked; what completed was judged, and has the verdict and its code in place of the status.
+An outcome is written as in `docs/failure-modes.md`: `failed: auth (1)` is a child's status, its error's code, and how
+often the server was asked; what completed was judged, and has the verdict and its code in place of the status.
 """
 
 import json
@@ -21,10 +21,10 @@ Scene = Literal["child", "judge", "first_judge"]
 """Whose model fails: the child's, that of the only judge, or that of a judge in whose place another may be asked."""
 SCENES: tuple[Scene, ...] = ("child", "judge", "first_judge")
 EndedBy = Literal["itself", "call_timeout", "deadline"]
-"""What ends a call that meets the fault."""
+"""What ends a call that meets the failure."""
 
 ALWAYS = 1_000_000
-"""How often a server shows a fault that doesn't pass."""
+"""How often a server shows a failure that doesn't pass."""
 TOOL_CALLS = 1_000
 HOUR = {"retry-after": "3600"}
 """Longer than anybody waits."""
@@ -32,7 +32,7 @@ SOON = {"retry-after-ms": "1"}
 
 
 class Outcomes(NamedTuple):
-    """What comes of one fault, by scene."""
+    """The outcomes of one failure, by scene."""
 
     child: str
     judge: str
@@ -41,7 +41,7 @@ class Outcomes(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A fault. `answer` is served `times` times, and good replies after that; `unlike` are APIs with other outcomes."""
+    """A failure. `answer` is served `times` times, then good replies; `unlike` are APIs with other outcomes."""
 
     words: str
     answer: Callable[[Call], Reply | Fault]
