@@ -6,13 +6,13 @@
     agent = Agent(name="lead", tools=[openai_agents.tool(model="gpt-6.1-terra")])
 
 What happens to the children stands in the SDK"s traces, as spans under the call. The whole report is `custom_data` of
-the call"s output item: `item.custom_data["report"]`. Tokens are counted in the run"s usage, the tool"s own
+the call's output item: `item.custom_data["report"]`. Tokens are counted in the run's usage, the tool's own
 `timeout_seconds` bounds the children, and all calls under one `Runner.run` share a ledger.
 
-The SDK has no mark for a result that is an error: the model reads it in the text. It doesn"t wait for tools that it
+The SDK has no mark for a result that is an error: the model reads it in the text. It doesn't wait for tools that it
 cancels: children end soon after `Runner.run` has raised.
 
-Children with the parent"s tools, in delegate"s own loop or as agents of the SDK:
+Children with the parent's tools, in delegate's own loop or as agents of the SDK:
 
     child = Agent(name="child", model="gpt-6-luna")
     delegator = Delegator(tools=openai_agents.child_tools(tools), runner=openai_agents.runner(child))
