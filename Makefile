@@ -5,6 +5,7 @@
 # make lowest  the wire tests on the oldest SDKs that are supported
 # make wheel   what a wheel could lack: tests against the one built from the sdist, with the sources deleted
 # make hosts   the conformance suite in every host framework, each in a venv of its own (HOSTS="langchain hermes")
+# make docs    the site of docs/, built strictly in a venv of its own, into build/docs/site
 # make pages   rewrite the generated pages of docs/: settings, CLI, failure modes, hosts
 # make schemas, make catalog   rewrite the generated schemas, the prices
 
@@ -13,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench lowest wheel hosts schemas pages catalog clean
+.PHONY: demo test check format bench lowest wheel hosts docs pages schemas catalog clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "delegate needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -79,13 +80,22 @@ TESTS_ray := tests/batch/test_ray.py
 		pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis \
 		&& touch $@ || echo "$* can't be installed here"
 
+docs: .venv-docs/.ready
+	@.venv-docs/bin/python scripts/build_docs.py
+.venv-docs/.ready: pyproject.toml
+	@echo "Setting up .venv-docs (once) …"
+	@$(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
 schemas: $(READY)
 	$(BIN)/python scripts/write_schemas.py
 	$(BIN)/python scripts/write_surface.py
 
 pages: $(READY)
 	PYTHONPATH=. $(BIN)/python scripts/write_outputs.py
-	PYTHONPATH=. $(BIN)/python scripts/write_readme.py
+	PYTHONPATH=. $(BIN)/python scripts/write_settings.py
+	PYTHONPATH=. $(BIN)/python scripts/write_cli_reference.py
 	PYTHONPATH=. $(BIN)/python scripts/write_failure_modes.py
 	PYTHONPATH=. $(BIN)/python scripts/write_hosts.py
 
