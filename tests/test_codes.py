@@ -1,0 +1,97 @@
+"""docs/verdicts.md lists every code that the code can give, and no other."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import delegate
+from delegate.errors import ProviderFault
+from tests.support.pages import DOCS
+
+PAGE = DOCS / "verdicts.md"
+
+CODE_AT = {
+    "CallError": 0, "_refusal": 0, "add": 0, "Rejection": 0, "CommandsNotAllowed": 0, "_failed": 1, "refused": 1,
+    "result": 3, "Combined": 3,
+}  # fmt: skip
+"""Calls that take a code by its place, and which. Everywhere else it is the keyword `code`, or is assigned to one."""
+PASSED_ON = re.compile(
+    r"\w+(\.error)?\.(code|fault)|answer\.verdict|str\(id\)|record\['state'\]|code|error|outcome|stop|None"
+)
+"""Expressions for a code that was made elsewhere."""
+ELSEWHERE = {"cannot_tell", "running", "outcome_unknown", "interrupted", "hermes_failed", *get_args(ProviderFault)}
+"""Codes that come from what a judge says, the state of a record, how Hermes ended, and a provider's fault."""
+NO_CODES = {"predicate", "vacuous", "security"}
+"""Folders whose rules and refusals are texts and not codes."""
+
+
+def codes_of_the_code() -> dict[str, set[str]]:
+    """Every code that the code can give, by the call that makes it."""
+    found: dict[str, set[str]] = {}
+    package = Path(delegate.__file__).parent
+    for path in sorted(path for path in package.rglob("*.py") if not NO_CODES & set(path.parts)):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = {
+            node.targets[0].id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        for node in ast.walk(tree):
+            for maker, value in _codes_in(node):
+                place = f"{path.relative_to(package)}:{value.lineno}"
+                found.setdefault(maker, set()).update(_texts(value, constants, place))
+    return found
+
+
+def _codes_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node, ast.Call):
+        maker = ast.unparse(node.func).rpartition(".")[2]
+        yield from ((maker, keyword.value) for keyword in node.keywords if keyword.arg == "code")
+        place = CODE_AT.get(maker, len(node.args))
+        if len(node.args) > place and (maker != "add" or isinstance(node.args[place], ast.Constant)):
+            yield maker, node.args[place]
+    elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (("code", node.value) for target in targets if isinstance(target, ast.Name) and target.id == "code")
+
+
+def _texts(value: ast.expr, constants: dict[str, ast.expr], place: str) -> set[str]:
+    match value:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.IfExp():
+            return _texts(value.body, constants, place) | _texts(value.orelse, constants, place)
+        case ast.Name(id=name) if name in constants:
+            return _texts(constants[name], constants, place)
+        case ast.Dict(values=values):
+            return {text for one in values for text in _texts(one, constants, place)}
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="get"), args=[_, default]):
+            return _texts(constants[name], constants, place) | _texts(default, constants, place)
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, _, default]):
+            return _texts(default, constants, place)
+        case _:
+            assert PASSED_ON.fullmatch(ast.unparse(value)), f"{place}: which codes can {ast.unparse(value)} be?"
+            return set()
+
+
+def codes_of_the_page(*headings: str) -> set[str]:
+    """The codes in the first column of the tables below these headings, or of the whole page."""
+    text = PAGE.read_text(encoding="utf-8").partition("## Codes of verdicts and criteria")[2]
+    parts = re.split(r"^##+ (.+)$", text, flags=re.MULTILINE)
+    sections = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
+    rows = (line for name in headings or sections for line in sections[name].splitlines() if line.startswith("| `"))
+    return {code for row in rows for code in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def test_the_list_of_codes_is_that_of_the_code() -> None:
+    found = codes_of_the_code()
+    assert CODE_AT.keys() <= found.keys(), "a call that takes codes was renamed; CODE_AT should follow"
+    assert codes_of_the_page() == set().union(*found.values()) | ELSEWHERE
+    assert codes_of_the_page("Findings") == found["Finding"]
+    gate = found["Rejection"]
+    assert codes_of_the_page("The gate") == gate
+    judged = found["result"] | found["Combined"] | gate | found["CommandsNotAllowed"]
+    parts = ("The work", "The gate", "Checks that could not look", "Judges that could not decide")
+    assert judged <= codes_of_the_page(*parts)

@@ -1,0 +1,249 @@
+"""docs/ is true: its examples run, its links lead somewhere, its generated parts and its codes are those of the code.
+
+A fenced block is run as it stands, in a folder of its own that holds the files which its page shows (blocks with a
+`title`). A comment before a block says what is special about it: `<!-- not run: why -->`, `<!-- exits with 1 -->`, or
+`<!-- output -->` for what the block before it prints.
+"""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from delegate import Delegator, Report, Task, Verdict
+from delegate._util import resources
+from delegate.batch.sources import TaskFile
+from delegate.cli.taskfile import read_task
+from delegate.contract import parse_call
+from delegate.judging import refuse_undecidable
+from delegate.judging.checks.json_schema import check_schema
+from delegate.models.catalog import Catalog
+from delegate.models.overrides import catalog_in_force
+from delegate.settings import Settings, load_settings
+from scripts.write_cli_reference import document as cli_reference
+from scripts.write_settings import settings_table
+from tests.support import pages
+from tests.support.model_server import Call, ModelServer, Reply
+from tests.support.pages import DOCS, Block
+
+ROOT = DOCS.parent
+NOT_RUN = 15
+"""Blocks that can't be run here. Raise this only for what needs a framework, a cluster or a network."""
+
+
+# ------------------------------------------------------------------------------------------------------------ examples
+
+
+def obliging(call: Call) -> Reply:
+    """A model that writes the file that its goal names, reports it, and as a judge quotes what there is."""
+    if call.wants_json:
+        return Reply(json.dumps({"answers": list(_judged(call.last_text))}))
+    if "delegate_task" in call.tool_names:  # it is the parent
+        task = {"goal": "Write haiku.txt.", "acceptance_criteria": ["haiku.txt has three lines"]}
+        return Reply("It was.") if call.tool_results else Reply(tool_calls=(("delegate_task", task),))
+    goal = call.texts[0]
+    named = re.search(r"\b[\w-]+\.(?:txt|md|py|json|csv)\b", goal)
+    if named and not call.tool_results:
+        return Reply(
+            tool_calls=(("write_file", {"path": named[0], "content": "An old pond\na frog jumps in\nsplash\n"}),)
+        )
+    if "as JSON" in goal:
+        return Reply('```json\n{"urls": ["https://example.com/merger"], "total": 3}\n```')
+    return Reply(f"I wrote {named[0]}, which has three lines." if named else "The CEO is Jane Doe.")
+
+
+def _judged(question: str) -> Iterator[dict[str, str]]:
+    evidence = dict(re.findall(r"^<<<(\S+) \w+>>>\n(.*?)\n<<<end", question, re.DOTALL | re.MULTILINE))
+    artifacts = [name for name in evidence if name.startswith("artifact:")]
+    for id in re.findall(r"[\w.-]+", question.rsplit("exactly once:", 1)[1]):
+        about = re.search(rf"^{id}: (.*)$", question, re.MULTILINE)
+        source = "output" if not artifacts or (about and "report" in about[1]) else artifacts[0]
+        quote = evidence[source].splitlines()[0]
+        yield {"id": id, "source": source, "evidence": quote, "reason": "It is there.", "verdict": "met"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    served = tuple(model.id for model in Catalog.shipped().models if model.provider == "openai")
+    with ModelServer(obliging, models=served) as running:
+        yield running
+
+
+@pytest.fixture
+def environment(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key and a server that answers to it, no way off this machine, and the `delegate` command of these sources."""
+    for name, value in {
+        "OPENAI_API_KEY": "dummy",
+        "OPENAI_BASE_URL": server.openai_url,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "support" / "offline"), str(ROOT)]),
+        "HOME": str(tmp_path),
+        "COLUMNS": "100",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # most of their time is spent on imports
+
+
+def run(command: list[str], page: str) -> subprocess.CompletedProcess[str]:
+    for name, text in pages.files_of(page).items():
+        Path(name).write_text(text, encoding="utf-8")
+    return subprocess.run(command, capture_output=True, text=True, timeout=50, stdin=subprocess.DEVNULL)
+
+
+def shape(text: str) -> str:
+    """A program's output without what differs from run to run: numbers, ids, models, places, white space."""
+    text = text.replace(str(Path.cwd()), "/here")
+    for model in Catalog.shipped().models:
+        text = text.replace(model.id, "MODEL")
+    text = re.sub(r"\b[0-9a-f]{12}(?:[0-9a-f]{4})?\b", "ID", re.sub(r"/[\w./-]+", "PATH", text))
+    return re.sub(r"\s+", " ", re.sub(r"\d+(?:[.,]\d+)*", "N", text)).strip()
+
+
+def expect(block: Block, printed: str) -> None:
+    if (shown := pages.output_of(block)) is not None:
+        assert shape(printed) == shape(shown), printed
+
+
+PYTHON = pages.all_blocks("python")
+CONSOLE = pages.all_blocks("console")
+
+
+@pytest.mark.parametrize("block", [block for block in PYTHON if block.is_run], ids=str)
+def test_python_blocks_run_by_themselves(block: Block, environment: None) -> None:
+    Path("example.py").write_text(block.text, encoding="utf-8")
+    ran = run([sys.executable, "example.py"], block.page)
+    assert ran.returncode == 0, ran.stderr
+    expect(block, ran.stdout)
+
+
+@pytest.mark.parametrize("block", [block for block in PYTHON if not block.is_run], ids=str)
+def test_python_blocks_that_cannot_run_are_python(block: Block) -> None:
+    """And what they import of ours is there, unless its framework isn't."""
+    tree = ast.parse(block.text.replace("[…]", "[]"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("delegate"):
+            assert node.module == "delegate.hosts" or all(
+                hasattr(__import__(str(node.module), fromlist=["_"]), name.name) for name in node.names
+            )
+
+
+def commands(block: Block) -> list[str]:
+    """The lines after `$ `, with those that continue them."""
+    return [found[1] for found in re.finditer(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)$", block.text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("block", [block for block in CONSOLE if block.is_run], ids=str)
+def test_commands_run(block: Block, environment: None) -> None:
+    """All of a block in one shell. The targets of `make`, which is for checkouts, only have to exist."""
+    expected = int(block.note.removeprefix("exits with ")) if block.note.startswith("exits with ") else 0
+    made = [line for line in commands(block) if line.startswith("make ")]
+    for line in made:
+        assert f"\n{line.split()[1]}:" in (ROOT / "Makefile").read_text(encoding="utf-8"), line
+    if script := [line for line in commands(block) if line not in made]:
+        ran = run(["bash", "-ec", "\n".join(script)], block.page)
+        assert ran.returncode == expected, (ran.stdout, ran.stderr)
+        expect(block, ran.stdout)
+
+
+def test_few_blocks_are_not_run() -> None:
+    assert [str(block) for block in (*PYTHON, *CONSOLE) if not block.is_run][NOT_RUN:] == []
+
+
+@pytest.mark.parametrize("block", pages.all_blocks("toml"), ids=str)
+def test_toml_blocks_are_settings(block: Block) -> None:
+    tomllib.loads(block.text)
+    Path("delegate.toml").write_text(block.text, encoding="utf-8")
+    assert catalog_in_force(load_settings({})).models
+
+
+@pytest.mark.parametrize("block", pages.all_blocks("json"), ids=str)
+def test_json_blocks_are_what_they_look_like(block: Block) -> None:
+    read_json(json.loads(block.text))
+
+
+def read_json(value: Any) -> None:
+    """As a verdict, a report, a call, criteria, or the configuration of an MCP client."""
+    match value:
+        case {"verdict": _, "criteria": _}:
+            Verdict.model_validate(value)
+        case {"error": _} | {"results": _}:
+            Report.model_validate(value)
+        case {"goal": _} | {"tasks": _}:
+            for task in parse_call(value, check_schema=check_schema):
+                refuse_undecidable(task, strict_checks=True)
+        case {"kind": _}:
+            read_json([value])
+        case [*_]:
+            task = Task.model_validate({"goal": "…", "acceptance_criteria": value})
+            refuse_undecidable(task, strict_checks=True)
+        case {"mcpServers": {"delegate": {"command": "delegate"}}}:
+            pass
+        case {"mcp": {"delegate": {"command": ["delegate", *_]}}}:
+            pass
+        case _:
+            pytest.fail(f"nothing of ours: {json.dumps(value):.80}")
+
+
+@pytest.mark.parametrize("block", pages.all_blocks("yaml"), ids=str)
+async def test_yaml_blocks_are_tasks_or_workflows(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    if isinstance(workflow := yaml.safe_load(block.text), dict) and "jobs" in workflow:
+        return
+    monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+    path = Path("tasks.yaml")
+    path.write_text(block.text, encoding="utf-8")
+    async with Delegator() as delegator:
+        assert (await delegator.plan(TaskFile(path, read_task))).bad_rows == 0
+
+
+# ------------------------------------------------------------------------------------------------------- links and nav
+
+
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(DOCS)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in pages.links(page):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        folder, *_ = target.relative_to(ROOT).parts
+        if folder in ("judges", "schemas"):  # which lie elsewhere where delegate is installed
+            assert resources.folder(folder).joinpath(target.name).is_file(), link
+        else:
+            assert target.exists(), link
+        if anchor:
+            assert anchor in pages.anchors(target), link
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    site = tomllib.loads((DOCS / "zensical.toml").read_text(encoding="utf-8"))
+    ours = {str(page.relative_to(DOCS)) for page in pages.pages()} | {"judges/README.md", "schemas/README.md"}
+    assert sorted(_listed(site["project"]["nav"])) == sorted(ours)
+
+
+def _listed(nav: Any) -> Iterator[str]:
+    for entry in nav:
+        for target in entry.values():
+            yield from [target] if isinstance(target, str) else _listed(target)
+
+
+# ----------------------------------------------------------------------------------------------------- generated parts
+
+
+def test_the_table_of_settings_is_that_of_the_code() -> None:
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    assert settings_table() in page, "run `make pages`"
+    assert all(f"`{name}`" in page for name in Settings.model_fields)
+
+
+def test_the_command_reference_is_that_of_the_commands() -> None:
+    page = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert page == cli_reference(), "run `make pages`"
