@@ -27,7 +27,7 @@ from delegate.contract import parse_call
 from delegate.judging import refuse_undecidable
 from delegate.judging.checks.json_schema import check_schema
 from delegate.models.catalog import Catalog
-from delegate.models.overrides import catalog_in_force
+from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings, load_settings
 from scripts.write_cli_reference import document as cli_reference
 from scripts.write_settings import settings_table
@@ -162,7 +162,8 @@ def test_few_blocks_are_not_run() -> None:
 def test_toml_blocks_are_settings(block: Block) -> None:
     tomllib.loads(block.text)
     Path("delegate.toml").write_text(block.text, encoding="utf-8")
-    assert catalog_in_force(load_settings({})).models
+    settings = load_settings({})
+    assert effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy).models
 
 
 @pytest.mark.parametrize("block", pages.all_blocks("json"), ids=str)
