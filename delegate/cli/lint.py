@@ -9,7 +9,7 @@ from delegate.cli.options import Format, FormatOption
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from delegate.judging.checks.vacuous import Muffle
+    from delegate.judging.checks.vacuous import VacuousPart
 
 BEFORE, MARKED, AFTER = 60, 80, 40
 """Characters that are shown of a long line: before, within and after what is marked."""
@@ -33,11 +33,11 @@ def lint(
         _print_rules(format)
         raise typer.Exit
     from delegate.cli.output import refusals_as
-    from delegate.judging.checks.vacuous import find_muffles
+    from delegate.judging.checks.vacuous import find_vacuous
 
     with refusals_as(format):
         text = _read(command)
-    found = find_muffles(text, exit_code=exit_code)
+    found = find_vacuous(text, exit_code=exit_code)
     _print(text, exit_code, found, format)
     raise typer.Exit(1 if found else 0)
 
@@ -53,12 +53,12 @@ def _read(command: str | None) -> str:
     return text
 
 
-def _print(command: str, exit_code: int, found: "tuple[Muffle, ...]", format: Format) -> None:
+def _print(command: str, exit_code: int, found: "tuple[VacuousPart, ...]", format: Format) -> None:
     from dataclasses import asdict
 
     from delegate.cli.output import console, print_json, print_jsonl
 
-    findings: list[dict[str, Any]] = [asdict(muffle) for muffle in found]
+    findings: list[dict[str, Any]] = [asdict(part) for part in found]
     if format is Format.json:
         print_json({"command": command, "exit_code": exit_code, "findings": findings})
     elif format is Format.jsonl:
@@ -66,25 +66,25 @@ def _print(command: str, exit_code: int, found: "tuple[Muffle, ...]", format: Fo
     elif not found:
         print("nothing found that keeps this command from failing")
     else:
-        for muffle in found:
-            console().print(muffle_text(command, muffle), soft_wrap=True)
+        for part in found:
+            console().print(part_text(command, part), soft_wrap=True)
 
 
-def muffle_text(command: str, muffle: "Muffle") -> "Text":
+def part_text(command: str, part: "VacuousPart") -> "Text":
     """The line of the command that a finding is about, with carets below, and what it means."""
     from rich.cells import cell_len
     from rich.text import Text
 
-    line_start = command.rfind("\n", 0, muffle.start) + 1
+    line_start = command.rfind("\n", 0, part.start) + 1
     line = command[line_start:].partition("\n")[0]
-    start, end = muffle.start - line_start, min(muffle.end - line_start, len(line))
+    start, end = part.start - line_start, min(part.end - line_start, len(line))
     before = _shown(line[:start], BEFORE, keep_end=True)
     marked = _shown(line[start:end], MARKED)
     after = _shown(line[end:], AFTER)
     carets = " " * cell_len(before) + "^" * max(1, cell_len(marked))
     place = f"line {command.count(chr(10), 0, line_start) + 1}, " if "\n" in command else ""
-    said = f"  {place}characters {muffle.start}-{muffle.end}: {muffle.why}"
-    return Text(f"{before}{marked}{after}\n").append(carets, "bold red").append(f"\n{muffle.rule}", "bold").append(said)
+    said = f"  {place}characters {part.start}-{part.end}: {part.why}"
+    return Text(f"{before}{marked}{after}\n").append(carets, "bold red").append(f"\n{part.rule}", "bold").append(said)
 
 
 def _shown(text: str, limit: int, *, keep_end: bool = False) -> str:

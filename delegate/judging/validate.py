@@ -27,18 +27,18 @@ def refuse_undecidable(task: Task, *, strict_checks: bool) -> None:
     for n, criterion in enumerate(task.acceptance_criteria):
         if problem := _problem(criterion):
             raise _refusal("invalid_criterion", n, problem, "mend this criterion, or leave it out")
-        if strict_checks and isinstance(criterion, ShellCriterion) and (found := muffles(criterion)):
+        if strict_checks and isinstance(criterion, ShellCriterion) and (found := vacuous_parts(criterion)):
             hint = "write a command that fails when the work is wrong; strict_checks forbids this one"
             raise _refusal("muffled_check", n, found[0], hint)
     if task.output_schema is not None and (problem := _bad_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
 
 
-def muffles(criterion: ShellCriterion) -> list[str]:
+def vacuous_parts(criterion: ShellCriterion) -> list[str]:
     """What keeps a shell criterion from ever failing, in words."""
-    from delegate.judging.checks.vacuous import describe, find_muffles  # its parser is loaded where there is a command
+    from delegate.judging.checks.vacuous import describe, find_vacuous  # its parser is loaded where there is a command
 
-    return [describe(muffle) for muffle in find_muffles(criterion.command, exit_code=criterion.exit_code)]
+    return [describe(part) for part in find_vacuous(criterion.command, exit_code=criterion.exit_code)]
 
 
 def _refusal(code: str, n: int, problem: str, hint: str) -> CallError:

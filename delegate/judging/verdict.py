@@ -160,7 +160,7 @@ class _Judgment:
             code=combined.code,
             reasoning=combined.reasoning,
             criteria=tuple(results),
-            findings=(*self.findings, *recorder.findings(), *findings_of(results), *_muffled(shell)),
+            findings=(*self.findings, *recorder.findings(), *findings_of(results), *_vacuous(shell)),
             judge=recorder.record(),
             score=score,
             coverage=coverage,
@@ -194,12 +194,12 @@ class _Judgment:
         return "recorded" if self.submission.has_receipts else "unavailable"
 
 
-def _muffled(criteria: Sequence[ShellCriterion]) -> list[Finding]:
+def _vacuous(criteria: Sequence[ShellCriterion]) -> list[Finding]:
     """Shell criteria that cannot fail: their verdict stands, and the finding warns its readers."""
     return [
         Finding(severity="major", code="muffled_check", message=f"{criterion.id}: {why}")
         for criterion in criteria
-        for why in validate.muffles(criterion)
+        for why in validate.vacuous_parts(criterion)
     ]
 
 

@@ -115,7 +115,7 @@ def test_what_cannot_be_used_is_one_line_that_names_the_place(arguments: tuple[s
     assert done.stderr.count("\n") == 1
 
 
-def test_with_strict_checks_a_muffled_criterion_is_refused_at_its_place() -> None:
+def test_with_strict_checks_a_vacuous_criterion_is_refused_at_its_place() -> None:
     done = delegate(*WORK, "-c", "file: note.md", "-c", "shell: pytest || true", DELEGATE_STRICT_CHECKS="1")
     assert done.returncode == 2
     assert done.stderr.startswith("delegate: -c (number 2): or_always at 10-14 (true): ")

@@ -5,14 +5,14 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from delegate.cli.lint import muffle_text
-from delegate.judging.checks.vacuous import RULES, find_muffles
+from delegate.cli.lint import part_text
+from delegate.judging.checks.vacuous import RULES, find_vacuous
 from tests.cli.command import delegate
 
 
 def _shown(command: str) -> list[str]:
-    (muffle,) = find_muffles(command)
-    return muffle_text(command, muffle).plain.split("\n")
+    (part,) = find_vacuous(command)
+    return part_text(command, part).plain.split("\n")
 
 
 def _marked(line: str, carets: str) -> str:
@@ -21,7 +21,7 @@ def _marked(line: str, carets: str) -> str:
     return columns[carets.index("^") : len(carets)].replace("\0", "")
 
 
-def test_a_muffled_command_is_shown_with_carets_and_exits_with_1() -> None:
+def test_a_vacuous_command_is_shown_with_carets_and_exits_with_1() -> None:
     done = delegate("lint", "pytest -q || true")
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
@@ -36,7 +36,7 @@ def test_an_honest_command_from_stdin_exits_with_0() -> None:
     assert (done.returncode, done.stdout) == (0, "nothing found that keeps this command from failing\n")
 
 
-def test_the_exit_code_that_is_wanted_decides_what_muffles() -> None:
+def test_the_exit_code_that_is_wanted_decides_what_is_vacuous() -> None:
     done = delegate("lint", "make; true", "--exit-code", "1", "--format", "json")
     document = json.loads(done.stdout)
     assert done.returncode == 1

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from delegate.judging.checks.vacuous import RULES, describe, find_muffles
+from delegate.judging.checks.vacuous import RULES, describe, find_vacuous
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -22,7 +22,7 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def rules(command: str, exit_code: int = 0) -> set[str]:
-    return {muffle.rule for muffle in find_muffles(command, exit_code=exit_code)}
+    return {part.rule for part in find_vacuous(command, exit_code=exit_code)}
 
 
 CORPUS = rows("vacuous.jsonl")
@@ -31,23 +31,29 @@ CORPUS = rows("vacuous.jsonl")
 # ---------------------------------------------------------------------------------------------------- the corpora
 
 
-def test_every_muffled_command_is_found_under_its_rule() -> None:
-    muffled = [row for row in CORPUS if row["muffled"]]
-    missed = [row for row in muffled if row["rule"] not in rules(row["command"], row.get("exit_code", 0))]
-    assert len(muffled) >= 120
+def test_every_vacuous_command_is_found_under_its_rule() -> None:
+    vacuous = [row for row in CORPUS if row["vacuous"] and "missed" not in row]
+    missed = [row for row in vacuous if row["rule"] not in rules(row["command"], row.get("exit_code", 0))]
+    assert len(vacuous) >= 290
     assert missed == []
 
 
 def test_no_honest_command_raises_an_alarm() -> None:
-    honest = [row for row in CORPUS if not row["muffled"]]
-    assert len(honest) >= 150
-    assert [row for row in honest if find_muffles(row["command"], exit_code=row.get("exit_code", 0))] == []
+    honest = [row for row in CORPUS if not row["vacuous"]]
+    assert len(honest) >= 320
+    assert [row for row in honest if find_vacuous(row["command"], exit_code=row.get("exit_code", 0))] == []
+
+
+def test_what_is_marked_as_missed_is_not_found_yet() -> None:
+    marked = [row["command"] for row in CORPUS if "missed" in row]
+    assert len(marked) == 3
+    assert [command for command in marked if find_vacuous(command)] == []
 
 
 def test_every_recorded_attack_with_a_shell_criterion_is_found() -> None:
     attacks = [row["text"] for row in rows("judge_attacks.jsonl") if row["mode"] == "shell_criterion"]
     assert len(attacks) == 5
-    assert [attack for attack in attacks if not find_muffles(attack)] == []
+    assert [attack for attack in attacks if not find_vacuous(attack)] == []
 
 
 def test_every_rule_is_described_and_met_in_the_corpora() -> None:
@@ -71,19 +77,19 @@ def test_every_rule_is_described_and_met_in_the_corpora() -> None:
     ],
 )
 def test_the_span_says_where_the_failure_is_lost(command: str, text: str) -> None:
-    (muffle,) = find_muffles(command)
-    assert (muffle.text, command[muffle.start : muffle.end]) == (text, text)
-    assert muffle.why == RULES[muffle.rule]
+    (part,) = find_vacuous(command)
+    assert (part.text, command[part.start : part.end]) == (text, text)
+    assert part.why == RULES[part.rule]
 
 
 def test_a_finding_is_described_in_one_line() -> None:
-    (muffle,) = find_muffles("pytest -q || {\n  echo failed\n}")
-    line = describe(muffle)
+    (part,) = find_vacuous("pytest -q || {\n  echo failed\n}")
+    line = describe(part)
     assert line.startswith("or_always at 13-30 ({ echo failed }): ")
     assert "\n" not in line
 
 
-def test_what_the_wanted_exit_code_is_decides_what_is_muffled() -> None:
+def test_the_wanted_exit_code_decides_what_is_vacuous() -> None:
     assert rules("false", 1) == {"constant"}
     assert rules("false", 0) == {"never_holds"}
     assert rules("./check || true", 1) == {"never_holds"}
@@ -91,18 +97,25 @@ def test_what_the_wanted_exit_code_is_decides_what_is_muffled() -> None:
     assert rules("curl -s http://localhost:9", 7) == set()
 
 
-def test_a_muffled_test_suite_is_told_even_where_another_check_follows() -> None:
+def test_a_lost_test_suite_is_told_even_where_another_check_follows() -> None:
     assert rules("pytest || true; test -f report.xml") == {"or_always"}
     assert rules("rm out.txt || true; pytest") == set()
     assert rules("pytest; test -f report.xml") == {"dropped_check"}
     assert rules("pytest > log.txt || true; grep -q '3 passed' log.txt") == set()
 
 
+def test_a_nested_script_counts_once_in_whatever_states_it_is_run() -> None:
+    script = "\n".join(f"test -s out/part{n}.txt" for n in range(60)) + " || exit 1"
+    command = f"set -e; a=0; ./one || a=1; ./two || b=1; ./three || c=1; bash -ec '{script}'"
+    assert 8 * len(script) > 4_000
+    assert rules(command) == set()
+
+
 # --------------------------------------------------------------------------------------- what the shell's state does
 
 
 @pytest.mark.parametrize(
-    ("honest", "muffled"),
+    ("honest", "vacuous"),
     [
         ("set -o pipefail; pytest | tee log", "set -o pipefail; set +o pipefail; pytest | tee log"),
         ("set -e; pytest; echo done", "set -e; set +e; pytest; echo done"),
@@ -144,11 +157,18 @@ def test_a_muffled_test_suite_is_told_even_where_another_check_follows() -> None
         ("cat <<EOF | ./validate\na\nEOF", "cat <<EOF | ./validate || true\na\nEOF"),
         ("make && ./app 2>&1 | grep -q ok", "make || true 2>&1 | cat"),
         ("! grep x f | grep -q y", "! grep x f | false"),
+        ("n=0; ./x || ((n++)); exit $n", "n=0; ./x || ((n++)); exit 0"),
+        ("trap 'rc=1' ERR; rc=0; pytest; exit $rc", "trap 'rc=0' ERR; rc=0; pytest; exit $rc"),
+        ("if curl -s localhost; then exit 1; fi", "if curl -s localhost; then exit 0; fi"),
+        ("rc=1; ./x && rc=0; exit $rc", "rc=1; ./x && rc=0; rc=0; exit $rc"),
+        ("set -e; f() { pytest; echo ok; }; f", "set -e; f() { pytest; echo ok; }; f || echo bad"),
+        ("touch a; rm a; test -f a", "touch a; test -f a"),
+        ("until curl -sf localhost; do sleep 1; done; echo up", "until curl -sf localhost; do break; done; echo up"),
     ],
 )  # fmt: skip
-def test_one_word_makes_the_difference(honest: str, muffled: str) -> None:
+def test_one_word_makes_the_difference(honest: str, vacuous: str) -> None:
     assert rules(honest) == set()
-    assert rules(muffled) != set()
+    assert rules(vacuous) != set()
 
 
 # ------------------------------------------------------------------------------------------------- truth, from bash
@@ -231,23 +251,27 @@ HOSTILE = [
     "for i in a; do " * 50 + "a" + "; done" * 50, "[ " + "! " * 1_900 + "x ]", "[ " + "a -o " * 700 + "b ]",
     "python -c '" + "-" * 3_900 + "1'", "python -c '" + "(" * 3_900 + "'", "node -e '" + " " * 3_900 + "x'", "\0" * 999,
     "make -" + "n" * 3_900 + "!", "curl -" + "f" * 3_900 + "!", "<<E " * 990, "case x in a) " * 300,
-    "\ud800 || true", "", "echo {😀" * 300, "\U0010ffff{\U0010ffff" * 900,
+    "\ud800 || true", "", "echo {😀" * 300, "\U0010ffff{\U0010ffff" * 900, "x" * 1_000_000, "a; " * 350_000,
+    "(" * 10_000, "'" * 3_999, '"' * 3_999, "make -" + "i" * 3_900 + "!", "diff " + "-a " * 1_200, "$x" * 1_999,
+    "python -c '" + "a." * 1_900 + "b'", "python -c 'import " + "a," * 1_900 + "b'", "a;" * 1_999, "a&" * 1_999,
+    "".join(f"a || x{n}=$?;" for n in range(280)), "for i in 1 2; do " * 40 + "a || x=1" + ";done" * 40,
+    "f() { g; g; }; g() { f; f; }; f", "trap 'a' ERR;" + "b;" * 1_500, "while a; do " * 20 + "b||x=1" + "; done" * 20,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_command_is_answered_at_once(command: str) -> None:
-    find_muffles("true")
+    find_vacuous("true")
     started = time.process_time()
-    find_muffles(command)
-    assert time.process_time() - started < 5  # 0.1, where nothing multiplies
+    find_vacuous(command)
+    assert time.process_time() - started < 1
 
 
-def test_a_muffle_hidden_under_too_much_shell_is_still_refused() -> None:
+def test_what_hides_under_too_much_shell_is_still_refused() -> None:
     assert rules("(" * 1_000 + "pytest || true" + ")" * 1_000) == {"unparsable"}
     assert rules("pytest || true; # " + "x" * 9_000) == {"unparsable"}
-    assert rules("pytest ) || true") == {"unparsable"}
-    assert rules("nice " * 9 + "true") == {"unparsable"}
+    assert rules("pytest ) || true") == {"or_always"}
+    assert rules("nice " * 9 + "true") == {"constant"}
 
 
 _signs = st.sampled_from((
@@ -260,7 +284,7 @@ _signs = st.sampled_from((
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(st.text(max_size=200), st.lists(_signs, max_size=60).map("".join)), st.integers(0, 255))
 def test_no_text_is_an_exception_and_every_span_lies_in_it(command: str, exit_code: int) -> None:
-    for muffle in find_muffles(command, exit_code=exit_code):
-        assert muffle.rule in RULES
-        assert command[muffle.start : muffle.end] == muffle.text
-        assert 0 <= muffle.start <= muffle.end <= len(command)
+    for part in find_vacuous(command, exit_code=exit_code):
+        assert part.rule in RULES
+        assert command[part.start : part.end] == part.text
+        assert 0 <= part.start <= part.end <= len(command)

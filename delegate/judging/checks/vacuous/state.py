@@ -1,147 +1,104 @@
-"""What a walk through a command remembers: per shell, and over all of them."""
+"""What is known about the shell at one point of one way through a command."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from __future__ import annotations
 
-from delegate.judging.checks.vacuous.conditions import Operand
-from delegate.judging.checks.vacuous.programs import Setting
-from delegate.judging.checks.vacuous.shell import MAX_CHARS, Node, Place, Unreadable, Word, read
-from delegate.judging.checks.vacuous.statuses import NOTHING, WORK, ZERO, Status, harmless
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-MAX_STEPS = 3_000
-MAX_CALLS = 12
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
-Value = str | Status
-"""What a variable holds: a text, or an exit code that was kept with `$?`."""
+    from delegate.judging.checks.vacuous.syntax import Script, Span
 
+Codes = frozenset[int]
+"""Exit codes: exact ones where they are known. Of any other failure only the cause is known, one of the following."""
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A failure was lost here. `alone`: worth telling even where something else in the command can still fail."""
+FAILED = -1
+"""Some non-zero code, because the work isn't right."""
+CHECK_FAILED = -2
+"""The same, from a command that is run only for its exit code, such as `test` or `grep -q`."""
+TESTS_FAILED = -3
+"""The same, from a test suite."""
+UNRELATED = -4
+"""Some non-zero code for a reason other than the work: no disk, no network, a name that is taken."""
 
-    rule: str
-    start: int
-    end: int
-    alone: bool = False
+ZERO: Codes = frozenset({0})
+SETUP: Codes = frozenset({0, UNRELATED})
+WORK: Codes = frozenset({FAILED, CHECK_FAILED, TESTS_FAILED})
+CHECKS: Codes = frozenset({CHECK_FAILED, TESTS_FAILED})
 
-
-@dataclass(slots=True)
-class Walk:
-    """What all shells of one command share. `run` walks any node in a shell."""
-
-    run: Callable[[Node, "Shell", bool], Status]
-    uses_pipestatus: bool = False
-    notes: list[Note] = field(default_factory=list[Note])
-    steps: int = 0
-    calls: int = 0
-    read_chars: int = 0
-    misread: bool = False
-
-    def step(self) -> None:
-        """Count one node; `Unreadable` when it is more than anybody writes."""
-        self.steps += 1
-        if self.steps > MAX_STEPS:
-            raise Unreadable("too long")
-
-    def read(self, text: str, place: Place) -> Node:
-        """Read a text that the command runs as a script of its own."""
-        self.read_chars += len(text)
-        if self.read_chars > MAX_CHARS:
-            raise Unreadable("too long")
-        script = read(text, place)
-        if script.broken:
-            raise Unreadable("not shell")
-        self.misread |= script.misread
-        return script.body
-
-    def note(self, rule: str, where: Node, *, alone: bool = False) -> None:
-        """Remember that a failure is lost at `where`."""
-        self.notes.append(Note(rule, where.start, where.end, alone))
+Fact = TypeVar("Fact")
+Facts = tuple[tuple[str, Fact], ...]
+"""A small mapping that can be hashed, sorted by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trap:
-    """`trap handler EXIT` or `ERR`, and where it is set."""
+class Body(NamedTuple):
+    """The body of a function or of a trap, and where it was set up."""
 
-    handler: Node
-    where: Node
+    script: Script
+    node: Node
+    span: Span
 
 
-@dataclass(slots=True)
-class Shell:
-    """One shell's own state."""
+class Shell(NamedTuple):
+    """One shell's settings, and what is known about its surroundings."""
 
-    walk: Walk
+    variables: Facts[str | int] = ()
+    """A text, or a failure's cause where it was set from `$?`. A variable that isn't here may hold anything."""
+    functions: Facts[Body] = ()
+    files: Facts[bool] = ()
+    """Files that are surely there. True where their content doesn't depend on the work."""
     errexit: bool = False
     pipefail: bool = False
-    captured: bool = False
-    """Its output goes to a file or to another command, which may look at it."""
-    setting: Setting = field(default_factory=Setting)
-    variables: dict[str, Value | None] = field(default_factory=dict[str, Value | None])
-    functions: dict[str, Node] = field(default_factory=dict[str, Node])
-    there: dict[str, str] = field(default_factory=dict[str, str])
-    """Files that the command itself has just written: path → `constant` text, or `output` of something."""
-    last: Status = ZERO
-    read_last: bool = False
-    in_function: bool = False
-    sourced: bool = False
-    on_exit: Trap | None = None
-    on_error: Trap | None = None
-    exits: Status = NOTHING
-    returns: Status = NOTHING
-    breaks: Status = NOTHING
-    again: Status = NOTHING
-    """How a loop's body ended by `continue`."""
-
-    def run(self, node: Node, checked: bool = False) -> Status:
-        """How `node` may end. `checked`: somebody looks at its exit code, so that `set -e` doesn't act on it."""
-        return self.walk.run(node, self, checked)
-
-    def fork(self) -> "Shell":
-        """The same shell on one of two ways; what it does there is joined later."""
-        return Shell(
-            self.walk, self.errexit, self.pipefail, self.captured, self.setting, dict(self.variables),
-            dict(self.functions), dict(self.there), self.last, in_function=self.in_function, sourced=self.sourced,
-            on_exit=self.on_exit, on_error=self.on_error,
-        )  # fmt: skip
-
-    def subshell(self) -> "Shell":
-        """A shell of its own that starts as this one is. Traps aren't inherited."""
-        side = self.fork()
-        side.on_exit = side.on_error = None
-        return side
-
-    def ends(self, status: Status) -> Status:
-        """How a shell leaves that got this far."""
-        status |= self.exits | self.returns
-        return self.after(self.on_exit, status) if self.on_exit else status
-
-    def after(self, trap: Trap, status: Status) -> Status:
-        """The exit code once the trap has run: its own where it calls `exit`, else the one it found."""
-        side = self.subshell()
-        side.last = status
-        kept = status if side.run(trap.handler) else NOTHING
-        if WORK in status and harmless(kept | side.exits):
-            self.walk.note("trap_exit", trap.where, alone=True)
-        return kept | side.exits
-
-    def value(self, word: Word) -> Value | None:
-        """What a word stands for, where that is known."""
-        if word.literal is not None:
-            return word.literal
-        if word.variable == "?":
-            self.read_last = True
-            return self.last
-        return self.variables.get(word.variable) if word.variable else None
-
-    def operand(self, word: Word) -> Operand:
-        """A word of a test."""
-        self.read_last |= word.reads_status
-        return Operand(word.text, self.value(word), word.bare)
+    on_exit: Body | None = None
+    on_error: Body | None = None
 
 
-def as_status(value: Value | None) -> Status:
-    """The value as an exit code; empty when it is none."""
-    if isinstance(value, str):
-        return frozenset({int(value) % 256}) if value.isascii() and value.isdigit() and len(value) < 10 else NOTHING
-    return value or NOTHING
+class State(NamedTuple):
+    """One way through the command, up to here."""
+
+    code: int = 0
+    jump: str = ""
+    """`exit`, `return`, `break` or `continue`: nothing is run until a shell, a function or a loop takes it."""
+    shell: Shell = Shell()
+
+    def ended(self, code: int) -> State:
+        """The state after a command that ended with `code`."""
+        return State(code, "", self.shell)
+
+    def but(self, **changes: object) -> State:
+        """The same with other settings of the shell."""
+        return State(self.code, self.jump, self.shell._replace(**changes))  # type: ignore[arg-type]
+
+    def subshell(self) -> State:
+        """The state in which a subshell starts. It has no traps."""
+        return State(self.code, "", self.shell._replace(on_exit=None, on_error=None))
+
+
+States = set[State]
+
+
+def put(facts: Facts[Fact], name: str, value: Fact | None) -> Facts[Fact]:
+    """The facts with one replaced, or forgotten when it is None."""
+    kept = [fact for fact in facts if fact[0] != name]
+    return tuple(sorted([*kept, (name, value)], key=lambda fact: fact[0]) if value is not None else kept)
+
+
+def codes(states: Iterable[State]) -> Codes:
+    """The exit codes of the states."""
+    return frozenset(state.code for state in states)
+
+
+def running(states: Iterable[State]) -> States:
+    """The states that aren't on their way out."""
+    return {state for state in states if not state.jump}
+
+
+def either(state: State, failure: int = FAILED) -> States:
+    """The states after a command that may succeed or fail."""
+    return {state.ended(0), state.ended(failure)}
+
+
+def harmless(ends: Codes) -> bool:
+    """Whether it can succeed, and the work can't make it fail."""
+    return 0 in ends and ends <= SETUP
