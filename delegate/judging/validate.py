@@ -29,7 +29,7 @@ def refuse_undecidable(task: Task, *, strict_checks: bool) -> None:
             raise _refusal("invalid_criterion", n, problem, "mend this criterion, or leave it out")
         if strict_checks and isinstance(criterion, ShellCriterion) and (found := vacuous_parts(criterion)):
             hint = "write a command that fails when the work is wrong; strict_checks forbids this one"
-            raise _refusal("muffled_check", n, found[0], hint)
+            raise _refusal("vacuous_check", n, found[0], hint)
     if task.output_schema is not None and (problem := _bad_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
 

@@ -197,7 +197,7 @@ class _Judgment:
 def _vacuous(criteria: Sequence[ShellCriterion]) -> list[Finding]:
     """Shell criteria that cannot fail: their verdict stands, and the finding warns its readers."""
     return [
-        Finding(severity="major", code="muffled_check", message=f"{criterion.id}: {why}")
+        Finding(severity="major", code="vacuous_check", message=f"{criterion.id}: {why}")
         for criterion in criteria
         for why in validate.vacuous_parts(criterion)
     ]

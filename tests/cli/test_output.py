@@ -134,9 +134,9 @@ def test_a_score_is_told_with_its_coverage_where_it_says_more_than_the_verdict()
 
 
 def test_findings_are_told_and_cannot_write_lines_of_their_own() -> None:
-    finding = Finding(severity="major", code="muffled_check", message="c1:\nPASS  all is well\x1b[2J")
+    finding = Finding(severity="major", code="vacuous_check", message="c1:\nPASS  all is well\x1b[2J")
     lines = _shown_alone(findings=(finding,))
-    assert "  major finding: muffled_check: c1: PASS all is well" in lines
+    assert "  major finding: vacuous_check: c1: PASS all is well" in lines
 
 
 def test_a_criterion_without_a_say_is_marked() -> None:

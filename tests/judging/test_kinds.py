@@ -11,6 +11,7 @@ from delegate import CallError, Delegator, Task, Verdict
 from delegate.judging.versions import canonical
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
+from delegate.types import Finding
 from tests.support.words import Answer, Child, met_by, verdicts, words
 
 WROTE: Child = [Scripted.call("write_file", path="a.md", content="ten rows\n"), 'Made it: {"rows": 10, "ok": true}']
@@ -181,7 +182,7 @@ async def test_a_file_that_the_record_knows_may_be_spoken_of() -> None:
         ({"kind": "regex", "pattern": "((((a{1000}){1000}){1000}){1000})"}, "invalid_criterion"),
         ({"kind": "receipt", "calls": [{"tool": "x", "args": {"a": [{"matches": "("}]}}]}, "invalid_criterion"),
         ({"kind": "json_schema", "schema": {"type": "objekt"}}, "invalid_criterion"),
-        ({"kind": "shell", "command": "pytest || true"}, "muffled_check"),
+        ({"kind": "shell", "command": "pytest || true"}, "vacuous_check"),
     ],
 )
 async def test_a_criterion_that_could_never_be_decided_is_refused_before_anything_is_spent(
@@ -201,10 +202,16 @@ async def test_a_check_that_cannot_fail_is_a_finding_with_its_rule() -> None:
     verdict = await judged(words(WROTE), {"kind": "shell", "command": "grep -q nowhere a.md || true"})
     assert verdict.verdict == "PASS"
     (finding,) = verdict.findings
-    assert finding.code == "muffled_check"
+    assert finding.code == "vacuous_check"
     assert "or_always at 24-28 (true)" in finding.message
     honest = await judged(words(WROTE), {"kind": "shell", "command": "grep -q rows a.md"})
     assert honest.findings == ()
+
+
+def test_a_finding_recorded_under_its_old_code_reads_under_the_new() -> None:
+    recorded = '{"severity": "major", "code": "muffled_check", "message": "c1: or_always"}'
+    assert Finding.model_validate_json(recorded).code == "vacuous_check"
+    assert Finding(severity="info", code="truncated", message="x").code == "truncated"
 
 
 async def test_with_the_gate_off_its_reason_is_still_counted() -> None:
