@@ -1,4 +1,4 @@
-"""One tool, `delegate_task`, that lets an agent hand work to other agents and know whether it was really done.
+"""One tool, `delegate_task`, with which an agent delegates work to child agents and gets a verdict based on evidence.
 
     from delegate import Delegator, Task
 
@@ -41,7 +41,7 @@ __all__ = [
     "Verdict",
 ]
 
-_HOMES = {
+_MODULES = {
     "delegate._util.cancellation": ("Cancellation",),
     "delegate.child.job": ("ChildRunner", "Job"),
     "delegate.delegator": ("Delegator",),
@@ -53,10 +53,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `import delegate` costs next to nothing."""
+    """Import a public name on first use, which keeps `import delegate` fast."""
     from importlib import import_module
 
-    for module, names in _HOMES.items():
+    for module, names in _MODULES.items():
         if name in names:
             value = getattr(import_module(module), name)
             globals()[name] = value

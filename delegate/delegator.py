@@ -1,4 +1,4 @@
-"""The front door: one object per host, which gives the tool and answers its calls."""
+"""The public entry point: a `Delegator` provides the tool's definition, executes its calls and runs tasks."""
 
 import asyncio
 import os
@@ -43,24 +43,25 @@ from delegate.types import JsonObject, Parent, Receipt, Report, Task, Verdict
 
 T = TypeVar("T")
 Arguments = Mapping[str, Any] | str | bytes
-"""A tool call's arguments: as the model's JSON text, or parsed."""
+"""A tool call's arguments, as JSON text or parsed."""
 
 
 class Delegator:
-    """Hands tasks to children and gives back what they did, with a verdict on each.
+    """Runs tasks in child agents and returns their results, each with a verdict.
 
     Args:
-        settings: what the operator decides; by default from the environment and `delegate.toml`.
-        client: answers for every model, in place of the providers' own endpoints. For scripted models
-            (`delegate.models.providers.scripted`), and for hosts that have a model access of their own.
-        runner: runs the children, in place of the built-in loop.
-        tools: what children may use, in place of the built-in toolbox.
-        on_event: is told what happens in every call while it happens, beside the sink that a call may bring.
-        **options: single settings, such as `model="…"` or `commands="allow"`; they outrank all other sources.
+        settings: The operator's settings. By default, they are loaded from the environment and `delegate.toml`.
+        client: A client for all models, instead of the providers' own endpoints. For scripted models
+            (`delegate.models.providers.scripted`) and for hosts with their own model access.
+        runner: Runs the children, instead of the built-in agent loop.
+        tools: The tools of children, instead of the built-in toolbox.
+        on_event: Receives the progress events of all calls, in addition to the `on_event` of a single call.
+        **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources. They
+            are ignored if `settings` is given.
 
     Raises:
-        ConfigError: settings, `delegate.toml` or the catalog are wrong. Nothing else is ever raised for what an
-            operator, a parent model or a child did: the rest is in the `Report`.
+        ConfigError: The settings, `delegate.toml` or the catalog are invalid. Errors of parent models and children
+            are never raised; they are part of the `Report`.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Delegator:
     ) -> None:
         self.settings = settings = settings or load_settings(**options)
         self.child_tools = None if tools is None else tuple(tools)
-        """What children may use; None: the built-in toolbox."""
+        """The tools of children. None means the built-in toolbox."""
         self.catalog = catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
         self.connections = (
             through_client(client, catalog)
@@ -117,10 +118,10 @@ class Delegator:
     # ------------------------------------------------------------------------------------------ for hosts
 
     def tool(self, dialect: Dialect, *, variant: Variant = "compact", parent: Parent | None = None) -> JsonObject:
-        """The tool's definition in a host's dialect, with the limits that are in force now for `parent`'s run.
+        """Return the tool's definition in a host's dialect, with the current limits of `parent`'s run.
 
-        Its text changes as the run's limits are used up, and a parent whose tools change loses its provider's prompt
-        cache. Hosts that care for the cache make it once per run: a call beyond a limit is refused, at no cost.
+        The text changes as the limits are used up, and a change of its tools invalidates a parent's prompt cache. To
+        keep the cache, create the definition once per run: a call beyond a limit is refused at no cost.
         """
         limits = self._admission.limits_of(self._runs.context(parent))
         return contract.tool(dialect, name=self.settings.tool_name, variant=variant, limits=limits)
@@ -133,9 +134,10 @@ class Delegator:
         on_event: EventSink | None = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
-        """Execute one tool call as the parent's model wrote it. A call that can't be executed is `report.error`.
+        """Execute one tool call as the parent's model wrote it.
 
-        `parent` is what the host knows of the caller: calls with the same `run_id` share one ledger.
+        A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
+        one ledger.
         """
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
@@ -153,22 +155,22 @@ class Delegator:
         on_event: EventSink | None = None,
         cancellation: Cancellation | None = None,
     ) -> str:
-        """Execute one tool call and write its report as the text that the parent's model reads, verdict first."""
+        """Execute one tool call and return its report as text for the parent's model, with the verdict first."""
         return self.render(await self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
 
     def render(self, report: Report) -> str:
-        """A report as the text that the parent's model reads: what `answer` gives."""
+        """Return a report as text for the parent's model, as `answer` does."""
         return contract.render(report, limit=self.settings.result_chars)
 
     def read_tool(self, dialect: Dialect) -> JsonObject:
-        """The definition of a second tool, with which a parent reads a report that was cut in its result."""
+        """Return the definition of `read_delegation`, with which a parent reads a report that was truncated."""
         return contract.read_tool(dialect)
 
     async def read_answer(self, arguments: Arguments, *, parent: Parent | None = None) -> str:
-        """Answer a call of the second tool, with a slice of a report as data, or with what is wrong with the call.
+        """Execute a call of `read_delegation`. Returns a part of a report as data, or the call's error.
 
-        A handle can't be guessed, so who has one may read. A call that belongs to a known run (the host named it, or it
-        is made inside `root_run` or by a child) reads the reports of that run only.
+        Handles can't be guessed, so any caller with a handle may read its report. However, a call that belongs to a
+        known run (named by the host, made inside `root_run`, or made by a child) can only read reports of that run.
         """
         try:
             wanted = contract.parse_read(arguments)
@@ -178,25 +180,25 @@ class Delegator:
         except CallError as error:
             return self.render(refusal(error))
         except DelegateError as error:
-            unreadable = CallError("unreadable", str(error), field="handle", hint="do without it")
+            unreadable = CallError("unreadable", str(error), field="handle", hint="continue without this report")
             return self.render(refusal(unreadable))
 
     def think_tool(self, dialect: Dialect) -> JsonObject:
-        """The definition of `think`, with which a parent holds a thought against its criteria.
+        """Return the definition of `think`, with which a parent checks a thought against its criteria.
 
-        A call and its answer may be dropped from the conversation, both together, once the next turn is there.
+        A call and its result can be removed from the conversation, together, after the model's next turn.
         """
         return contract.think_tool(dialect)
 
     async def think_answer(self, arguments: Arguments) -> str:
-        """Answer a call of `think` with a checklist, or with what is wrong with the call. No model is asked."""
+        """Execute a call of `think`. Returns a checklist, or the call's error. No model is called."""
         try:
             return contract.render_thought(contract.parse_think(arguments))
         except CallError as error:
             return self.render(refusal(error))
 
     def root_run(self, parent: Parent | None = None) -> AbstractContextManager[str]:
-        """`with delegator.root_run(): …` puts all calls made inside, however many at once, in one run; gives its id."""
+        """Put all calls made inside `with delegator.root_run() as run_id: …` in one run, including concurrent calls."""
         return self._runs.root_run(parent)
 
     # --------------------------------------------------------------------------------------- for programs
@@ -208,7 +210,7 @@ class Delegator:
         on_event: EventSink | None = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
-        """Run tasks that a person or a program wrote: any number, with every field of `Task`."""
+        """Run any number of tasks written by a person or a program. They can use every field of `Task`."""
         try:
             return await self._admission.execute(
                 tasks, "person", self._runs.context(parent), on_event=on_event, cancellation=cancellation
@@ -234,12 +236,35 @@ class Delegator:
         on_event: Callable[[Item], EventSink] | None = None,
         cancellation: Cancellation | None = None,
     ) -> Batch:
-        """Run any number of tasks, `concurrency` of them side by side: `async for outcome in delegator.batch(tasks)`.
+        """Run any number of tasks, up to `concurrency` at the same time.
 
-        Outcomes come in any order, and aren't kept. Each task is journalled before it starts, and is run at most once:
-        a batch that was killed or stopped goes on with `resume`, its `run_id`, given the same tasks; what was in flight
-        is `outcome_unknown` then, and is run again only with `rerun`. For the limits see `fanout.batch.BatchLimits`.
-        `results` names a JSONL or CSV file to write; `engine` runs the tasks elsewhere. Raises CallError.
+            async for outcome in delegator.batch(tasks):
+                ...
+
+        Outcomes are yielded in the order in which they finish, and aren't kept. Each task is journaled before it starts
+        and runs at most once. To continue a batch that was stopped or killed, pass its `run_id` as `resume`, together
+        with the same tasks. Tasks that were running at that time are then `outcome_unknown`, and run again only if
+        `rerun` says so.
+
+        Args:
+            tasks: The tasks, their items, or a file of tasks.
+            concurrency: Maximum number of tasks running at the same time.
+            max_cost_usd: Maximum cost in US dollars.
+            max_minutes: Maximum wall time in minutes, after which running tasks are canceled.
+            stop_after_failures: Number of failures after which no further task starts.
+            resume: The `run_id` of the batch to continue.
+            rerun: Which tasks of that batch to run again: those with an unknown outcome (`unknown`), those that failed
+                (`fail`), or both.
+            skip_bad: Whether to skip invalid rows instead of refusing the batch.
+            once: Whether to refuse a batch of the same tasks that has already been run.
+            results: A JSONL or CSV file to which the results are written.
+            options: The options of the caller, as JSON, to be kept in the journal.
+            engine: A backend that runs the tasks elsewhere.
+            on_event: Returns the receiver of an item's progress events.
+            cancellation: Cancels the batch.
+
+        Raises:
+            CallError: The tasks or the options are invalid.
         """
         context = self._runs.batch(concurrency=concurrency, id=resume, max_cost_usd=max_cost_usd)
         items = BatchRunner(self._admission, self._records, context)
@@ -266,21 +291,32 @@ class Delegator:
         return Batch(setup)
 
     async def plan(self, tasks: Iterable[Task | Item] | Source, *, skip_bad: bool = False) -> BatchPlan:
-        """What a batch of these tasks would do and about cost. Nothing is spent. Raises CallError as `batch` does."""
+        """Return what a batch of these tasks would run and its estimated cost. Nothing is spent.
+
+        Raises:
+            CallError: The tasks are invalid.
+        """
         items = BatchRunner(self._admission, self._records, self._runs.batch(concurrency=1))
         return await items.plan(source_of(tasks), skip_bad=skip_bad)
 
     def engine(self, concurrency: int) -> Backend:
-        """Runs items of a batch whose journal is elsewhere, in a run of their own. Closing it closes the delegator."""
+        """Return a backend that runs items of a batch journaled elsewhere, in a run of its own.
+
+        Closing the backend closes the delegator.
+        """
         items = BatchRunner(self._admission, self._records, self._runs.batch(concurrency=concurrency))
         return LocalBackend(items.run, close=self.aclose)
 
     async def batches(self, limit: int = 20) -> list[BatchSummary]:
-        """The latest batches on record, the newest first."""
+        """Return the latest recorded batches, newest first."""
         return await self._journal.latest(limit)
 
     async def batch_on_record(self, run_id: str) -> BatchSummary:
-        """One batch. Raises CallError where there is none of this id."""
+        """Return one recorded batch.
+
+        Raises:
+            CallError: There is no batch with this id.
+        """
         return await self._journal.summary(run_id)
 
     async def judge(
@@ -295,14 +331,22 @@ class Delegator:
         parent: Parent | None = None,
         cancellation: Cancellation | None = None,
     ) -> Verdict:
-        """Judge work that exists already, whoever did it: `output` is its report, `workspace` the folder it left.
+        """Judge existing work, regardless of who did it.
 
-        All files of the workspace count as its artifacts. Receipts need only `tool`, `args`, `status` and `output`;
-        they are numbered in their order. An empty list says that no tool was called, None that nobody recorded it.
-        `worker_model` keeps judges above its tier out; unknown, the setting `max_tier` does.
+        Args:
+            goal: The goal of the work.
+            acceptance_criteria: The criteria, as in `Task`.
+            output: The report to judge.
+            workspace: The folder with the work's files. All of them count as artifacts.
+            receipts: The tool calls that were made, in order. They need only `tool`, `args`, `status` and `output`. An
+                empty list means that no tool was called, None that tool calls weren't recorded.
+            worker_model: The model that did the work. No judge is above its tier. If it is unknown, the setting
+                `max_tier` applies.
+            parent: The calling parent, if there is one.
+            cancellation: Cancels the judging.
 
         Raises:
-            CallError: a criterion, a receipt or the workspace can't be used; says which, and the mend.
+            CallError: A criterion, a receipt or the workspace is invalid. The error names the field and how to fix it.
         """
         context = self._runs.context(parent)
         submission = await standalone.submission_of(
@@ -319,44 +363,44 @@ class Delegator:
         return await standalone.judge(self._judging, submission, context, cancellation)
 
     async def read(self, handle: str) -> JsonObject | None:
-        """All that is on record of a task, also while it runs: see `Records.read`; None if there is nothing."""
+        """Return the record of a task, even while it is running, or None if there is none. See `Records.read`."""
         return await self._records.read(handle)
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
-        """The latest runs on record, the newest first."""
+        """Return the latest recorded runs, newest first."""
         return await self._records.runs(limit)
 
     async def tasks(self, run_id: str) -> list[TaskSummary]:
-        """The tasks of a run on record, in the order in which they began."""
+        """Return the recorded tasks of a run, in the order in which they started."""
         return await self._records.tasks(run_id)
 
     # ----------------------------------------------------------------------------------- without an event loop
 
     call_sync = blocking(
-        call, "`call` for code that isn't async. Works inside a running event loop too, which it then blocks."
+        call, "Synchronous version of `call`. It also works inside a running event loop, which it then blocks."
     )
-    answer_sync = blocking(answer, "`answer` for code that isn't async.")
-    run_sync = blocking(run, "`run` for code that isn't async.")
+    answer_sync = blocking(answer, "Synchronous version of `answer`.")
+    run_sync = blocking(run, "Synchronous version of `run`.")
 
     def wait_for(self, work: Coroutine[Any, Any, T], *, looking: Callable[[], None] | None = None) -> T:
-        """Run any of the above from code that isn't async, on the delegator's own loop, and wait for its end.
+        """Run any coroutine of the delegator from synchronous code, on the delegator's own event loop, and wait for it.
 
-        `looking` is called on the waiting thread about twenty times a second: there a host looks whether it was
-        stopped, and cancels.
+        `looking` is called on the waiting thread about twenty times per second. A host can check there whether it was
+        stopped, and cancel the call.
         """
         return self._own_loop.run(work, looking=looking)
 
     # ------------------------------------------------------------------------------------------ life cycle
 
     async def aclose(self) -> None:
-        """Close connections and files. Calls under way should have ended."""
+        """Close all connections and files. No calls should be running."""
         await asyncio.to_thread(self._own_loop.stop, self.connections.aclose)
         await self.connections.aclose()
         await self._records.aclose()
         await self._journal.aclose()
 
     def close(self) -> None:
-        """`aclose` for code that isn't async."""
+        """Synchronous version of `aclose`."""
         asyncio.run(self.aclose())
 
     async def __aenter__(self) -> Self:
@@ -371,10 +415,10 @@ class Delegator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ----------------------------------------------------------------------------------------------- inside
+    # ---------------------------------------------------------------------------------------------- private
 
     def _child_delegate_tool(self) -> Tool:
-        """The tool as a child gets it."""
+        """Return the tool for a child that may delegate."""
         definition = self.tool("mcp")
 
         async def call(arguments: Mapping[str, Any]) -> ToolOutput:
@@ -385,5 +429,5 @@ class Delegator:
 
 
 def engine_of(settings: Settings, concurrency: int) -> Backend:
-    """What runs a batch's items here, with a delegator of its own: for workers of an engine in other processes."""
+    """Return a backend with its own `Delegator`, for the worker processes of a batch engine."""
     return Delegator(settings).engine(concurrency)

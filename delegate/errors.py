@@ -1,41 +1,41 @@
-"""Every error that delegate raises, in one tree.
+"""The exceptions of delegate.
 
     DelegateError
-    ├── CallError          the parent's call can't be executed as written; says which field, and the mend
-    ├── ConfigError        settings, delegate.toml or the catalog are wrong
+    ├── CallError          a call can't be executed as written; names the field and how to fix it
+    ├── ConfigError        the settings, delegate.toml or the catalog are invalid
     ├── ProviderError      a model call failed after the SDK's own retries
-    ├── BudgetExceeded     a limit of the ledger refused the next step; nothing was spent on it
+    ├── BudgetExceeded     the next step would exceed a limit of the ledger; nothing was spent on it
     ├── TierExceeded       a provider served a child a model above its parent's tier
-    └── ToolError          a child's tool call failed; the text goes back to the child's model
-        └── ToolDenied     ... because a rule forbids it
+    └── ToolError          a child's tool call failed; the message is returned to the child's model
+        └── ToolDenied     a rule forbids the tool call
 
-Only `ConfigError` reaches a host as an exception, and only while it sets delegate up. Whatever a parent
-model or a child does becomes a value: `Report.error` or a `TaskResult`.
+A host only has to handle `ConfigError`, and only while it sets up a `Delegator`. What a parent model or a child does
+never raises: errors are returned in `Report.error` or in a `TaskResult`.
 """
 
 from typing import Literal
 
 ProviderFault = Literal[
-    "auth",  # 401, 402, 403: the key is wrong, may not use the model, or its account is empty
-    "bad_request",  # 400, 404, 422: the request can never succeed as it is
+    "auth",  # 401, 402, 403: the key is invalid or may not use the model, or the account has no credit
+    "bad_request",  # 400, 404, 422: the request can't succeed as it is
     "rate_limited",  # 429
     "overloaded",  # 503, 529
     "server_error",  # other 5xx
-    "connection",  # no answer came back at all
-    "timeout",  # ours or the SDK's
-    "bad_reply",  # an answer came, but not in the provider's own format
-    "exhausted",  # a scripted client has no reply left
+    "connection",  # no response was received
+    "timeout",  # delegate's own timeout or the SDK's
+    "bad_reply",  # the response isn't in the provider's format
+    "exhausted",  # a scripted client has no replies left
 ]
 
 
 class DelegateError(Exception):
-    """Base of every error below."""
+    """Base class of all exceptions in delegate."""
 
 
 class CallError(DelegateError):
-    """The call can't be executed as written. Nothing was run and nothing was spent.
+    """A call can't be executed as written. Nothing was run and nothing was spent.
 
-    `code` is stable, `field` is a path such as `tasks[1].goal`, `hint` says how to mend the call.
+    `code` is a stable reason code, `field` is a path such as `tasks[1].goal`, and `hint` says how to fix the call.
     """
 
     def __init__(self, code: str, message: str, *, field: str | None = None, hint: str | None = None) -> None:
@@ -47,11 +47,15 @@ class CallError(DelegateError):
 
 
 class ConfigError(DelegateError):
-    """Settings, `delegate.toml` or the catalog can't be used. The text names the place and the mend."""
+    """The settings, `delegate.toml` or the catalog are invalid. The message names the field and how to fix it."""
 
 
 class ProviderError(DelegateError):
-    """A model call failed. `fault` says how; `status` is the HTTP status where there was one."""
+    """A model call failed.
+
+    `fault` is the kind of failure, `status` the HTTP status if there was a response, and `retry_after` the wait in
+    seconds that the provider asked for.
+    """
 
     def __init__(
         self,
@@ -70,13 +74,15 @@ class ProviderError(DelegateError):
 
 
 class BudgetExceeded(DelegateError):
-    """The ledger refused the next step: `limit` names which limit, in its own unit."""
+    """The next step would exceed a limit of the ledger. `limit` is its name; all amounts are in the limit's unit."""
 
     def __init__(self, limit: str, *, allowed: float, spent: float, reserved: float = 0, needed: float = 0) -> None:
         left = max(0.0, allowed - spent - reserved)
         sums = [f"{_amount(limit, sum)}" for sum in (spent, allowed, reserved, left, needed)]
         super().__init__(
-            "no room under the limit {}: {} of {} spent, {} reserved, {} left, {} needed".format(limit, *sums)
+            "the limit {} doesn't allow the next step: {} of {} spent, {} reserved, {} left, {} needed".format(
+                limit, *sums
+            )
         )
         self.limit = limit
         self.allowed = allowed
@@ -87,17 +93,17 @@ class BudgetExceeded(DelegateError):
 
 
 def _amount(limit: str, amount: float) -> str:
-    """Money to a millionth of a dollar, everything else as it is."""
+    """Format an amount: dollars to a millionth, anything else unchanged."""
     return f"${amount:.6f}".rstrip("0").rstrip(".") if limit.endswith("_usd") else f"{amount:.10g}"
 
 
 class TierExceeded(DelegateError):
-    """A provider served a child a model above its parent's tier. What was spent until then is on its bill."""
+    """A provider served a child a model above its parent's tier. What the child spent until then is still charged."""
 
 
 class ToolError(DelegateError):
-    """A child's tool call failed. The text is what the child's model reads."""
+    """A child's tool call failed. The message is returned to the child's model."""
 
 
 class ToolDenied(ToolError):
-    """A rule forbids this tool call (confinement, `commands`, a blocked address)."""
+    """A rule forbids the tool call: a path outside the workspace, the setting `commands`, or a blocked address."""

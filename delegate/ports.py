@@ -1,7 +1,7 @@
-"""The seams: what delegate needs from a model provider, a tool, and whoever runs a child.
+"""Interfaces for model providers, tools and progress events.
 
-Implementations live above (`providers/`, `child/`, a host's own code); nothing here imports one. Messages are plain
-slotted dataclasses rather than pydantic models because a conversation makes thousands of them.
+Implementations are in `models/providers/`, in `child/` and in the hosts' own code. Messages are slotted dataclasses
+instead of pydantic models because a conversation creates thousands of them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,23 +10,23 @@ from typing import Any, Literal, Protocol
 
 from delegate.types import JsonObject, Usage
 
-# ------------------------------------------------------------------------------------------------ chat with a model
+# ------------------------------------------------------------------------------------------------------ model calls
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call that a model asks for. `arguments` is None where the model's text wasn't a JSON object."""
+    """A tool call requested by a model. `arguments` is None if the model's text wasn't a JSON object."""
 
     id: str
     name: str
     arguments: JsonObject | None
     raw_arguments: str = ""
-    """The model's own text, for the error message it gets back."""
+    """The arguments as the model wrote them, for the error message that it receives."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """What a tool answered, on its way back to the model."""
+    """A tool's output, as returned to the model."""
 
     call_id: str
     name: str
@@ -36,10 +36,11 @@ class ToolReply:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn. `user` has text; `assistant` has text and tool calls; `tool` has the replies to those calls.
+    """One message of a conversation.
 
-    `native` is the provider's own form of an assistant turn (reasoning items, thought signatures), handed back
-    untouched to the same provider on the next request.
+    `user` messages have text, `assistant` messages have text and tool calls, and `tool` messages have the replies to
+    those calls. `native` is an assistant message in the provider's own format (with reasoning items or thought
+    signatures), which is sent back unchanged to the same provider with the next request.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -51,7 +52,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as a model sees it."""
+    """A tool's definition, as sent to a model."""
 
     name: str
     description: str
@@ -60,7 +61,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One model call. `reply_schema` asks the provider for JSON of that shape, strictly."""
+    """The request of one model call. With `reply_schema`, the provider must reply with JSON that matches it."""
 
     model: str
     system: str
@@ -69,29 +70,29 @@ class ChatRequest:
     tools: tuple[ToolSpec, ...] = ()
     reply_schema: JsonObject | None = None
     effort: Literal["low", "medium", "high"] | None = None
-    """Reasoning effort; None leaves it to the provider. Only for models whose catalog entry says `effort`."""
+    """Reasoning effort; None uses the provider's default. Only for models with `effort` in their catalog entry."""
 
 
 StopReason = Literal[
     "end",  # the model finished its turn
-    "tool_calls",  # it waits for tool replies
-    "length",  # cut off by a token limit
+    "tool_calls",  # the model waits for tool replies
+    "length",  # the reply was truncated by a token limit
     "refusal",  # the model or the provider's filter declined
-    "other",  # anything else the provider names; never taken for a clean end
+    "other",  # any other reason named by the provider; never treated as a normal end
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a provider's rate-limit headers say is left now; None where they don't say.
+    """The current quota from a provider's rate-limit headers. Values that the headers lack are None.
 
-    A quota fills up steadily, so `limit`, what is left, and the time until it is full again give its rate.
+    A quota refills steadily, so its rate follows from the limit, what is left and the time until it is full again.
     """
 
     requests_limit: int | None = None
     requests_left: int | None = None
     requests_full_in: float | None = None
-    """Seconds until the quota of requests is full again."""
+    """Seconds until the request quota is full again."""
     tokens_limit: int | None = None
     tokens_left: int | None = None
     tokens_full_in: float | None = None
@@ -99,30 +100,30 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What one model call gave back."""
+    """The reply of one model call."""
 
     text: str
     stop: StopReason
     usage: Usage
     tool_calls: tuple[ToolCall, ...] = ()
     model_served: str | None = None
-    """The model's name in the reply; a proxy may serve another than the one asked for."""
+    """The model named in the reply. A proxy may serve a different model than the one requested."""
     stop_detail: str = ""
-    """The provider's own word for the stop, and the refusal's text where there is one."""
+    """The provider's own stop reason, and the text of a refusal."""
     native: Any = None
     quota: Quota | None = None
-    """What the rate-limit headers said, where there were any."""
+    """The quota from the rate-limit headers, if there were any."""
 
 
 class ChatClient(Protocol):
-    """A model provider. Raises `ProviderError` and nothing else; cancellation travels through."""
+    """A client for a model provider. Its methods raise only `ProviderError`, and propagate `CancelledError`."""
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
         ...
 
     async def aclose(self) -> None:
-        """Give connections back. The client isn't used afterwards."""
+        """Close all connections. The client can't be used afterwards."""
         ...
 
 
@@ -131,7 +132,7 @@ class ChatClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A tool's answer, with what the receipt should record beside the text."""
+    """A tool's output, with additional values for its receipt."""
 
     text: str
     status: Literal["ok", "error", "denied", "timeout"] = "ok"
@@ -140,10 +141,11 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that a child may call. `call` gets the parsed arguments and answers in text.
+    """A tool that a child may call. `call` takes the parsed arguments and returns the output.
 
-    `call` raises `ToolError` for what the child's model should read; any other exception is recorded as an error
-    of the tool. Calls of tools with `parallel` run side by side within one turn; others run alone, in order.
+    The message of a `ToolError` raised by `call` is returned to the child's model; any other exception is recorded as
+    an error of the tool. With `parallel`, the tool may run concurrently with others of the same turn; otherwise it runs
+    alone, in order.
     """
 
     name: str
@@ -166,7 +168,7 @@ EventKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that just happened to one task, for whoever shows progress. `data` is plain JSON."""
+    """A progress event of one task. `data` is plain JSON."""
 
     kind: EventKind
     task_index: int
@@ -175,10 +177,10 @@ class Event:
 
 
 class Notify(Protocol):
-    """Reports an event of one task; the executor binds it to the task."""
+    """Reports an event of the task to which it is bound."""
 
     def __call__(self, kind: EventKind, text: str = "", **data: Any) -> None: ...
 
 
 EventSink = Callable[[Event], None]
-"""Called on the event loop; it must be quick, and what it raises is logged and ignored."""
+"""Receives events. It is called on the event loop and must return quickly; exceptions are logged and ignored."""

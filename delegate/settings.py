@@ -1,7 +1,7 @@
-"""What an operator decides: keyword arguments, then `DELEGATE_…` variables, `delegate.toml`, and defaults.
+"""Settings, loaded from keyword arguments, `DELEGATE_…` environment variables and `delegate.toml`, in this order.
 
 `delegate.toml` is read from the working directory, or from the path in `DELEGATE_CONFIG`. Its keys are the fields of
-`Settings`; a variable's name is `DELEGATE_` and the field in capitals.
+`Settings`. The variable of a field is `DELEGATE_` and the field's name in capitals.
 """
 
 import os
@@ -23,82 +23,87 @@ CommandPolicy = Literal["sandboxed", "allow", "deny"]
 
 
 class Settings(Value):
-    """Everything an operator can set. A parent model may ask for less than these limits, never for more."""
+    """The operator's settings. A parent model can ask for less than these limits, but never for more."""
 
     tool_name: Text = "delegate_task"
-    """The tool's name at the host; some hosts have a `delegate_task` of their own."""
+    """Name of the tool. Change it if the host already has a tool called `delegate_task`."""
     model: Text | None = None
-    """The model that children run on, whatever tier is asked for. By default the cheapest of the task's tier."""
+    """The model for all children, regardless of the requested tier. Default: the cheapest model of the task's tier."""
     judge_model: Text | None = None
-    """The only model that may judge. By default the cheapest eligible one."""
+    """The only model that may judge. Default: the cheapest eligible model."""
     escalate: bool = False
-    """Ask one judge of another family what the first can't tell or prove: at most once per verdict, at its cost."""
+    """Whether to ask a second judge, of another family, about criteria that the first can't decide or prove. This
+    happens at most once per verdict and adds the second judge's cost."""
     min_judge_accuracy: float | None = Field(default=None, ge=0, le=1)
-    """Only models of at least this measured accuracy may judge; None asks for no measurement."""
+    """Minimum measured accuracy of a judge, 0 to 1. None also allows models without a measured accuracy."""
     judge_accuracy: dict[str, Accuracy] = Field(default_factory=dict)
-    """Measured accuracy of judges by model, in place of the catalog's (only in `delegate.toml` or Python)."""
+    """Measured accuracy of judges by model, overriding the catalog (only in `delegate.toml` or Python)."""
     tier: Tier = "standard"
-    """The tier of a task that names none, or the nearest one that its parent may use."""
+    """Tier of tasks that don't name one, or the nearest tier that the parent may use."""
     parent_tier: Tier | None = None
-    """The parent's own tier, where the host doesn't say; None: unknown, and `max_tier` alone limits its children."""
+    """The parent's tier, for hosts that don't report it. None: unknown; only `max_tier` limits the children."""
     max_tier: TierBound = "parent"
-    """No child runs above this: a tier, the `parent`'s own, or one or two below it (`parent-1`, `parent-2`)."""
+    """Highest tier of a child: a tier, the parent's own (`parent`), or one or two below it (`parent-1`, `parent-2`)."""
     min_tier: TierBound = "fast"
-    """No child runs below this, unless its parent does: a tier, `parent`, `parent-1` or `parent-2`."""
+    """Lowest tier of a child, unless its parent's is lower: a tier, `parent`, `parent-1` or `parent-2`."""
     max_concurrent: int = Field(default=3, ge=1)
-    """Children at work at the same time, per run."""
+    """Maximum number of children running concurrently, per run."""
     max_children: int = Field(default=12, ge=0)
-    """Children that models may ask for, per run, those of children included."""
+    """Maximum number of children requested by models, per run, including the children of children."""
     max_depth: int = Field(default=1, ge=1, le=4)
-    """How deep delegation may go: 1, and a child can't delegate in its turn."""
+    """Maximum depth of delegation. With 1, children can't delegate."""
     max_steps: int = Field(default=30, ge=1)
-    """Model calls per child."""
+    """Maximum number of model calls per child."""
     max_tokens: int | None = Field(default=None, gt=0)
-    """Tokens per child and all below it, read and written, over all model calls; None means no limit."""
+    """Maximum number of input and output tokens per child, including the tasks that it delegates. None: no limit."""
     timeout_seconds: float = Field(default=600, gt=0)
-    """Wall time per child."""
+    """Maximum wall time per child, in seconds."""
     max_cost_usd: float | None = Field(default=None, gt=0)
-    """Spend per run, children and judges together; None means no limit."""
+    """Maximum cost per run in US dollars, for children and judges together. None: no limit."""
     max_run_model_calls: int | None = Field(default=None, ge=1)
-    """Model calls per run, children and judges together; None means no limit."""
+    """Maximum number of model calls per run, by children and judges together. None: no limit."""
     max_run_tokens: int | None = Field(default=None, gt=0)
-    """Tokens per run, children and judges together; None means no limit."""
+    """Maximum number of tokens per run, for children and judges together. None: no limit."""
     run_timeout_seconds: float | None = Field(default=None, gt=0)
-    """Wall time per run, from its first call on; None means no limit."""
+    """Maximum wall time per run in seconds, starting with its first call. None: no limit."""
     max_output_tokens: int = Field(default=8_192, ge=256)
-    """Tokens that one model call of a child may write."""
+    """Maximum number of output tokens per model call of a child."""
     call_timeout_seconds: float = Field(default=180, gt=0)
-    """Wall time of one model call, the SDK's own retries included, and waits for a rate limit not."""
+    """Timeout of one model call in seconds, including the SDK's own retries but not the wait for a rate limit."""
     gate: bool = True
-    """Whether the gate's "no" ends the judging. Switched off, it still looks, and the report counts its reasons."""
+    """Whether the gate can fail a task before it is judged. If false, the gate's reasons are only counted."""
     strict_checks: bool = False
-    """Whether shell criteria that cannot fail are refused; otherwise they are a finding on the verdict."""
+    """Whether to refuse shell criteria that cannot fail. If false, they add a finding to the verdict."""
     sandbox: Sandbox = "auto"
-    """`auto`: bubblewrap where it works. `require`: refuse commands where it doesn't. `off`: never."""
+    """`auto`: use bubblewrap if it works. `require`: refuse commands if it doesn't work. `off`: never use it."""
     commands: CommandPolicy = "sandboxed"
-    """Commands that a model wrote: only inside a sandbox, always (`allow`), or never (`deny`)."""
+    """When to run commands written by a model: only in a sandbox (`sandboxed`), always (`allow`) or never (`deny`)."""
     fetch_hosts: tuple[str, ...] = ()
-    """Hosts (`name` or `name:port`) that `fetch_url` may reach although their address is private."""
+    """Hosts (`name` or `name:port`) that `fetch_url` may reach even if their address is private."""
     result_chars: int = Field(default=6_000, ge=500)
-    """How much of a child's report the parent reads; the whole stays readable by handle."""
+    """Maximum length of a child's report in the result. The whole report can be read by its handle."""
     home: Path = Field(default_factory=lambda: _default_home())
-    """Where records and kept workspaces lie. Default: `delegate` in the XDG data folder."""
+    """Folder for records and kept workspaces. Default: `delegate` in the XDG data folder."""
     keep_days: float | None = Field(default=30, gt=0)
-    """Days after which records are removed, and the workspaces kept for them; None, or `inf`, keeps them for ever."""
+    """Days after which records and their kept workspaces are removed. None or `inf`: never."""
     keep_mb: float | None = Field(default=1_000, gt=0)
-    """Megabytes of records, beyond which the oldest are removed, as by age; None, or `inf`, means no limit."""
+    """Size of all records in megabytes above which the oldest are removed. None or `inf`: no limit."""
     endpoints: tuple[DeclaredEndpoint, ...] = ()
-    """Model servers of your own (only in `delegate.toml` or Python)."""
+    """Additional model servers (only in `delegate.toml` or Python)."""
     models: tuple[Model, ...] = ()
-    """Models that the catalog lacks, or has otherwise, in its own form (only in `delegate.toml` or Python)."""
+    """Models that the catalog lacks, or entries that replace the catalog's (only in `delegate.toml` or Python)."""
 
 
 ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models")
-"""Fields with a structure of their own, for which a variable has no room."""
+"""Structured fields, which can't be set by an environment variable."""
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
-    """The settings in force. Raises ConfigError naming the source, the field and the mend."""
+    """Load the settings from all sources.
+
+    Raises:
+        ConfigError: A value is invalid. The message names the source, the field and how to fix it.
+    """
     environ = os.environ if environ is None else environ
     path = Path(environ.get("DELEGATE_CONFIG") or "delegate.toml")
     sources = {str(path): _from_toml(path, "DELEGATE_CONFIG" in environ), "the environment": _from_environ(environ)}
@@ -110,7 +115,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
 
 
 def variable(field: str) -> str:
-    """The environment variable of a field."""
+    """Return the name of a field's environment variable."""
     return f"DELEGATE_{field.upper()}"
 
 
@@ -119,7 +124,7 @@ def _from_toml(path: Path, named: bool) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if named:
-            raise ConfigError(f"DELEGATE_CONFIG names {path}, which does not exist") from None
+            raise ConfigError(f"DELEGATE_CONFIG names {path}, which does not exist; correct the path") from None
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} can't be read as TOML: {error}") from error
@@ -142,9 +147,9 @@ def _check(source: str, fields: Mapping[str, Any]) -> None:
         Settings(**fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = _place(first["loc"], fields)
-        name = variable(place) if source == "the environment" else place
-        raise ConfigError(f"{name} (in {source}): {hint_for(first, _known(first))}") from None
+        path = _format_path(first["loc"], fields)
+        name = variable(path) if source == "the environment" else path
+        raise ConfigError(f"{name} (in {source}): {hint_for(first, _known_keys(first))}") from None
 
 
 _TABLES: Mapping[tuple[str, ...], type[Value]] = {
@@ -155,28 +160,28 @@ _TABLES: Mapping[tuple[str, ...], type[Value]] = {
     ("models",): Model,
     ("models", "prices"): Price,
 }
-"""What stands in each list of tables, by the keys that lead there."""
+"""The model of each table, by the keys that lead to it."""
 
 
-def _known(error: ErrorDetails) -> tuple[str, ...]:
-    """The keys that the table with the mistake may have."""
+def _known_keys(error: ErrorDetails) -> tuple[str, ...]:
+    """Return the valid keys of the table with the error."""
     keys = tuple(part for part in error["loc"][:-1] if isinstance(part, str))
     return tuple(_TABLES[keys].model_fields) if keys in _TABLES else ()
 
 
-def _place(path: tuple[int | str, ...], fields: Any) -> str:
-    """The path to a field as it is written, with tables by their own names: `models[gpt-6-luna].prices[0].input`."""
-    text, here = "", fields
+def _format_path(path: tuple[int | str, ...], fields: Any) -> str:
+    """Format the path to a field, with tables by their own names: `models[gpt-6-luna].prices[0].input`."""
+    text, value = "", fields
     for part in path:
-        here = _inside(here, part)
-        own_name = _inside(here, "id") or _inside(here, "name") or part
-        text += f".{part}" if isinstance(part, str) else f"[{own_name}]"
+        value = _item(value, part)
+        name = _item(value, "id") or _item(value, "name") or part
+        text += f".{part}" if isinstance(part, str) else f"[{name}]"
     return text.removeprefix(".")
 
 
-def _inside(here: Any, part: int | str) -> Any:
+def _item(value: Any, key: int | str) -> Any:
     try:
-        return here[part]
+        return value[key]
     except (LookupError, TypeError):
         return None
 

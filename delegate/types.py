@@ -1,15 +1,15 @@
-"""The values that travel between the parts of delegate. All are frozen, none has behaviour of its own.
+"""The data models of delegate, all of them frozen.
 
     Task ──▶ ChildRun ──▶ Verdict ──▶ TaskResult ──▶ Report
 
-Read top down: what is asked (`Task`, `Criterion`), what a child did (`ChildRun`, `Receipt`, `Artifact`), what was
-found out about it (`Verdict`), and what the parent gets (`TaskResult`, `Report`). `schemas/*.json` hold the same
-shapes for readers in other languages; a test keeps the two equal.
+In this order: the request (`Task`, `Criterion`), what a child did (`ChildRun`, `Receipt`, `Artifact`), how its work was
+judged (`Verdict`), and what the parent receives (`TaskResult`, `Report`). `schemas/*.json` describe the same models for
+other languages; a test keeps the two in sync.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     BaseModel,
@@ -25,49 +25,50 @@ from pydantic import (
 JsonObject = dict[str, Any]
 Tier = Literal["deep", "standard", "fast"]
 TIERS: tuple[Tier, ...] = ("deep", "standard", "fast")
-"""Strongest first; an earlier one may delegate to a later one, never the other way round."""
+"""All tiers, strongest first. A model may delegate to its own tier or a weaker one, never to a stronger one."""
 TierBound = Literal["deep", "standard", "fast", "parent", "parent-1", "parent-2"]
-"""A tier, or the parent's own, or one or two below it."""
+"""A tier, the parent's own tier, or one or two tiers below it."""
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 CriterionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
 OUTPUT_SCHEMA_ID = "output_schema"
-"""Id of the criterion that a task's `output_schema` becomes."""
+"""The id of the criterion that is made from a task's `output_schema`."""
 
 
 class Value(BaseModel):
-    """Base of all values: frozen, and strict about names, so that a typo is an error and not a silence."""
+    """Base class of all models: frozen, and unknown fields are errors."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         validate_by_name=True,
         serialize_by_alias=True,
-        defer_build=True,  # validators are built when first used: importing delegate stays quick
+        defer_build=True,  # validators are built on first use, which keeps `import delegate` fast
     )
 
 
-# ---------------------------------------------------------------------------------------------- what is asked
+# ------------------------------------------------------------------------------------------------ the request
 
 
 class CriterionBase(Value):
-    """What all criteria have in common. `id` is `c1`, `c2`, … in the order given, unless one is named."""
+    """Fields shared by all criteria. `id` defaults to `c1`, `c2`, … in the order given."""
 
     id: CriterionId | None = None
     depends_on: tuple[CriterionId, ...] = ()
-    """Criteria that must be met before this one is looked at; otherwise it is `skipped`, which is never met."""
+    """Ids of the criteria that must be met before this one is evaluated. Otherwise it is `skipped`, which counts as
+    not met."""
     weight: float = Field(default=1, ge=0)
-    """Its share in the verdict's score. The verdict itself doesn't weigh: every criterion must be met."""
+    """Weight in the verdict's score. PASS or FAIL doesn't depend on weights: every criterion must be met."""
     findings_only: bool = False
-    """Not met is then a finding on the verdict, and no reason for a FAIL."""
+    """If true, a criterion that isn't met adds a finding to the verdict instead of failing it."""
 
     def describe(self) -> str:
-        """The criterion in one line, as the child, the judge and the parent read it."""
+        """Return the criterion in one line, as shown to the child, the judge and the parent."""
         raise NotImplementedError
 
 
 class TextCriterion(CriterionBase):
-    """A statement in words that a judge decides. A plain string is one of these."""
+    """A statement that a judge decides. A plain string is parsed as a text criterion."""
 
     kind: Literal["text"] = "text"
     text: Text
@@ -77,7 +78,7 @@ class TextCriterion(CriterionBase):
 
 
 class QuestionCriterion(CriterionBase):
-    """A yes/no question that a judge decides. `high_confidence` also asks the judge to be sure."""
+    """A yes/no question that a judge decides. With `high_confidence`, the judge must also be confident."""
 
     kind: Literal["question"]
     question: Text
@@ -88,21 +89,22 @@ class QuestionCriterion(CriterionBase):
 
 
 class ShellCriterion(CriterionBase):
-    """A command, run in the child's workspace after the child has ended, that must leave with `exit_code`."""
+    """A command that must exit with `exit_code`. It runs in the child's workspace after the child has finished."""
 
     kind: Literal["shell"]
     command: Text
     exit_code: int = Field(default=0, ge=0, le=255)
     timeout_seconds: float = Field(default=120, gt=0, le=3600)
     network: Literal["host", "none"] = "host"
-    """`host`: the command sees the machine's network, loopback included. `none`: none, inside a sandbox."""
+    """`host`: the command can use the machine's network, including loopback. `none`: it runs in a sandbox without
+    network access."""
 
     def describe(self) -> str:
         return f"`{self.command}` exits with {self.exit_code}"
 
 
 class JsonPredicateCriterion(CriterionBase):
-    """A JavaScript-style expression over the output parsed as JSON."""
+    """A JavaScript expression that must be true of the output parsed as JSON."""
 
     kind: Literal["json_predicate"]
     expr: Text
@@ -112,7 +114,7 @@ class JsonPredicateCriterion(CriterionBase):
 
 
 class JsonSchemaCriterion(CriterionBase):
-    """A JSON Schema for the output's JSON (the last fenced JSON block, else the whole text)."""
+    """A JSON Schema that the output's JSON must match: the last fenced JSON block, or else the whole output."""
 
     kind: Literal["json_schema"]
     schema_: JsonObject = Field(alias="schema")
@@ -122,7 +124,7 @@ class JsonSchemaCriterion(CriterionBase):
 
 
 class FileCriterion(CriterionBase):
-    """A file in the child's workspace. Every field that is given must hold."""
+    """A file in the child's workspace that must meet all given conditions."""
 
     kind: Literal["file"]
     path: Text
@@ -142,7 +144,7 @@ class FileCriterion(CriterionBase):
 
 
 class RegexCriterion(CriterionBase):
-    """A regular expression (Python syntax) that must be found in the output."""
+    """A regular expression (Python syntax) that must match somewhere in the output."""
 
     kind: Literal["regex"]
     pattern: Text
@@ -152,16 +154,16 @@ class RegexCriterion(CriterionBase):
 
 
 class ExpectedCall(Value):
-    """One tool call to look for. `args` match as a subset; a value may be `{"matches": regex}`."""
+    """An expected tool call. `args` must be a subset of the actual arguments; a value may be `{"matches": regex}`."""
 
     tool: Text
     args: JsonObject = Field(default_factory=dict)
 
 
 class ReceiptCriterion(CriterionBase):
-    """The child's successful tool calls, from the runtime's own record.
+    """Expected or forbidden tool calls, checked against the successful calls that the runtime recorded.
 
-    `of` names the tools that are counted; by default those in `calls`.
+    `of` limits the check to these tools; by default it is limited to the tools in `calls`.
     """
 
     kind: Literal["receipt"]
@@ -175,7 +177,7 @@ class ReceiptCriterion(CriterionBase):
 
 
 class RubricDimension(Value):
-    """One thing that a judge scores, from `min` to `max`."""
+    """One dimension that a judge scores from `min` to `max`."""
 
     id: CriterionId
     description: Text
@@ -191,14 +193,14 @@ class RubricDimension(Value):
 
 
 class NamedMode(Value):
-    """A failure or a win that a judge may name."""
+    """A failure mode or a strength that a judge can report by its id."""
 
     id: CriterionId
     description: Text
 
 
 class Rubric(Value):
-    """Dimensions with weights; the weighted mean must reach `threshold` (0 to 1)."""
+    """Weighted dimensions that a judge scores. The weighted mean must reach `threshold` (0 to 1)."""
 
     name: Text
     description: str = ""
@@ -209,7 +211,7 @@ class Rubric(Value):
 
 
 class RubricCriterion(CriterionBase):
-    """A rubric, by the name of a file in `judges/rubrics/` or inline."""
+    """A rubric, given inline or by the name of a file in `judges/rubrics/`."""
 
     kind: Literal["rubric"]
     rubric: Text | Rubric
@@ -221,7 +223,7 @@ class RubricCriterion(CriterionBase):
 
 
 class ManualCriterion(CriterionBase):
-    """Something only a person can confirm. It is met on trust, and the verdict then isn't `verified`."""
+    """A condition that only a person can confirm. It is trusted to be met, and the verdict isn't `verified`."""
 
     kind: Literal["manual"]
     text: Text
@@ -252,11 +254,10 @@ Criterion = Annotated[Annotated[AnyCriterion, Field(discriminator="kind")], Befo
 
 
 class Workspace(Value):
-    """Where a child works. A plain path is `{"mode": "shared", "path": path}`.
+    """The folder in which a child works. A plain path means `{"mode": "shared", "path": path}`.
 
-    `fresh`: an empty folder of its own. `copy`: a folder of its own that starts as a copy of `path`.
-    `worktree`: a git worktree of the repository `path`, at the revision `base` (default: `HEAD`); changes that aren't
-    committed aren't in it. `shared`: `path` itself.
+    `fresh`: a new, empty folder. `copy`: a new copy of the folder `path`. `worktree`: a new git worktree of the
+    repository `path` at the revision `base` (default: `HEAD`), without uncommitted changes. `shared`: `path` itself.
     """
 
     mode: Literal["fresh", "copy", "worktree", "shared"] = "fresh"
@@ -273,12 +274,12 @@ class Workspace(Value):
         if (self.path is None) != (self.mode == "fresh"):
             raise ValueError(f"workspace mode {self.mode!r} {'takes no' if self.path else 'needs a'} path")
         if self.base is not None and self.mode != "worktree":
-            raise ValueError(f"workspace mode {self.mode!r} takes no base; worktree does")
+            raise ValueError(f"workspace mode {self.mode!r} takes no base; only worktree does")
         return self
 
 
 class Task(Value):
-    """One piece of work for one child. Only `goal` is needed; limits left out come from the settings."""
+    """The work for one child. Only `goal` is required; omitted limits come from the settings."""
 
     goal: Text
     context: str | None = None
@@ -287,16 +288,34 @@ class Task(Value):
     tier: Tier | None = None
     model: Text | None = None
     tools: tuple[str, ...] | None = None
-    """Names of the tools the child may use; None means all that the host gives."""
+    """Names of the tools that the child may use. None means all available tools."""
     workspace: Workspace | None = None
     max_steps: int | None = Field(default=None, ge=1)
     timeout_seconds: float | None = Field(default=None, gt=0)
     max_cost_usd: float | None = Field(default=None, gt=0)
 
+    if TYPE_CHECKING:
+        # Type checkers know only the validated types, but criteria and the workspace also have short forms.
+        def __init__(
+            self,
+            *,
+            goal: str,
+            context: str | None = None,
+            acceptance_criteria: Sequence[AnyCriterion | str | Mapping[str, Any]] = (),
+            output_schema: JsonObject | None = None,
+            tier: Tier | None = None,
+            model: str | None = None,
+            tools: Sequence[str] | None = None,
+            workspace: Workspace | str | Path | Mapping[str, Any] | None = None,
+            max_steps: int | None = None,
+            timeout_seconds: float | None = None,
+            max_cost_usd: float | None = None,
+        ) -> None: ...
+
     @model_validator(mode="before")
     @classmethod
     def _number_criteria(cls, value: object) -> object:
-        """Give every criterion its id. Done on the raw input, so that the frozen values are made once."""
+        """Give every criterion an id, on the raw input, because the validated models are frozen."""
         if not isinstance(value, Mapping):
             return value
         fields = dict(cast("Mapping[str, object]", value))
@@ -310,24 +329,24 @@ class Task(Value):
     def _ids_are_unique(self) -> Self:
         ids = [criterion.id for criterion in self.criteria]
         if twice := {str(id) for id in ids if ids.count(id) > 1}:
-            raise ValueError(f"criterion id used twice: {', '.join(sorted(twice))}")
+            raise ValueError(f"criterion ids must be unique; used more than once: {', '.join(sorted(twice))}")
         return self
 
     @model_validator(mode="after")
     def _dependencies_can_be_met(self) -> Self:
-        waits = {str(criterion.id): set(criterion.depends_on) for criterion in self.criteria}
-        for id, needs in waits.items():
-            if unknown := needs - waits.keys():
-                raise ValueError(f"criterion {id} depends on {min(unknown)}, which is no criterion of this task")
-        while free := {id for id, needs in waits.items() if not needs}:
-            waits = {id: needs - free for id, needs in waits.items() if id not in free}
-        if waits:
-            raise ValueError(f"criteria depend on each other in a circle: {', '.join(sorted(waits))}")
+        waiting = {str(criterion.id): set(criterion.depends_on) for criterion in self.criteria}
+        for id, required in waiting.items():
+            if unknown := required - waiting.keys():
+                raise ValueError(f"criterion {id} depends on {min(unknown)}, which is not a criterion of this task")
+        while free := {id for id, required in waiting.items() if not required}:
+            waiting = {id: required - free for id, required in waiting.items() if id not in free}
+        if waiting:
+            raise ValueError(f"criteria must not depend on each other in a cycle: {', '.join(sorted(waiting))}")
         return self
 
     @property
     def criteria(self) -> tuple[AnyCriterion, ...]:
-        """All that must hold: the acceptance criteria, and the output schema as one more."""
+        """The acceptance criteria, followed by the output schema as one more criterion."""
         if self.output_schema is None:
             return self.acceptance_criteria
         shape = JsonSchemaCriterion(kind="json_schema", id=OUTPUT_SCHEMA_ID, schema=self.output_schema)
@@ -335,18 +354,18 @@ class Task(Value):
 
 
 class Parent(Value):
-    """What a host knows of the parent that calls. Everything is optional; nothing here can widen a limit."""
+    """What a host knows about the calling parent. All fields are optional, and none can raise a limit."""
 
     run_id: Text | None = None
-    """The host's name for the root run: calls with the same one share a ledger, however many are made at once."""
+    """The host's id of the root run. Calls with the same id share one ledger, including concurrent calls."""
     model: Text | None = None
-    """What the parent runs on; its tier is the ceiling for its children."""
+    """The parent's model. Its tier is the ceiling for the parent's children."""
     tier: Tier | None = None
-    """The parent's tier, where its model isn't in the catalog; with both, the weaker counts."""
+    """The parent's tier, for models that aren't in the catalog. If both are given, the weaker tier applies."""
     seconds_left: float | None = Field(default=None, ge=0)
-    """Wall time that the parent has left: its children end within it, and their judging."""
+    """Wall time that the parent has left, in seconds. Its children and their judging finish within it."""
     tools: tuple[str, ...] | None = None
-    """Names of the parent's tools, where children use the host's: beyond them its children get none."""
+    """Names of the parent's tools. If children use the host's tools, they get no others."""
 
 
 def _with_id(criterion: object, id: str) -> object:
@@ -366,17 +385,17 @@ def _short_json(schema: JsonObject) -> str:
     return text if len(text) <= 200 else text[:199] + "…"
 
 
-# -------------------------------------------------------------------------------------------- what a child did
+# ------------------------------------------------------------------------------------------ the child's work
 
 RunStatus = Literal["completed", "failed", "timeout", "cancelled", "budget_exceeded", "max_steps"]
 ReceiptStatus = Literal["ok", "error", "denied", "timeout"]
 
 
 class Usage(Value):
-    """Tokens of one or more model calls, as the providers reported them.
+    """The tokens of one or more model calls, as reported by the providers.
 
-    `cached_tokens` (read from the provider's cache) and `cache_write_tokens` (written to it, at a price of its own)
-    are part of `input_tokens`; `reasoning_tokens` are part of `output_tokens`.
+    `input_tokens` include `cached_tokens` (read from the provider's cache) and `cache_write_tokens` (written to it, at
+    a separate price). `output_tokens` include `reasoning_tokens`.
     """
 
     model_calls: int = 0
@@ -402,47 +421,47 @@ class Usage(Value):
 
 
 Provenance = Literal[
-    "observed",  # tokens as the provider counted them, at the price of the model that it says it served
-    "estimated",  # tokens or the price are a guess: it counted none, or served a model under a name we don't know
-    "unknown",  # a price is missing, and the cost is null
+    "observed",  # the provider's token counts, at the price of the model that it reported
+    "estimated",  # tokens or price are estimated: no counts were reported, or the model served isn't in the catalog
+    "unknown",  # a price is missing; the cost is null
 ]
-"""How a cost is known; of several costs, the least sure one."""
+"""How a cost was determined. A sum has the least certain provenance of its parts."""
 
 
 class Receipt(Value):
-    """What the runtime recorded about one tool call. The child cannot write one."""
+    """The runtime's record of one tool call. A child cannot write receipts."""
 
     n: int = 0
     tool: str
     args: JsonObject = Field(default_factory=dict)
     status: ReceiptStatus
     output: str = ""
-    """What the tool answered, bounded; `output_bytes` and `output_sha256` are those of the whole."""
+    """The tool's output, truncated to a limit. `output_bytes` and `output_sha256` describe the whole output."""
     args_sha256: str = ""
     output_sha256: str = ""
     output_bytes: int = 0
     seconds: float = 0
     sandbox: str | None = None
-    """For commands: the mechanism that confined it (`bubblewrap`, `process`)."""
+    """For commands: the sandbox mechanism (`bubblewrap`, `process`)."""
 
 
 class Artifact(Value):
-    """A file that the child created, changed or deleted in its workspace, and `path` its place from there.
+    """A file that the child created, changed or deleted. `path` is relative to the workspace.
 
-    For a worktree with changes, the first artifact is the diff against its base, in a file beside the workspace.
+    For a worktree with changes, the first artifact is the diff against its base, in a file next to the workspace.
     """
 
     path: str
     change: Literal["created", "changed", "deleted"]
     bytes: int = 0
     sha256: str | None = None
-    """Of its content now. None for links and deleted files, for what can't be read, and past a bound."""
+    """Digest of the current content. None for links, deleted files, unreadable files and files above a size limit."""
     link_to: str | None = None
-    """Where it points, if it is a symbolic link; links aren't followed."""
+    """The target of a symbolic link. Links aren't followed."""
 
 
 class ErrorDetail(Value):
-    """A failure as data. For a refused call: `field` names the place and `hint` the mend."""
+    """An error as data. For a refused call, `field` names the field to fix and `hint` says how to fix it."""
 
     code: str
     message: str
@@ -451,16 +470,16 @@ class ErrorDetail(Value):
 
 
 class PlanStep(Value):
-    """One step of a plan that a runner reports."""
+    """One step of a plan reported by a runner."""
 
     text: str
     done: bool
 
 
 class ChildRun(Value):
-    """How one child ended, and all that it left: also after a failure, a timeout or a cancel.
+    """The outcome of one child's run and all that it produced, even if it failed, timed out or was canceled.
 
-    `plan`, `pending` and `observations` are for runners that know such things; the gate reads them.
+    `plan`, `pending` and `observations` are for runners that track them. The gate evaluates them.
     """
 
     status: RunStatus
@@ -469,26 +488,26 @@ class ChildRun(Value):
     artifacts: tuple[Artifact, ...] = ()
     error: ErrorDetail | None = None
     model: str | None = None
-    """The model that really answered, as the provider named it."""
+    """The model that answered, as named by the provider."""
     substituted: bool = False
-    """The provider served another model than the one that was asked for."""
+    """Whether the provider served a different model than the one requested."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """None when a price is unknown; never 0 for that reason."""
+    """None if a price is unknown. An unknown cost is never reported as 0."""
     cost_known_usd: float = 0
-    """The sum of what is known; equal to `cost_usd` where that is."""
+    """The sum of all known costs; equal to `cost_usd` unless that is None."""
     cost_provenance: Provenance = "unknown"
     steps: int = 0
     seconds: float = 0
     plan: tuple[PlanStep, ...] = ()
-    """The child's plan, with what was done of it."""
+    """The child's plan and which of its steps are done."""
     pending: tuple[str, ...] = ()
-    """Values that the child still had to fill in, such as the fields of a form."""
+    """Values that the child had not filled in yet, such as form fields."""
     observations: tuple[str, ...] = ()
-    """What the child's surroundings looked like, step by step, as texts or digests that can be compared."""
+    """The state of the child's environment after each step, as texts or digests that can be compared."""
 
 
-# ------------------------------------------------------------------------------------ what was found out about it
+# ------------------------------------------------------------------------------------------------ the verdict
 
 CriterionOutcome = Literal["met", "not_met", "cannot_tell", "error", "trusted", "skipped"]
 DecidedBy = Literal["gate", "check", "judge", "trust", "nobody"]
@@ -497,7 +516,7 @@ ReceiptsAvailability = Literal["recorded", "unavailable"]
 
 
 class CriterionResult(Value):
-    """How one criterion came out, who decided it, and on what evidence."""
+    """The outcome of one criterion, who decided it, and on what evidence."""
 
     id: str
     text: str
@@ -505,15 +524,15 @@ class CriterionResult(Value):
     outcome: CriterionOutcome
     decided_by: DecidedBy
     code: str
-    """A stable reason, such as `met`, `not_met`, `evidence_not_found`, `timeout`, `commands_not_allowed`."""
+    """A stable reason code, such as `met`, `not_met`, `evidence_not_found`, `timeout` or `commands_not_allowed`."""
     reason: str = ""
     evidence: str | None = None
     source: str | None = None
-    """Where code found the evidence: `output`, `artifact:<path>`, `receipt:<n>` or `check:<id>`."""
+    """Where the quoted evidence was found: `output`, `artifact:<path>`, `receipt:<n>` or `check:<id>`."""
     weight: float = 1
     findings_only: bool = False
     score: float | None = None
-    """0 to 1, from a rubric; None for criteria that are met or not."""
+    """A rubric's score, 0 to 1. None for all other kinds of criteria."""
 
 
 def _current_code(code: object) -> object:
@@ -522,7 +541,7 @@ def _current_code(code: object) -> object:
 
 
 class Finding(Value):
-    """Something worth knowing that decides nothing by itself."""
+    """An observation that doesn't affect the verdict."""
 
     severity: Literal["critical", "major", "minor", "info"]
     code: Annotated[str, BeforeValidator(_current_code)]
@@ -530,11 +549,11 @@ class Finding(Value):
 
 
 class Candidate(Value):
-    """One model that could have judged, and why it does or doesn't. `reason` is None for the chosen one."""
+    """A model considered as a judge. `reason` says why it wasn't chosen, and is None for the chosen model."""
 
     model: str
     rank: int | None = None
-    """1 for the chosen one, 2 for the next that would be asked; None for those that may not judge."""
+    """1 for the chosen model, 2 for the next one to be asked, and so on. None for models that may not judge."""
     provider: str
     tier: Tier
     family: str
@@ -543,7 +562,7 @@ class Candidate(Value):
 
 
 class JudgeAnswer(Value):
-    """What one judge made of one criterion, where it didn't have the last word."""
+    """A judge's answer on one criterion that was then put to another judge."""
 
     id: str
     outcome: CriterionOutcome
@@ -553,30 +572,31 @@ class JudgeAnswer(Value):
 
 
 class JudgeAttempt(Value):
-    """One question put to one model: it answered, or `fault` says why not."""
+    """One request to one judge model, which either answered or failed with `fault`."""
 
     model: str
     model_served: str | None = None
     fault: str | None = None
-    """A `ProviderError`'s fault, such as `rate_limited`, `overloaded`, `connection` or `timeout`; None: it answered."""
+    """The `ProviderError`'s fault, such as `rate_limited`, `overloaded`, `connection` or `timeout`. None if the model
+    answered."""
     message: str = ""
     usage: Usage = Usage()
     cost_usd: float | None = 0.0
     seconds: float = 0
     answers: tuple[JudgeAnswer, ...] = ()
-    """What it answered on the criteria on which another judge was asked after it (escalation)."""
+    """The answers on criteria that were then put to another judge (escalation)."""
 
 
 class JudgeRecord(Value):
-    """Which model judged, why that one, and what it cost. `model` is None when none answered.
+    """Which model judged, why it was chosen, and what the judging cost. `model` is None if no model answered.
 
-    Usage and cost are those of all `attempts` together.
+    Usage and cost are the sums over all `attempts`.
     """
 
     model: str | None = None
     model_served: str | None = None
     substituted: bool = False
-    """The provider served another model than the one that was asked for."""
+    """Whether the provider served a different model than the one requested."""
     provider: str | None = None
     tier: Tier | None = None
     family: str | None = None
@@ -584,9 +604,9 @@ class JudgeRecord(Value):
     same_family_as_worker: bool = False
     candidates: tuple[Candidate, ...] = ()
     attempts: tuple[JudgeAttempt, ...] = ()
-    """Every model that was asked, in order."""
+    """All requests to judges, in order."""
     escalated: bool = False
-    """A second judge, of another family, was asked what the first couldn't tell or prove."""
+    """Whether a second judge, of another family, was asked about criteria that the first couldn't decide or prove."""
     usage: Usage = Usage()
     cost_usd: float | None = None
     cost_known_usd: float = 0
@@ -595,11 +615,11 @@ class JudgeRecord(Value):
 
 
 class Verdict(Value):
-    """PASS or FAIL, and what it rests on. PASS only when every criterion is met."""
+    """PASS or FAIL, and the reasons for it. PASS requires every criterion to be met."""
 
     verdict: VerdictWord
     verified: bool
-    """Every criterion was decided by a check, or by a judge whose quoted evidence code found."""
+    """Whether every criterion was decided by a check, or by a judge whose quoted evidence was found by code."""
     decided_by: DecidedBy
     code: str
     reasoning: str
@@ -607,29 +627,31 @@ class Verdict(Value):
     findings: tuple[Finding, ...] = ()
     judge: JudgeRecord | None = None
     score: float | None = None
-    """The weighted share of what was decided and met, 0 to 1. It says how near; it never makes a PASS."""
+    """The weighted share of the decided criteria that were met, 0 to 1. It shows how close the work came, and never
+    makes a PASS."""
     coverage: float = 0
-    """The weighted share of the criteria that were decided: a score without coverage says nothing."""
+    """The weighted share of the criteria that were decided, 0 to 1. A score means little if coverage is low."""
     gate: str | None = None
-    """The gate's reason code; also when the gate is switched off and only looked."""
+    """The gate's reason code, even if the gate is switched off and doesn't affect the verdict."""
     rubric_version: str = ""
-    """Changes with what is asked: goal and criteria."""
+    """A digest of the goal and the criteria."""
     judge_version: str = ""
-    """Changes with how it is judged: card, reply schema, parser, model."""
+    """A digest of the judging method: prompt, reply schema, parser and model."""
     sandbox: str | None = None
-    """For shell checks: the mechanism that confined them."""
+    """For shell checks: the sandbox mechanism."""
     receipts: ReceiptsAvailability = "recorded"
-    """`unavailable`: nobody recorded tool calls, so that none is on record proves nothing; only checks show deeds."""
+    """`unavailable` if tool calls weren't recorded. The lack of receipts then proves nothing, and only checks show what
+    the child did."""
 
 
-# ---------------------------------------------------------------------------------------- what the parent gets
+# ------------------------------------------------------------------------------------------- the parent's report
 
 
 class ReceiptCounts(Value):
-    """The child's tool calls in numbers; `tools` counts the successful ones by name."""
+    """Counts of the child's tool calls. `tools` counts the successful calls by tool name."""
 
     recorded: bool = True
-    """False: the runner records no tool calls, and the numbers say nothing."""
+    """False if the runner doesn't record tool calls. All counts are then 0 and mean nothing."""
     total: int = 0
     ok: int = 0
     error: int = 0
@@ -639,64 +661,65 @@ class ReceiptCounts(Value):
 
 
 class TaskResult(Value):
-    """The one terminal result of one task. The verdict comes first, so that nothing can cut it off."""
+    """The final result of one task. The verdict is the first field, so that truncation can't remove it."""
 
     verdict: Verdict | None
-    """None when the task had no criteria. Silence is not approval."""
+    """None if the task had no criteria. No verdict doesn't mean PASS."""
     task_index: int
     status: RunStatus
     summary: str
-    """What the child reported, cut visibly at the end when long: see `report` for all of it. It is a self-report."""
+    """The child's own report, truncated with a notice if it is long. See `report` for the whole text."""
     structured_output: Any = None
     artifacts: tuple[Artifact, ...] = ()
     receipts: ReceiptCounts = ReceiptCounts()
     error: ErrorDetail | None = None
     model: str | None = None
-    """The model that really ran, as the provider named it."""
+    """The model that answered, as named by the provider."""
     requested_model: str | None = None
-    """The model that was asked for: the catalog's id."""
+    """The catalog id of the requested model."""
     substituted: bool = False
-    """The provider served another model than the one that was asked for."""
+    """Whether the provider served a different model than the one requested."""
     tier: Tier | None = None
     usage: Usage = Usage()
-    """The child's model calls; the judge's are on `verdict.judge`, those of its own children in `delegated`."""
+    """The child's model calls. The judge's are in `verdict.judge`, and those of the child's own children in
+    `delegated`."""
     cost_usd: float | None = None
-    """Child, judge and all that the child delegated; None when a price is unknown, never 0 for that reason."""
+    """The cost of the child, its judges and everything that it delegated. None if a price is unknown."""
     cost_known_usd: float = 0
-    """The sum of what is known."""
+    """The sum of all known costs."""
     cost_provenance: Provenance = "unknown"
     verification_share: float | None = None
-    """What part of the cost went to judges, 0 to 1; None where the cost is unknown or nothing was spent."""
+    """The share of the cost that was spent on judges, 0 to 1. None if the cost is unknown or zero."""
     delegated: "Totals | None" = None
-    """What the child's own children came to; None when it had none."""
+    """Totals of the tasks that the child delegated. None if there were none."""
     seconds: float = 0
     workspace: str | None = None
     handle: str | None = None
-    """Reads the whole record back: `delegate show HANDLE`, `Delegator.read(handle)`."""
+    """The key of the task's record, for `delegate show HANDLE` and `Delegator.read(handle)`."""
     _read_report: Callable[[], str] | None = None
 
     @property
     def report(self) -> str:
-        """The child's whole report. Where `summary` is cut, this reads the record each time it is called.
+        """The child's whole report. If `summary` is truncated, every access reads the report from the task's record.
 
-        A result that was made from JSON doesn't know its record, and gives its `summary`.
+        A result parsed from JSON has no access to its record and returns its `summary`.
 
         Raises:
-            DelegateError: the record is gone or can't be read.
+            DelegateError: The record was removed or can't be read.
         """
         return self.summary if self._read_report is None else self._read_report()
 
     def with_report(self, read: Callable[[], str]) -> Self:
-        """The same result, whose `report` is what `read` gives."""
+        """Return a copy of the result whose `report` is read by `read`."""
         result = self.model_copy()
         result._read_report = read
         return result
 
 
 class Totals(Value):
-    """Sums over a report. `cost_usd` is None as soon as one price is unknown; `cost_known_usd` sums the rest.
+    """Sums over the results of a report. `cost_usd` is None if any price is unknown; `cost_known_usd` sums the rest.
 
-    Usage and costs include what children delegated in their turn; the counts of tasks don't.
+    Usage and costs include the tasks that children delegated. The task counts don't.
     """
 
     tasks: int = 0
@@ -705,7 +728,7 @@ class Totals(Value):
     unjudged: int = 0
     completed: int = 0
     gate: dict[str, int] = Field(default_factory=dict)
-    """How often the gate gave each reason, whether or not it was switched on to act on it."""
+    """Number of tasks by the gate's reason code, even if the gate is switched off."""
     child_usage: Usage = Usage()
     judge_usage: Usage = Usage()
     child_cost_usd: float | None = None
@@ -714,12 +737,12 @@ class Totals(Value):
     cost_known_usd: float = 0
     cost_provenance: Provenance = "observed"
     verification_share: float | None = None
-    """What part of the cost went to judges, 0 to 1; None where the cost is unknown or nothing was spent."""
+    """The share of the cost that was spent on judges, 0 to 1. None if the cost is unknown or zero."""
     seconds: float = 0
 
 
 class Report(Value):
-    """What one call gives back: results in task order, or the one error that stopped it before it began."""
+    """The result of one call: the task results in order, or the error for which the call was refused."""
 
     error: ErrorDetail | None = None
     results: tuple[TaskResult, ...] = ()
@@ -734,7 +757,7 @@ class Report(Value):
 
     @property
     def all_pass(self) -> bool:
-        """True when every task completed and no verdict is FAIL; what exit code 0 of the command means."""
+        """Whether every task completed and no verdict is FAIL. The `delegate` command exits with 0 if this is true."""
         return self.error is None and all(
             result.status == "completed" and (result.verdict is None or result.verdict.verdict == "PASS")
             for result in self.results

@@ -79,7 +79,7 @@ async def test_siblings_are_unhurt_by_a_child_that_fails_or_runs_out_of_time() -
 
     async with Delegator(client=Scripted(answer)) as delegator:
         report = await delegator.run(
-            Task(goal="fails", acceptance_criteria=("x",)),  # pyright: ignore[reportArgumentType]
+            Task(goal="fails", acceptance_criteria=("x",)),
             Task(goal="crashes"),
             Task(goal="hangs", timeout_seconds=0.2),
             Task(goal="works"),
@@ -198,7 +198,7 @@ def test_the_synchronous_door_takes_what_the_other_one_takes() -> None:
     ):
         assert inspect.signature(own) == inspect.signature(other)
         assert own.__name__ == f"{other.__name__}_sync"
-        assert (own.__doc__ or "").startswith(f"`{other.__name__}` for code that isn't async")
+        assert (own.__doc__ or "").startswith(f"Synchronous version of `{other.__name__}`.")
 
 
 async def test_the_synchronous_door_works_inside_an_event_loop() -> None:

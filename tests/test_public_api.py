@@ -1,6 +1,8 @@
 """What `import delegate` gives, and what it costs."""
 
 import json
+import ast
+import inspect
 import math
 import os
 import subprocess
@@ -11,6 +13,7 @@ import pytest
 
 import delegate
 from scripts.write_surface import FILE, surface
+from delegate import Task
 
 PYDANTIC_MS = 95
 """How long Pydantic takes to load on the machine for which the limits are given."""
@@ -94,3 +97,12 @@ asyncio.run(main())
     environ = os.environ | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "dummy"}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ)
     assert ran.stdout.strip() == "[False]", ran.stderr
+
+
+def test_type_checkers_take_the_short_forms_of_a_task() -> None:
+    """Pyright checks the call; the test compares the typed `__init__`, which doesn't exist at run time."""
+    task = Task(goal="x", acceptance_criteria=["text", {"kind": "file", "path": "a"}], workspace="/tmp/x")
+    assert [criterion.kind for criterion in task.criteria] == ["text", "file"]
+    functions = (node for node in ast.walk(ast.parse(inspect.getsource(Task))) if isinstance(node, ast.FunctionDef))
+    typed = next(function for function in functions if function.name == "__init__")
+    assert [argument.arg for argument in typed.args.kwonlyargs] == list(Task.model_fields)

@@ -5,7 +5,7 @@ import pytest
 from delegate.judging import gate
 from delegate.types import ChildRun, PlanStep, RunStatus, Task
 
-TASK = Task(goal="write it", acceptance_criteria=("it is written",))  # pyright: ignore[reportArgumentType]
+TASK = Task(goal="write it", acceptance_criteria=("it is written",))
 
 
 def code(output: str, status: RunStatus = "completed", exists: bool = True) -> str | None:

@@ -216,7 +216,7 @@ def test_a_finding_recorded_under_its_old_code_reads_under_the_new() -> None:
 
 async def test_with_the_gate_off_its_reason_is_still_counted() -> None:
     async with Delegator(client=words(["Done."], met_by("Done.")), gate=False) as delegator:
-        report = await delegator.run(Task(goal="x", acceptance_criteria=("it says done",)))  # pyright: ignore[reportArgumentType]
+        report = await delegator.run(Task(goal="x", acceptance_criteria=("it says done",)))
     verdict = report.results[0].verdict
     assert verdict
     assert (verdict.verdict, verdict.gate, report.totals.gate) == (
