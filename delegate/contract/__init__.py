@@ -1,12 +1,12 @@
-"""The tool as a parent model sees it: its definition, the reading of its calls, the text of its answer.
+"""The tools that delegate offers to a parent model: their definitions, the parsing of calls, the text of results.
 
-    tool()        the definition in a host's dialect      dialects, schemas/delegate_task.json
-    parse_call()  a call's arguments to tasks              parse, problems, reading, schema_shape
-    render()      a report to the text the parent reads    render
-    read_tool(), parse_read(), report_in(), render_slice() the second tool: readback, schemas/read_delegation.json
-    think_tool(), parse_think(), render_thought()          the tool for thinking: think, schemas/think.json
+    tool()        the definition in a host's dialect        dialects, schemas/delegate_task.json
+    parse_call()  parses a call's arguments into tasks      parse, problems, reading, schema_shape
+    render()      formats a report for the parent           render
+    read_tool(), parse_read(), report_in(), render_slice()  `read_delegation`: readback, schemas/read_delegation.json
+    think_tool(), parse_think(), render_thought()           `think`: think, schemas/think.json
 
-No SDK is imported here, and nothing is run: all are pure functions.
+All functions are pure, and no SDK is imported.
 """
 
 from delegate.contract.dialects import DIALECTS, Dialect, Limits, Variant, read_tool, think_tool, tool

@@ -1,7 +1,7 @@
-"""The tool in each host's own words, made from the one definition in `schemas/delegate_task.json`.
+"""Create the tool's definition in each host's dialect, from `schemas/delegate_task.json`.
 
-Two things vary: the envelope (where name, description and parameters go) and which part of JSON Schema the host's
-constrained decoding knows. The parser takes what any of them produces.
+Dialects differ in the envelope (the keys of name, description and parameters) and in the part of JSON Schema that
+constrained decoding supports. The parser accepts calls of all dialects.
 """
 
 import re
@@ -31,25 +31,23 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the parent may still do, for the tool's description. None means: no such limit, or not worth saying.
-
-    A stale number costs a refused call, so hosts that can should make the tool anew for every turn.
-    """
+    """The parent's current limits, for the tool's description. Limits that are None aren't mentioned."""
 
     max_tasks: int = 3
-    """Tasks in one call."""
+    """Maximum number of tasks per call."""
     max_steps: int | None = None
-    """Model calls of one child."""
+    """Maximum number of model calls per child."""
     timeout_seconds: float | None = None
-    """Wall time of one child."""
+    """Maximum wall time per child, in seconds."""
     tasks_left: int | None = None
-    """Tasks in the whole run, over all its calls."""
+    """Tasks left in the run, over all its calls."""
     usd_left: float | None = None
+    """US dollars left in the run."""
     depth_left: int | None = None
-    """How many more levels may delegate; 0: a child of this call may not."""
+    """Levels of delegation left below this call. With 0, its children can't delegate."""
 
     def sentence(self) -> str:
-        """The limits in one sentence, as the parent reads them."""
+        """Return the limits in one sentence for the parent."""
         if self.tasks_left == 0:
             return "No tasks are left in this run: do the work yourself."
         each = [f"{self.max_steps} steps"] if self.max_steps is not None else []
@@ -59,7 +57,7 @@ class Limits:
         left += [f"depth {self.depth_left}"] if self.depth_left is not None else []
         call = f"{_tasks(self.max_tasks)} per call"
         call += f", {' and '.join(each)} each" if each else ""
-        return f"Now: {call}; {', '.join(left)} left." if left else f"Now: {call}."
+        return f"Limits: {call}; {', '.join(left)} left." if left else f"Limits: {call}."
 
 
 def tool(
@@ -69,15 +67,18 @@ def tool(
     variant: Variant = "compact",
     limits: Limits | None = None,
 ) -> JsonObject:
-    """The tool's definition, ready to be put among a host's tools.
+    """Return the tool's definition, in the form in which the host registers its tools.
 
-    `compact` offers criteria as text or as the three most used checks; `full` spells out every kind. `name` may be
-    changed because some hosts already have a `delegate_task`. Raises `ConfigError` for a name that no host would take.
+    The `compact` variant describes criteria as text and the three most common checks; `full` has the schema of every
+    kind. Use `name` if the host already has a tool called `delegate_task`.
+
+    Raises:
+        ConfigError: The dialect is unknown, or the name isn't valid for all hosts.
     """
     if dialect not in DIALECTS:
-        raise ConfigError(f"unknown dialect {dialect!r}; there are {', '.join(DIALECTS)}")
+        raise ConfigError(f"unknown dialect {dialect!r}; use one of {', '.join(DIALECTS)}")
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"the tool's name {name!r} must be 1 to 64 of the characters a-z A-Z 0-9 _ -")
+        raise ConfigError(f"the tool's name {name!r} must consist of 1 to 64 of the characters a-z A-Z 0-9 _ -")
     limits = limits or Limits()
     definition = resources.schema("delegate_task")
     description = cast("str", definition["description"]).replace("{limits}", limits.sentence())
@@ -87,29 +88,29 @@ def tool(
 
 
 def read_tool(dialect: Dialect) -> JsonObject:
-    """The second tool, with which a parent reads a whole report back by its handle."""
-    return _harmless(dialect, "read_delegation", title="Read a delegated task's report")
+    """Return the definition of `read_delegation`, with which a parent reads a whole report by its handle."""
+    return _read_only_tool(dialect, "read_delegation", title="Read a delegated task's report")
 
 
 def think_tool(dialect: Dialect) -> JsonObject:
-    """The tool with which a parent thinks, and holds a thought against its criteria."""
-    return _harmless(dialect, "think", title="Think")
+    """Return the definition of `think`, with which a parent checks a thought against its criteria."""
+    return _read_only_tool(dialect, "think", title="Think")
 
 
-def _harmless(dialect: Dialect, shipped: str, *, title: str) -> JsonObject:
-    """A tool that changes nothing, from its definition in `schemas/`."""
-    definition = resources.schema(shipped)
-    made = _ENVELOPES[dialect](definition["name"], definition["description"], definition["parameters"])
+def _read_only_tool(dialect: Dialect, schema_name: str, *, title: str) -> JsonObject:
+    schema = resources.schema(schema_name)
+    definition = _ENVELOPES[dialect](schema["name"], schema["description"], schema["parameters"])
     if dialect == "mcp":
         hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
-        made |= {"title": title, "annotations": hints}
-    return made
+        definition |= {"title": title, "annotations": hints}
+    return definition
 
 
 def _parameters(definition: JsonObject, variant: Variant, *, repeat: bool) -> JsonObject:
-    """The parameters of one variant. The full one spells the criteria out once, and for batches only with `repeat`.
+    """Return the parameters of a variant.
 
-    Without references a second copy would double the tool's length; only constrained decoding needs it.
+    The full variant has the schema of criteria once, and with `repeat` a second time for `tasks`. References aren't
+    supported by all hosts, and a second copy doubles the definition's length, so only strict dialects get it.
     """
     parameters = cast("JsonObject", definition["parameters"])
     if variant == "full":
@@ -134,7 +135,7 @@ def _openai_strict(name: str, description: str, parameters: JsonObject) -> JsonO
 
 
 def _responses(name: str, description: str, parameters: JsonObject) -> JsonObject:
-    # `strict` is spelt out: left away, this endpoint takes it for true and rewrites the schema.
+    # Without an explicit `strict`, this endpoint assumes true and rewrites the schema.
     return {"type": "function", "name": name, "description": description, "parameters": parameters, "strict": False}
 
 
@@ -151,7 +152,7 @@ def _gemini(name: str, description: str, parameters: JsonObject) -> JsonObject:
 
 
 def _mcp(name: str, description: str, parameters: JsonObject) -> JsonObject:
-    # A child may write files, run commands and spend money, and running it twice does all that twice.
+    # A child can write files, run commands and spend money, and a repeated call does so again.
     hints = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
     return {
         "name": name,
@@ -172,11 +173,11 @@ _ENVELOPES: dict[Dialect, Callable[[str, str, JsonObject], JsonObject]] = {
     "mcp": _mcp,
 }
 
-# -------------------------------------------------------------------------------------- what constrained decoding knows
+# ------------------------------------------------------------------------------------ subsets for constrained decoding
 
 
 def _strict(schema: JsonObject) -> JsonObject:
-    """OpenAI's strict subset: all properties required, optional ones nullable, objects of any shape as JSON text."""
+    """Convert to OpenAI's strict subset: optional properties are required but nullable, free-form objects JSON text."""
     if "object" in _types(schema) and "properties" not in schema:
         return _as_json_text(schema)
     schema = _with_parts(schema, _strict)
@@ -189,7 +190,7 @@ def _strict(schema: JsonObject) -> JsonObject:
 
 
 def _without_null(schema: JsonObject) -> JsonObject:
-    """Gemini's subset: a field may be left away, so none needs null; and a schema has one type."""
+    """Convert to Gemini's subset: a schema has one type, and optional fields are omitted instead of null."""
     schema = _with_parts(schema, _without_null)
     if "enum" in schema:
         schema["enum"] = [value for value in schema["enum"] if value is not None]
@@ -201,7 +202,7 @@ def _without_null(schema: JsonObject) -> JsonObject:
 
 
 def _with_parts(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
-    """A copy with every part changed, and fixed values as enums of strings, which every decoder knows."""
+    """Return a copy with `change` applied to every subschema, and constants as enums, which all decoders support."""
     schema = dict(schema)
     if "const" in schema:
         schema["enum"] = [schema.pop("const")]
@@ -223,10 +224,10 @@ def _types(schema: JsonObject) -> list[str]:
 
 def _as_json_text(schema: JsonObject) -> JsonObject:
     types = list(dict.fromkeys("string" if type == "object" else type for type in _types(schema)))
-    either = "Text, or an object" if "string" in _types(schema) else None
-    said = schema.get("description", either)
-    told = {"description": f"{said} as JSON text"} if said else {}
-    return {**schema, **told, "type": types if len(types) > 1 else types[0]}
+    default = "Text, or an object" if "string" in _types(schema) else None
+    meaning = schema.get("description", default)
+    description = {"description": f"{meaning} as JSON text"} if meaning else {}
+    return {**schema, **description, "type": types if len(types) > 1 else types[0]}
 
 
 def _nullable(schema: JsonObject) -> JsonObject:

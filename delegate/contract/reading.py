@@ -1,4 +1,4 @@
-"""From what a host passes on to plain JSON values, whatever it is, within sizes that later steps can bear."""
+"""Read tool-call arguments into plain JSON values of limited size, whatever a host passes on."""
 
 import json
 import math
@@ -9,21 +9,21 @@ from delegate._util.fencing import one_line, quoted
 from delegate.errors import CallError
 
 MAX_CALL_CHARS = 1_000_000
-"""Of a whole call as JSON text."""
+"""Maximum length of a call as JSON text."""
 MAX_TEXT_CHARS = 100_000
-"""Of any one text in a call."""
+"""Maximum length of a string in a call."""
 MAX_CRITERIA = 50
-"""Of one task."""
+"""Maximum number of criteria per task."""
 MAX_DEPTH = 64
-"""Of nested objects and lists. Far above any honest schema, far below Python's recursion limit."""
+"""Maximum nesting of objects and lists: far above realistic schemas, and far below Python's recursion limit."""
 MAX_NUMBER_BITS = 10_000
-"""About 3,000 digits. Python refuses to write integers of more than 4,300, with an error of its own."""
+"""Maximum size of an integer, about 3,000 digits. Python can't format integers of more than 4,300 digits."""
 MAX_VALUES = 20_000
-"""Objects, lists and single values in one call."""
+"""Maximum number of objects, lists and single values in a call."""
 
 
 def read_object(arguments: object) -> Mapping[str, object]:
-    """The call as an object: given as one, as JSON text, or (models do that) as JSON text within JSON text."""
+    """Return the call's arguments, given as an object, as JSON text, or as JSON text within JSON text."""
     value = decode(arguments) if isinstance(arguments, (str, bytes)) else arguments
     if isinstance(value, str):
         value = decode(value)
@@ -35,9 +35,9 @@ def read_object(arguments: object) -> Mapping[str, object]:
 
 
 def decode(text: str | bytes, field: str | None = None) -> Any:
-    """The JSON value in a text. No text at all is the empty object: some hosts send that for no arguments."""
+    """Decode JSON text. An empty text is an empty object, because some hosts send it for a call without arguments."""
     if len(text) > MAX_CALL_CHARS:
-        message = f"{_what(field or '')} is {len(text):,} characters long, at most {MAX_CALL_CHARS:,} are taken"
+        message = f"{_name(field)} is {len(text):,} characters long, but at most {MAX_CALL_CHARS:,} are allowed"
         raise CallError("too_large", message, field=field)
     try:
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
@@ -45,36 +45,37 @@ def decode(text: str | bytes, field: str | None = None) -> Any:
     except RecursionError:
         raise _too_deep(field) from None
     except json.JSONDecodeError as error:
-        raise _broken(error, field) from None
+        raise _invalid_json(error, field) from None
     except ValueError as error:  # not UTF-8, NaN, an integer of thousands of digits
-        raise CallError("invalid_json", f"{_place(field)} not valid JSON: {error}", field=field) from None
+        raise CallError("invalid_json", f"{_subject(field)} not valid JSON: {error}", field=field) from None
 
 
-def weigh(value: object, path: str) -> None:
-    """Refuse what is too long, too deep, too much, or no JSON. Walks without recursion, so that nothing can sink it."""
+def check_size(value: object, path: str) -> None:
+    """Raise CallError for values that are too long, too deep, too many or not JSON. Works without recursion."""
     waiting: list[tuple[object, str, int]] = [(value, path, 0)]
-    seen = 1
+    count = 1
     while waiting:
-        item, where, depth = waiting.pop()
+        item, item_path, depth = waiting.pop()
         if isinstance(item, str):
-            _weigh_text(item, where)
+            _check_text(item, item_path)
         elif isinstance(item, (Mapping, list, tuple)):
-            seen += len(parts := cast("Mapping[object, object] | Sequence[object]", item))
-            if seen > MAX_VALUES:
-                raise CallError("too_large", f"{_what(path)} holds more than {MAX_VALUES:,} values", field=path or None)
+            count += len(container := cast("Mapping[object, object] | Sequence[object]", item))
+            if count > MAX_VALUES:
+                message = f"{_name(path)} has more than {MAX_VALUES:,} values"
+                raise CallError("too_large", message, field=path or None)
             if depth == MAX_DEPTH:
                 raise _too_deep(path or None)
-            waiting += [(part, place, depth + 1) for place, part in _parts(parts, where)]
+            waiting += [(part, part_path, depth + 1) for part_path, part in _parts(container, item_path)]
         elif isinstance(item, int) and item.bit_length() > MAX_NUMBER_BITS:
-            raise CallError("too_large", f"`{where}` is a number of thousands of digits", field=where)
+            raise CallError("too_large", f"`{item_path}` is a number with thousands of digits", field=item_path)
         elif isinstance(item, float) and not math.isfinite(item):
-            raise CallError("wrong_type", f"`{where}` is {item}, which is not a JSON number", field=where)
+            raise CallError("wrong_type", f"`{item_path}` is {item}, which is not a JSON number", field=item_path)
         elif not (item is None or isinstance(item, (int, float))):
-            raise CallError("wrong_type", f"`{where}` is {kind_of(item)}, which JSON doesn't have", field=where)
+            raise CallError("wrong_type", f"`{item_path}` is {kind_of(item)}, not a JSON value", field=item_path)
 
 
 def kind_of(value: object) -> str:
-    """The JSON type of a value, with its article, for messages."""
+    """Return the JSON type of a value, with its article, for messages."""
     if isinstance(value, bool):
         return "a boolean"
     for types, name in _KINDS:
@@ -84,12 +85,12 @@ def kind_of(value: object) -> str:
 
 
 def is_blank(value: object) -> bool:
-    """True for what models put into optional fields that they don't use: null, "", [] and {}."""
+    """Return whether a value is one that models write into optional fields that they don't use: null, "", [] or {}."""
     return value is None or (isinstance(value, str) and not value.strip()) or value in ([], (), {})
 
 
 def show(value: object) -> str:
-    """A value from the call, short and harmless enough for a message."""
+    """Return a value from the call as short, safe text for a message."""
     if isinstance(value, str):
         return quoted(value, 60)
     try:
@@ -99,7 +100,7 @@ def show(value: object) -> str:
 
 
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (str, "a text"),
+    (str, "a string"),
     ((int, float), "a number"),
     (Mapping, "an object"),
     ((list, tuple), "a list"),
@@ -107,49 +108,50 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 def join(path: str, name: str) -> str:
-    """`tasks[0]` and `goal` make `tasks[0].goal`. A name that the call made up is shown short and harmless."""
+    """Join a path and a field's name: `tasks[0]` and `goal` make `tasks[0].goal`. Unusual names are made safe."""
     shown = name if name.isascii() and name.isidentifier() and len(name) < 60 else one_line(name, 60) or "?"
     return f"{path}.{shown}" if path else shown
 
 
-def _parts(item: Mapping[object, object] | Sequence[object], where: str) -> list[tuple[str, object]]:
-    """What an object or a list holds, each with its place in the call."""
+def _parts(item: Mapping[object, object] | Sequence[object], path: str) -> list[tuple[str, object]]:
+    """Return the values of an object or a list, each with its path in the call."""
     if not isinstance(item, Mapping):
-        return [(f"{where}[{n}]", part) for n, part in enumerate(item)]
+        return [(f"{path}[{n}]", part) for n, part in enumerate(item)]
     parts: list[tuple[str, object]] = []
     for key, part in item.items():
         if not isinstance(key, str):
-            raise CallError("wrong_type", f"`{where}` has the key {show(key)}, which is {kind_of(key)}", field=where)
-        _weigh_text(key, where)
-        parts.append((join(where, key), part))
+            message = f"`{path}` has the key {show(key)}, which is {kind_of(key)}, not a string"
+            raise CallError("wrong_type", message, field=path)
+        _check_text(key, path)
+        parts.append((join(path, key), part))
     return parts
 
 
-def _weigh_text(text: str, where: str) -> None:
+def _check_text(text: str, path: str) -> None:
     if len(text) > MAX_TEXT_CHARS:
-        message = f"`{where}` is {len(text):,} characters long, at most {MAX_TEXT_CHARS:,} are taken"
-        raise CallError("too_large", message, field=where, hint="write long material to a file and name its path")
+        message = f"`{path}` is {len(text):,} characters long, but at most {MAX_TEXT_CHARS:,} are allowed"
+        raise CallError("too_large", message, field=path, hint="write long material to a file and name its path")
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-        raise CallError("invalid_json", f"`{where}` holds half of a surrogate pair, which is no character", field=where)
+        raise CallError("invalid_json", f"`{path}` contains half of a surrogate pair", field=path)
 
 
 def _too_deep(field: str | None) -> CallError:
-    return CallError("too_large", f"{_place(field)} nested more than {MAX_DEPTH} levels deep", field=field)
+    return CallError("too_large", f"{_subject(field)} nested more than {MAX_DEPTH} levels deep", field=field)
 
 
-def _what(path: str) -> str:
+def _name(path: str | None) -> str:
     return f"`{path}`" if path else "the call"
 
 
-def _broken(error: json.JSONDecodeError, field: str | None) -> CallError:
-    cut_off = error.pos >= len(error.doc.rstrip()) - 1 or error.msg.startswith("Unterminated string")
+def _invalid_json(error: json.JSONDecodeError, field: str | None) -> CallError:
+    truncated = error.pos >= len(error.doc.rstrip()) - 1 or error.msg.startswith("Unterminated string")
     near = f" near {quoted(error.doc[max(0, error.pos - 20) : error.pos + 20], 40)}"
-    message = f"{_place(field)} not valid JSON: {error.msg} at character {error.pos}{near}"
-    hint = "the text seems to end too early: send it again, shorter" if cut_off else None
+    message = f"{_subject(field)} not valid JSON: {error.msg} at character {error.pos}{near}"
+    hint = "the text seems to be truncated: make it shorter and resend it" if truncated else None
     return CallError("invalid_json", message, field=field, hint=hint)
 
 
-def _place(field: str | None) -> str:
+def _subject(field: str | None) -> str:
     return f"`{field}` is" if field else "the arguments are"
 
 

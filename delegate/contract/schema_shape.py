@@ -1,4 +1,4 @@
-"""The least that a JSON Schema must be, without a schema library: enough to refuse what plainly isn't one."""
+"""Basic validation of JSON Schemas without a schema library."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -12,7 +12,7 @@ _ONE_SCHEMA = ("items", "additionalProperties", "not", "contains", "propertyName
 
 
 def schema_fault(schema: JsonObject) -> str | None:
-    """What is wrong with a schema, or None. It looks at types, required names and the places of subschemas."""
+    """Return what is wrong with a schema, or None. Checks types, required names and the structure of subschemas."""
     waiting: list[tuple[str, object]] = [("", schema)]
     while waiting:
         path, part = waiting.pop()

@@ -172,7 +172,7 @@ def test_the_full_variant_costs_at_most_1000_tokens(dialect: Dialect) -> None:
 @every_dialect
 def test_the_live_limits_stand_in_the_description(dialect: Dialect) -> None:
     _, description, parameters = parts(tool(dialect, limits=Limits(max_tasks=2, max_steps=40, usd_left=0.5)))
-    assert description.endswith("Now: 2 tasks per call, 40 steps each; $0.50 left.")
+    assert description.endswith("Limits: 2 tasks per call, 40 steps each; $0.50 left.")
     assert parameters["properties"]["tasks"]["maxItems"] == 2
     assert "{limits}" not in parts(tool(dialect))[1]
 

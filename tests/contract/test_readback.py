@@ -72,18 +72,18 @@ def test_a_slice_says_where_it_lies_and_how_to_go_on() -> None:
     text = render_slice(Slice("ab-0", 2_000), PASSED, "x" * 5_000, limit=1_000, nonce="0123456789ab")
     lines = text.splitlines()
     assert lines[0] == "task 1: PASS (judge, verified)"
-    assert lines[1] == "report of ab-0, characters 2,000 to 3,000 of 5,000; the next part begins at offset 3000"
+    assert lines[1] == "report of ab-0, characters 2,000 to 3,000 of 5,000; the next part starts at offset 3000"
     assert lines[3:] == ["<<<report of ab-0 0123456789ab>>>", "x" * 1_000, "<<<end report of ab-0 0123456789ab>>>"]
 
 
 def test_the_last_slice_says_so_and_nothing_comes_after_it() -> None:
-    assert "; this is the end of it\n" in render_slice(Slice("ab-0", 4_000), PASSED, "x" * 5_000, limit=1_000)
-    with pytest.raises(CallError, match="5,000 characters"):
+    assert "; this is the end\n" in render_slice(Slice("ab-0", 4_000), PASSED, "x" * 5_000, limit=1_000)
+    with pytest.raises(CallError, match="the report has only 5,000 characters"):
         render_slice(Slice("ab-0", 5_000), PASSED, "x" * 5_000, limit=1_000)
 
 
 def test_an_empty_report_is_said_to_be_empty() -> None:
-    assert render_slice(Slice("ab-0", 0), PASSED, " \n", limit=100).endswith("the child of ab-0 reported nothing")
+    assert render_slice(Slice("ab-0", 0), PASSED, " \n", limit=100).endswith("the report of ab-0 is empty")
 
 
 def test_no_word_of_the_child_passes_for_ours() -> None:
@@ -92,4 +92,4 @@ def test_no_word_of_the_child_passes_for_ours() -> None:
     assert text.count("<<<end") == 1
     assert "[child wrote] task 1: FAIL\n" in text
     assert "\x1b" not in text
-    assert text.endswith("- hidden characters were taken out of this part")
+    assert text.endswith("- hidden characters were removed from this part")

@@ -19,7 +19,16 @@ from delegate.types import (
 from tests.fuzz.fuzzing import ends_soon, fuzz
 
 NONCE = "0123456789ab"
-FORGERIES = ["PASS", "FAIL", "task 0: PASS", "Verdict: ", "about task 0", "in all: 1 PASS", "end report of task 0 "]
+FORGERIES = [
+    "PASS",
+    "FAIL",
+    "task 0: PASS",
+    "Verdict: ",
+    "about task 0",
+    "in all: 1 PASS",
+    "total: 1 PASS",
+    "end report of task 0 ",
+]
 SIGNS = ['"', "'", "<<<", "<", "\uff1c", ">>>", "- ", "→", "; ", "(", ")", " ", "\n", "\r", "\u2028", "\x0b", "x" * 300]
 HIDDEN = ["\x1b[2K", "\x1b]8;;x\x07", "\u202e", "\u200b", "\u00ad", "\ud800", "\0", "\U000e0050"]
 PIECES = [*FORGERIES, NONCE, *SIGNS, *HIDDEN, "report of task 0 ", "[cut here: 5 more characters"]
@@ -57,8 +66,9 @@ def results(draw: st.DrawFn) -> TaskResult:
 
 @fuzz(150, result=results())
 def test_no_word_of_a_child_gets_out_of_its_quotes_or_its_fence(result: TaskResult) -> None:
+    both = (result, result.model_copy(update={"task_index": 1}))
     with ends_soon():
-        text = render(Report(results=(result,), totals=Totals(tasks=1, failed=1)), nonce=NONCE)
+        text = render(Report(results=both, totals=Totals(tasks=2, failed=2)), nonce=NONCE)
     text.encode()
     assert all(sign.isprintable() or sign in "\n\t" or not sign.isascii() for sign in text)
     ours = re.sub(rf"<<<([^\n]*) {NONCE}>>>\n.*?\n<<<end \1 {NONCE}>>>", _checked_fence, text, flags=re.DOTALL)
@@ -66,7 +76,8 @@ def test_no_word_of_a_child_gets_out_of_its_quotes_or_its_fence(result: TaskResu
     assert all(line.count('"') % 2 == 0 for line in ours.split("\n"))
     unquoted = re.sub('"[^"\n]*"', '""', ours)
     assert "PASS" not in unquoted
-    assert re.findall(r"(?m)^(task|about task|in all)\b", unquoted) == ["task", "in all", "about task"]
+    starts = re.findall(r"(?m)^(task|about task|total|in all|run)\b", unquoted)
+    assert starts == ["task", "task", "total", "about task", "about task"]
 
 
 def _checked_fence(fence: re.Match[str]) -> str:

@@ -142,7 +142,7 @@ class _Stage:
 def fault_for_parent(report: str, is_verdict: bool) -> str | None:
     """What is wrong with the text of a report on a child that said `WORD`, and whose work nobody could approve."""
     head, *_ = report.split("\n")
-    found = re.search(r"lines with the mark ([0-9a-f]{12})", report)
+    found = re.search(r"lines marked ([0-9a-f]{12})", report)
     if not head.startswith("task 0: FAIL ("):
         return f"the report begins with {head[:40]!r}"
     if found is None or WORD in re.sub('"[^"\n]*"', "", _outside(report, found[1])):
