@@ -382,13 +382,13 @@ class Delegator:
     answer_sync = blocking(answer, "Synchronous version of `answer`.")
     run_sync = blocking(run, "Synchronous version of `run`.")
 
-    def wait_for(self, work: Coroutine[Any, Any, T], *, looking: Callable[[], None] | None = None) -> T:
+    def wait_for(self, work: Coroutine[Any, Any, T], *, on_poll: Callable[[], None] | None = None) -> T:
         """Run any coroutine of the delegator from synchronous code, on the delegator's own event loop, and wait for it.
 
-        `looking` is called on the waiting thread about twenty times per second. A host can check there whether it was
+        `on_poll` is called on the waiting thread about twenty times per second. A host can check there whether it was
         stopped, and cancel the call.
         """
-        return self._own_loop.run(work, looking=looking)
+        return self._own_loop.run(work, on_poll=on_poll)
 
     # ------------------------------------------------------------------------------------------ life cycle
 

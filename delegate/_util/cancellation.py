@@ -1,7 +1,7 @@
-"""Stopping a call from outside, from any thread, without losing what its children have done so far.
+"""Cancels a call from any thread and keeps the results of its children so far.
 
-A host that cancels the awaiting task gets `CancelledError`, as it must, once all has ended and is on record; one that
-cancels through this gets its report, with a terminal result for every task.
+A host that cancels the awaiting asyncio task gets `CancelledError` once everything has stopped and is on record. A host
+that uses `Cancellation` gets the report instead, with a terminal result for every task.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ class _Stoppable(Protocol):
 
 
 class Cancellation:
-    """Given to a call, it stops all that the call runs as soon as `cancel` is called. It can't be taken back."""
+    """Stops everything that a call runs as soon as `cancel` is called. Cancellation can't be undone."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a signal handler may interrupt its holder
-        self._under: dict[_Stoppable, None] = {}
+        self._lock = threading.RLock()  # re-entrant, since a signal handler may interrupt the thread that holds it
+        self._linked: dict[_Stoppable, None] = {}
         self._cancelled = False
 
     @property
@@ -32,20 +32,20 @@ class Cancellation:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Stop what runs. May be called from any thread, from a signal handler, and more than once."""
+        """Stop what is running. Safe to call from any thread, from a signal handler, and more than once."""
         with self._lock:
             self._cancelled = True
-            under = tuple(self._under)
-        for one in under:
+            linked = tuple(self._linked)
+        for one in linked:
             one.cancel()
 
     def deadline(self, seconds: float | None = None) -> "Deadline":
-        """For `async with`: an `asyncio.timeout` of `seconds` that also expires, at once, on `cancel`."""
+        """An async context manager: an `asyncio.timeout` of `seconds` that also expires immediately on `cancel`."""
         return Deadline(self, seconds)
 
     @contextmanager
     def part(self) -> Generator["Cancellation"]:
-        """Another that is cancelled with this one, but may also be cancelled alone."""
+        """A linked cancellation: canceled together with this one, and also able to be canceled alone."""
         part = Cancellation()
         self.add(part)
         try:
@@ -54,22 +54,22 @@ class Cancellation:
             self.remove(part)
 
     def add(self, one: _Stoppable) -> None:
-        """Cancel `one` too, at once where it's late."""
+        """Cancel `one` too; immediately if `cancel` was already called."""
         with self._lock:
-            self._under[one] = None
+            self._linked[one] = None
         if self._cancelled:
             one.cancel()
 
     def remove(self, one: _Stoppable) -> None:
-        """It has ended."""
+        """Stop canceling `one`, because it has finished."""
         with self._lock:
-            self._under.pop(one, None)
+            self._linked.pop(one, None)
 
 
 class Deadline:
-    """Raises TimeoutError at its end where it has expired, whether by time or by cancellation.
+    """Raises TimeoutError on exit if it has expired, whether by time or by cancellation.
 
-    What is over before it begins doesn't begin: then TimeoutError is raised at once.
+    If it has expired before it is entered, entering raises TimeoutError and the block doesn't run.
     """
 
     def __init__(self, cancellation: Cancellation, seconds: float | None) -> None:
@@ -96,38 +96,39 @@ class Deadline:
         await self._timeout.__aexit__(kind, error, trace)
 
     def expired(self) -> bool:
-        """Whether it was this limit that stopped what it was around. Asked when that has ended."""
+        """Whether this deadline stopped its block. Valid after the block has been left."""
         return self._expired
 
     def cancel(self) -> None:
-        """Expire soon. From any thread."""
-        with suppress(RuntimeError):  # the loop is closed: nothing runs on it any more
+        """Expire as soon as the loop gets to it. Safe to call from any thread."""
+        with suppress(RuntimeError):  # the loop is closed, so nothing runs on it
             self._loop.call_soon_threadsafe(self._expire)
 
     def _expire(self) -> None:
-        with suppress(RuntimeError):  # it has ended meanwhile
+        with suppress(RuntimeError):  # the block has been left in the meantime
             self._timeout.reschedule(self._loop.time())
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancellation) -> T:
-    """Await `work`, which ends soon once `cancellation` is cancelled.
+    """Await `work`, which must stop soon after `cancellation` is canceled.
 
-    A cancel of who waits is passed on through that, and held up until `work` has ended: also a second one.
+    If the awaiting task is canceled, once or more, the cancel is passed on through `cancellation`, and CancelledError
+    is raised when `work` has finished.
     """
-    running, held_up = asyncio.ensure_future(work), None
+    running, pending = asyncio.ensure_future(work), None
     while not running.done():
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError as error:
-            held_up = error
+            pending = error
             cancellation.cancel()
-    if held_up is not None:
-        raise held_up
+    if pending is not None:
+        raise pending
     return running.result()
 
 
 def reraise_pending_cancel() -> None:
-    """Raise CancelledError where the current task was cancelled, and somebody held that up to keep its work."""
+    """Raise CancelledError if the current task was canceled and the error was held back to save its results."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that aren't async."""
+"""Runs an event loop in a background thread, for synchronous callers."""
 
 import asyncio
 import threading
@@ -11,26 +11,28 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.05
-"""How often a waiting caller looks whether it should stop."""
+"""Seconds between two calls of `on_poll`."""
 
 
-class Waits(Protocol):
-    """Has a loop of its own, on which it runs its work for callers that aren't async."""
+class SupportsWaitFor(Protocol):
+    """An object that runs coroutines for synchronous callers, on an event loop of its own."""
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and wait for its end."""
+        """Run `work`, wait for it to finish and return its result."""
         ...
 
 
-S = TypeVar("S", bound=Waits)
+S = TypeVar("S", bound=SupportsWaitFor)
 
 
 def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]], doc: str) -> Callable[Concatenate[S, P], T]:
-    """The method `<name>_sync` beside an async one: it takes the same arguments, and waits for its end."""
+    """The synchronous method `<name>_sync` for an async one: the same arguments, and it waits for the result."""
 
     @wraps(method)
     def wait(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.wait_for(getattr(self, method.__name__)(*args, **kwargs))  # a subclass may have another
+        return self.wait_for(
+            getattr(self, method.__name__)(*args, **kwargs)
+        )  # looked up by name, since a subclass may override it
 
     wait.__name__, wait.__doc__ = f"{method.__name__}_sync", doc
     wait.__qualname__ = f"{method.__qualname__}_sync"
@@ -38,29 +40,32 @@ def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]], doc: s
 
 
 class LoopThread:
-    """Runs coroutines for callers of any thread. It starts when it is first used."""
+    """Runs coroutines for callers on any thread. The thread is started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Coroutine[Any, Any, T], *, looking: Callable[[], None] | None = None) -> T:
-        """Run `work` on the loop and wait for it. An interrupt of the wait cancels the work, and waits for its end.
+    def run(self, work: Coroutine[Any, Any, T], *, on_poll: Callable[[], None] | None = None) -> T:
+        """Run `work` on the loop and wait for its result.
 
-        `looking` is called on the waiting thread, every `LOOK_SECONDS`.
+        An exception in the waiting thread, such as KeyboardInterrupt, cancels the work and is raised when the work has
+        finished.
+
+        `on_poll` is called on the waiting thread every `LOOK_SECONDS`.
         """
         ended = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_telling(work, ended), self._started())
+        future = asyncio.run_coroutine_threadsafe(_set_when_done(work, ended), self._ensure_started())
         try:
-            return _result(future, looking)
+            return _result(future, on_poll)
         except BaseException:
             future.cancel()
             ended.wait()
             raise
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `last` on the loop, then end the loop and its thread."""
+        """Run `last` on the loop, then stop the loop and its thread."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
@@ -70,7 +75,7 @@ class LoopThread:
         thread.join()
         loop.close()
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ensure_started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -79,18 +84,18 @@ class LoopThread:
             return self._loop
 
 
-def _result(future: Future[T], looking: Callable[[], None] | None) -> T:
-    while looking is not None:
+def _result(future: Future[T], on_poll: Callable[[], None] | None) -> T:
+    while on_poll is not None:
         try:
             return future.result(LOOK_SECONDS)
         except TimeoutError:
-            if future.done():  # it was the work's own
+            if future.done():  # raised by the work itself
                 break
-            looking()
+            on_poll()
     return future.result()
 
 
-async def _telling(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
+async def _set_when_done(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
     try:
         return await work
     finally:

@@ -1,4 +1,4 @@
-"""Which process did something, so that it can be told later whether that process is still there."""
+"""Identifies processes, so that a later process can tell whether one is still running."""
 
 import os
 import sys
@@ -7,15 +7,15 @@ from pathlib import Path
 
 
 def this_process() -> str:
-    """Number and start of the process that asks. Asked each time, since a fork goes on with another number."""
-    return _own(os.getpid())
+    """The identity of the current process. Not a constant, since a forked process has another one."""
+    return _cached_identity(os.getpid())
 
 
 def is_alive(process: str) -> bool:
-    """Whether it runs on this machine; seen from within a container, in the same one."""
+    """Whether the process is running on this machine (inside a container: in the same container)."""
     if process == this_process():
         return True
-    if sys.platform == "win32":  # where a signal would not only look
+    if sys.platform == "win32":  # where os.kill would send a real signal
         return False
     pid = int(process.partition("/")[0])
     try:
@@ -24,16 +24,18 @@ def is_alive(process: str) -> bool:
         return False
     except OSError:
         pass
-    return _process(pid) == process
+    return _identity(pid) == process
 
 
 @cache
-def _own(pid: int) -> str:
-    return _process(pid)
+def _cached_identity(pid: int) -> str:
+    return _identity(pid)
 
 
-def _process(pid: int) -> str:
-    """Numbers are given again, so the start goes with it. Where that isn't told, the number stands alone."""
+def _identity(pid: int) -> str:
+    """The process ID with the process's start time and the boot ID, since process IDs are reused; outside Linux, the
+    process ID alone.
+    """
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

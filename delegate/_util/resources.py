@@ -1,7 +1,7 @@
-"""Finds the definitions that ship with the package: `schemas/` and `judges/`.
+"""Finds the data files that ship with the package: `schemas/` and `judges/`.
 
-In the wheel they lie inside `delegate/`; in a checkout beside it. They are data, not import packages, because
-`judges` and `schemas` as import names collide with packages on PyPI and with users' own files.
+In the wheel they are inside `delegate/`; in a checkout they are next to it. They aren't import packages, because the
+import names `judges` and `schemas` would collide with packages on PyPI and with users' own files.
 """
 
 import json
@@ -13,17 +13,17 @@ from typing import Any, Literal
 
 
 def folder(name: Literal["judges", "schemas"]) -> Traversable:
-    """The folder `name`, wherever this copy of delegate keeps it."""
+    """The folder `name` of this installation or checkout."""
     packaged = files("delegate").joinpath(name)
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / name
 
 
 @cache
 def text(where: Literal["judges", "schemas"], name: str) -> str:
-    """The text of one definition."""
+    """The content of one file. Cached."""
     return folder(where).joinpath(name).read_text(encoding="utf-8")
 
 
 def schema(name: str) -> dict[str, Any]:
-    """One of `schemas/*.json`, parsed anew, so that the caller may change it."""
+    """One of `schemas/*.json`, parsed on each call, so that the caller may change the result."""
     return json.loads(text("schemas", f"{name}.json"))

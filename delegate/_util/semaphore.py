@@ -1,7 +1,7 @@
-"""Places that many callers share, first come first served, on however many event loops they run.
+"""A fair semaphore that callers on any number of event loops and threads can share.
 
-`asyncio.Semaphore` belongs to the first loop that waits on it; a host that calls `asyncio.run` for every turn, or the
-synchronous calls' own loop beside the host's, would break it.
+`asyncio.Semaphore` belongs to the first loop that waits on it. That breaks a host that calls `asyncio.run` for every
+turn, and the synchronous methods, which use an event loop of their own.
 """
 
 import asyncio
@@ -15,58 +15,61 @@ from typing import Self
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    """Someone in line."""
+    """A pending `acquire`."""
 
-    called: asyncio.Future[None]
-    has_place: bool = False
-    """The place is theirs from here on, also while their loop is still busy with something else."""
+    future: asyncio.Future[None]
+    acquired: bool = False
+    """Set when the waiter is counted as a holder, even if its event loop is too busy to resume it yet."""
 
 
 class FairSemaphore:
-    """At most `limit` holders at a time. The limit may change while some hold, which takes nothing from them."""
+    """Allows at most `limit` holders at a time, first come, first served.
+
+    `limit` may be changed at any time; lowering it takes nothing from current holders.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held = 0
-        self._line: OrderedDict[_Waiter, None] = OrderedDict()
-        # Re-entrant, since the garbage collector may end an abandoned wait inside another's.
+        self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
+        # Re-entrant, since the garbage collector may finalize an abandoned waiter while the lock is held.
         self._lock = threading.RLock()
 
     @property
     def held(self) -> int:
-        """How many hold a place now."""
+        """The current number of holders."""
         return self._held
 
     @property
     def limit(self) -> int:
-        """How many may."""
+        """The maximum number of holders."""
         return self._limit
 
     @limit.setter
     def limit(self, limit: int) -> None:
         with self._lock:
             self._limit = limit
-            self._serve()
+            self._wake_waiters()
 
     async def acquire(self) -> None:
-        """Take a place, after those who came before."""
+        """Wait until fewer than `limit` are held and all earlier waiters have been served."""
         with self._lock:
-            if self._held < self._limit:  # then nobody is in line
+            if self._held < self._limit:  # then there are no waiters
                 self._held += 1
                 return
             waiter = _Waiter(asyncio.get_running_loop().create_future())
-            self._line[waiter] = None
+            self._waiters[waiter] = None
         try:
-            await waiter.called
+            await waiter.future
         except BaseException:
-            self._forget(waiter)
+            self._discard(waiter)
             raise
 
     def release(self) -> None:
-        """Give a place back."""
+        """Release one holder and wake the next waiter."""
         with self._lock:
             self._held -= 1
-            self._serve()
+            self._wake_waiters()
 
     async def __aenter__(self) -> None:
         await self.acquire()
@@ -74,92 +77,94 @@ class FairSemaphore:
     async def __aexit__(self, *_: object) -> None:
         self.release()
 
-    def _serve(self) -> None:
-        """Hand free places to those who wait."""
-        while self._line and self._held < self._limit:
-            waiter, _ = self._line.popitem(last=False)
+    def _wake_waiters(self) -> None:
+        """Acquire for as many waiters as the limit allows."""
+        while self._waiters and self._held < self._limit:
+            waiter, _ = self._waiters.popitem(last=False)
             self._held += 1
-            waiter.has_place = True
+            waiter.acquired = True
             try:
-                waiter.called.get_loop().call_soon_threadsafe(_call, waiter.called)
-            except RuntimeError:  # its loop is closed, and nobody waits there any more
-                waiter.has_place = False
+                waiter.future.get_loop().call_soon_threadsafe(_resolve, waiter.future)
+            except RuntimeError:  # the waiter's loop is closed
+                waiter.acquired = False
                 self._held -= 1
 
-    def _forget(self, waiter: _Waiter) -> None:
-        """A wait that was cancelled leaves the line, and gives back a place that was on its way to it."""
+    def _discard(self, waiter: _Waiter) -> None:
+        """Remove a waiter that was canceled, and release what it may have acquired by then."""
         with self._lock:
-            self._line.pop(waiter, None)
-            if waiter.has_place:
+            self._waiters.pop(waiter, None)
+            if waiter.acquired:
                 self.release()
 
 
-def _call(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Permit:
-    """One holder's place in `semaphore`, which it lends out while it only waits for others that need places too.
+    """One acquisition of `semaphore`, which its holder can release while it only waits for other holders.
 
     Held inside its `async with` block, except inside `released`.
     """
 
     def __init__(self, semaphore: FairSemaphore) -> None:
         self._semaphore = semaphore
-        self._away = 1  # how many reasons there are to hold no place: being outside the block, and each loan
-        self._holds = False
-        self._door = FairSemaphore(1)  # of those who come back at once, one waits for the place for all
+        self._suspensions = 1  # the reasons not to hold it: being outside the block, and each active `released`
+        self._held = False
+        self._reacquiring = FairSemaphore(1)  # when several `released` blocks end at once, one task acquires for all
         self._lock = threading.RLock()
 
     async def __aenter__(self) -> Self:
-        await self._come_back()
+        await self._resume()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._leave()
+        self._suspend()
 
     @asynccontextmanager
     async def released(self) -> AsyncGenerator[None]:
-        """While this lasts, the place is free for others. May be entered several times at once: the last one out
-        takes a place again. Who is cancelled doesn't wait for one.
+        """Release the permit inside this block, so that others can acquire it.
+
+        Several such blocks may be active at once; leaving the last one acquires the permit again. A canceled task
+        leaves without waiting for it.
         """
-        self._leave()
+        self._suspend()
         try:
             yield
         except Exception:
-            await self._come_back()
+            await self._resume()
             raise
         except BaseException:
-            self._return()
+            self._end_suspension()
             raise
-        await self._come_back()
+        await self._resume()
 
-    async def _come_back(self) -> None:
-        self._return()
-        async with self._door:
-            if self._is_missed():
+    async def _resume(self) -> None:
+        self._end_suspension()
+        async with self._reacquiring:
+            if self._should_acquire():
                 await self._semaphore.acquire()
-                self._sit_down()
+                self._mark_held()
 
-    def _return(self) -> None:
+    def _end_suspension(self) -> None:
         with self._lock:
-            self._away -= 1
+            self._suspensions -= 1
 
-    def _is_missed(self) -> bool:
+    def _should_acquire(self) -> bool:
         with self._lock:
-            return not (self._away or self._holds)
+            return not (self._suspensions or self._held)
 
-    def _sit_down(self) -> None:
-        """Hold the place that was taken, unless it was lent again or the block was left meanwhile."""
+    def _mark_held(self) -> None:
+        """Keep what was acquired, unless the permit was suspended again in the meantime."""
         with self._lock:
-            wanted = self._holds = not self._away
+            wanted = self._held = not self._suspensions
         if not wanted:
             self._semaphore.release()
 
-    def _leave(self) -> None:
+    def _suspend(self) -> None:
         with self._lock:
-            self._away += 1
-            held, self._holds = self._holds, False
+            self._suspensions += 1
+            held, self._held = self._held, False
         if held:
             self._semaphore.release()

@@ -82,7 +82,7 @@ class HostTool:
             if stopped is not None and stopped():
                 cancellation.cancel()
 
-        return self.delegator.wait_for(self._call(arguments, known), looking=look if stopped else None)
+        return self.delegator.wait_for(self._call(arguments, known), on_poll=look if stopped else None)
 
 
 def make_delegate_tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> HostTool:
