@@ -1,4 +1,4 @@
-"""What model calls used and what they cost: one kind of sum, for a child, a judge, a task and a whole report."""
+"""Adds up the usage and cost of model calls, for a child, a judge, a task and a whole report."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,12 @@ from typing import get_args
 from delegate.types import ChildRun, Provenance, TaskResult, Totals, Usage, Verdict
 
 _NO_USAGE = Usage()
-_SUREST_FIRST: tuple[Provenance, ...] = get_args(Provenance)
+_MOST_RELIABLE_FIRST: tuple[Provenance, ...] = get_args(Provenance)
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Tokens and their cost. One unknown cost makes the sum unknown; what is known is summed beside it."""
+    """Token usage and its cost. One unknown cost makes the sum unknown; `known_usd` sums the known costs."""
 
     usage: Usage = _NO_USAGE
     cost_usd: float | None = 0.0
@@ -27,25 +27,25 @@ class Charge:
             self.usage + other.usage,
             sum_usd((self.cost_usd, other.cost_usd)),
             self.known_usd + other.known_usd,
-            _least_sure((self.provenance, other.provenance)),
+            _least_reliable((self.provenance, other.provenance)),
         )
 
 
-def _least_sure(of: Iterable[Provenance]) -> Provenance:
-    return _SUREST_FIRST[max(map(_SUREST_FIRST.index, of), default=0)]
+def _least_reliable(of: Iterable[Provenance]) -> Provenance:
+    return _MOST_RELIABLE_FIRST[max(map(_MOST_RELIABLE_FIRST.index, of), default=0)]
 
 
 UNOBSERVED = Charge(cost_usd=None, provenance="unknown")
-"""The charge of model calls that were made out of our sight."""
+"""The charge of unobserved model calls."""
 
 
 def total(charges: Iterable[Charge]) -> Charge:
-    """The sum; of nothing, nothing."""
+    """The sum of charges; an empty charge if there are none."""
     return reduce(add, charges) if (charges := list(charges)) else Charge()
 
 
 def sum_usd(costs: Iterable[float | None]) -> float | None:
-    """The sum of costs; None as soon as one is unknown."""
+    """The sum of costs; None if one is unknown."""
     known = 0.0
     for cost in costs:
         if cost is None:
@@ -55,12 +55,12 @@ def sum_usd(costs: Iterable[float | None]) -> float | None:
 
 
 def share(part_usd: float | None, whole_usd: float | None) -> float | None:
-    """What part of a cost another is, 0 to 1; None where one is unknown or nothing was spent."""
+    """`part_usd` as a fraction of `whole_usd`, 0 to 1; None if one is unknown or nothing was spent."""
     return None if part_usd is None or not whole_usd else round(part_usd / whole_usd, 6)
 
 
 def of_judge(verdict: Verdict | None) -> Charge:
-    """The charge of one verdict; nothing where no model was asked."""
+    """The charge of one verdict; an empty charge if no model was called."""
     record = verdict.judge if verdict else None
     if record is None or not record.attempts:
         return Charge()
@@ -68,12 +68,12 @@ def of_judge(verdict: Verdict | None) -> Charge:
 
 
 def of_task(child: ChildRun, verdict: Verdict | None, delegated: Totals | None) -> Charge:
-    """The charge of one task: its child, its judge, and all that the child delegated."""
+    """The charge of one task: its child, its judge, and everything that the child delegated."""
     own = Charge(child.usage, child.cost_usd, child.cost_known_usd, child.cost_provenance)
-    return total((own, of_judge(verdict), *([_of_all(delegated)] if delegated else [])))
+    return total((own, of_judge(verdict), *([_of_totals(delegated)] if delegated else [])))
 
 
-def _of_all(sums: Totals) -> Charge:
+def _of_totals(sums: Totals) -> Charge:
     usage = sums.child_usage + sums.judge_usage
     return Charge(usage, sums.cost_usd, sums.cost_known_usd, sums.cost_provenance)
 
@@ -99,17 +99,17 @@ def combined(parts: Sequence[Totals], seconds: float) -> Totals:
         judge_cost_usd=judge_usd,
         cost_usd=cost_usd,
         cost_known_usd=sum(one.cost_known_usd for one in parts),
-        cost_provenance=_least_sure(one.cost_provenance for one in parts),
+        cost_provenance=_least_reliable(one.cost_provenance for one in parts),
         verification_share=share(judge_usd, cost_usd),
         seconds=round(seconds, 6),
     )
 
 
 def of_result(result: TaskResult) -> Totals:
-    """One task as totals: what its children did in their turn is in its costs, not in the counts."""
-    verdict, below = result.verdict, result.delegated or Totals(child_cost_usd=0, judge_cost_usd=0, cost_usd=0)
+    """One task as totals. What its child delegated is included in the usage and costs, not in the counts."""
+    verdict, delegated = result.verdict, result.delegated or Totals(child_cost_usd=0, judge_cost_usd=0, cost_usd=0)
     judge = of_judge(verdict)
-    judge_usd = sum_usd((judge.cost_usd, below.judge_cost_usd))
+    judge_usd = sum_usd((judge.cost_usd, delegated.judge_cost_usd))
     known = judge_usd is not None and result.cost_usd is not None
     return Totals(
         tasks=1,
@@ -118,8 +118,8 @@ def of_result(result: TaskResult) -> Totals:
         unjudged=int(verdict is None),
         completed=int(result.status == "completed"),
         gate={verdict.gate: 1} if verdict and verdict.gate else {},
-        child_usage=result.usage + below.child_usage,
-        judge_usage=judge.usage + below.judge_usage,
+        child_usage=result.usage + delegated.child_usage,
+        judge_usage=judge.usage + delegated.judge_usage,
         child_cost_usd=round((result.cost_usd or 0) - (judge_usd or 0), 12) if known else None,
         judge_cost_usd=judge_usd,
         cost_usd=result.cost_usd,

@@ -1,7 +1,7 @@
-"""Root runs: everything under one root call, and where in it a call stands.
+"""Groups calls into runs, and knows the limits that apply to a call within its run.
 
-Calls belong to one run when their host gives them one `run_id`, when they are made inside `RunRegistry.root_run`, or
-when a child makes them. Any other call is a run of its own.
+Calls belong to the same run if their host gives them the same `run_id`, if they are made inside one
+`RunRegistry.root_run`, or if a child makes them. Any other call is a run of its own.
 """
 
 import secrets
@@ -24,19 +24,19 @@ from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals
 
 KEPT_RUNS = 10_000
-"""Host runs that are remembered; the one that was called longest ago makes room for a new one."""
+"""The number of host runs that are remembered. The least recently used one is dropped first."""
 
 
 def new_run_id() -> str:
-    """An id for one run: 12 hexadecimal digits."""
+    """A random run ID: 12 hexadecimal digits."""
     return secrets.token_hex(6)
 
 
 class Run:
-    """What everything under one root call shares: its ledger, its places for children, and its deadline.
+    """The state that all calls of one run share: ledger, limit on concurrent children, and deadline.
 
-    A batch of a person's is one with places of its own number, `concurrent`: what it may ask for isn't counted, and
-    each of its tasks has its own `max_children` (see `RunRegistry.batch`).
+    `concurrent` is given for a batch and sets how many of its tasks may run at once. A batch may have any number of
+    tasks; `max_children` applies to each of them (see `RunRegistry.batch`).
     """
 
     def __init__(self, settings: Settings, *, id: str | None = None, concurrent: int | None = None) -> None:
@@ -50,36 +50,36 @@ class Run:
             }
         )
         self.permits = FairSemaphore(concurrent or settings.max_concurrent)
-        self._numbers = count()
+        self._task_numbers = count()
         self._started: float | None = None
-        self._allowed = settings.run_timeout_seconds
+        self._timeout_seconds = settings.run_timeout_seconds
 
     def next_handle(self) -> str:
         """The handle of the run's next task."""
-        return f"{self.id}-{next(self._numbers)}"
+        return f"{self.id}-{next(self._task_numbers)}"
 
     def resume(self, *, number: int, spent_usd: float) -> None:
-        """Stand where an earlier process left this run: the next handle's number, and what is spent."""
-        self._numbers = count(number)
+        """Continue the run of an earlier process: the next handle gets `number`, and `spent_usd` counts as spent."""
+        self._task_numbers = count(number)
         self.ledger.settle(self.ledger.reserve({}), {"cost_usd": spent_usd})
 
     def seconds_left(self) -> float | None:
-        """Wall time that is left; None: there is no limit."""
-        if self._allowed is None or self._started is None:
-            return self._allowed
-        return self._started + self._allowed - time.monotonic()
+        """The wall time left, or None if there is no limit."""
+        if self._timeout_seconds is None or self._started is None:
+            return self._timeout_seconds
+        return self._started + self._timeout_seconds - time.monotonic()
 
     def refuse_if_over(self) -> None:
-        """Raise BudgetExceeded when the run's wall time is used up. The clock starts when this is first asked."""
+        """Raise BudgetExceeded if the run's wall time is used up. The clock starts at the first call of this method."""
         self._started = self._started or time.monotonic()
-        allowed, left = self._allowed, self.seconds_left()
+        allowed, left = self._timeout_seconds, self.seconds_left()
         if allowed is not None and left is not None and left <= 0:
             raise BudgetExceeded("run_timeout_seconds", allowed=allowed, spent=round(allowed - left, 3))
 
 
 @dataclass(slots=True)
 class RunContext:
-    """Who calls: the root, or a child at its depth. What it delegates lies under its ledger and its tier."""
+    """Identifies the caller (the root, or a child at some depth) and the limits on what it delegates."""
 
     run: Run
     ledger: Ledger
@@ -88,37 +88,37 @@ class RunContext:
     tier: Tier | None = None
     """The caller's own tier; None when unknown."""
     permit: Permit | None = None
-    """The child's place among those at work, which it lends to its own children while it waits for them."""
+    """The child's permit to run, which is released while the child waits for its own children."""
     tools: frozenset[str] | None = None
-    """Names of the child's tools, beyond which its children get none; None: no such limit."""
+    """Names of the tools that its children may have at most; None if there is no such limit."""
     deadline: float | None = None
-    """When the caller's own time is up, on the monotonic clock; None: it has none."""
+    """The caller's own deadline on the monotonic clock, or None."""
     delegated: list[Totals] = field(default_factory=list[Totals])
-    """What each task that it delegated came to."""
+    """The totals of each task that it delegated."""
 
     def book(self, totals: Totals) -> None:
-        """Put one delegated task on the child's bill. The root has none: its reports say what was spent."""
+        """Add one delegated task to the child's cost. Does nothing for the root, whose reports contain the cost."""
         if self.depth:
             self.delegated.append(totals)
 
     def for_one_task(self, settings: Settings) -> "RunContext":
-        """The same for one task of a batch, which has a `max_children` of its own for what is delegated below it."""
+        """A copy for one task of a batch, with its own `max_children` for what that task delegates."""
         return replace(self, ledger=Ledger({"children": settings.max_children}, parent=self.ledger), delegated=[])
 
     def seconds_left(self) -> float | None:
-        """Wall time that its children have: what is left of the run's and of its own; None: there is no limit."""
+        """The wall time left for its children: the lesser of the run's and its own, or None if there is no limit."""
         own = None if self.deadline is None else self.deadline - time.monotonic()
         return min((left for left in (own, self.run.seconds_left()) if left is not None), default=None)
 
     def refuse_if_over(self) -> None:
-        """Raise BudgetExceeded when the run's time is used up, or the caller's own."""
+        """Raise BudgetExceeded if the run's or the caller's own time is used up."""
         self.run.refuse_if_over()
         left = self.seconds_left()
         if left is not None and left <= 0:
             raise BudgetExceeded("seconds_left", allowed=0, spent=0)
 
     def bounds(self, settings: Settings) -> Bounds:
-        """The tiers that its children may have."""
+        """The tiers that its children may run at."""
         return Bounds.under(self.tier, max_tier=settings.max_tier, min_tier=settings.min_tier)
 
 
@@ -127,8 +127,8 @@ _current: ContextVar[RunContext | None] = ContextVar("delegate_caller", default=
 
 @contextmanager
 def use_context(context: RunContext) -> Generator[None]:
-    """Calls made inside are made by `context`, also those of tasks that are started there, and of threads to which the
-    context is copied, as `asyncio.to_thread` does.
+    """Make `context` the caller of all calls inside the block, including those of tasks started there and of threads
+    that inherit its context variables, as with `asyncio.to_thread`.
     """
     token = _current.set(context)
     try:
@@ -138,30 +138,30 @@ def use_context(context: RunContext) -> Generator[None]:
 
 
 def note_served_tier(tier: Tier) -> None:
-    """The child that is at work here really runs at `tier`, which bounds what it may give its own children."""
+    """Record that a model of `tier` serves the current child. It limits the tiers of the child's own children."""
     if context := _current.get():
         context.tier = weaker(context.tier, tier)
 
 
 class RunRegistry:
-    """Finds the run that a call belongs to."""
+    """Determines the run and the caller of each call."""
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._settings = settings
         self._catalog = catalog
-        self._of_hosts: WeakValueDictionary[str, Run] = WeakValueDictionary()
-        self._kept: OrderedDict[str, Run] = OrderedDict()
+        self._host_runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
+        self._recent_runs: OrderedDict[str, Run] = OrderedDict()
         self._lock = threading.Lock()
 
     def context(self, parent: Parent | None = None) -> RunContext:
-        """Who makes this call. A child stays a child, and in its run, whatever its host says of it."""
+        """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`."""
         parent = parent or Parent()
         current = _current.get()
-        tier = weaker(current.tier if current else None, self._tier_of(parent))
+        tier = weaker(current.tier if current else None, self._parent_tier(parent))
         deadline = None if parent.seconds_left is None else time.monotonic() + parent.seconds_left
         tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
-            run = self._of_host(parent.run_id) if parent.run_id else Run(self._settings)
+            run = self._host_run(parent.run_id) if parent.run_id else Run(self._settings)
             return RunContext(run, run.ledger, tier=tier or self._settings.parent_tier, tools=tools, deadline=deadline)
         deadlines = [one for one in (deadline, current.deadline) if one is not None]
         if current.tools is not None:
@@ -169,9 +169,9 @@ class RunRegistry:
         return replace(current, tier=tier, tools=tools, deadline=min(deadlines, default=None))
 
     def batch(self, *, concurrency: int, id: str | None = None, max_cost_usd: float | None = None) -> RunContext:
-        """Who asks for a batch: a run of its own, with so many places for its tasks, and this limit on its cost too.
+        """The context of a batch: a new run that executes `concurrency` tasks at once and may also limit its cost.
 
-        Raises CallError inside a run, since a batch isn't bounded by what is left of one.
+        Raises CallError inside a run, since the remaining budget of that run doesn't limit a batch.
         """
         if _current.get() is not None:
             message = "a batch can't be started inside a run"
@@ -182,28 +182,28 @@ class RunRegistry:
         return RunContext(run, run.ledger, tier=settings.parent_tier)
 
     def known_run(self, parent: Parent | None = None) -> str | None:
-        """The id of the run that a call belongs to; None where it would be one of its own."""
+        """The ID of the run that a call made now would join; None if it would be a run of its own."""
         if _current.get() is not None or (parent and parent.run_id):
             return self.context(parent).run.id
         return None
 
     @contextmanager
     def root_run(self, parent: Parent | None = None) -> Generator[str]:
-        """All calls made inside belong to one run. Gives its id."""
+        """Make all calls inside the block belong to one run. Yields its ID."""
         context = self.context(parent)
         with use_context(context):
             yield context.run.id
 
-    def _of_host(self, run_id: str) -> Run:
-        """The run of that name. It is found as long as it is kept, and as long as anything is at work in it."""
+    def _host_run(self, run_id: str) -> Run:
+        """The run with that ID: an existing one while it is remembered or still in use, else a new one."""
         with self._lock:
-            run = self._of_hosts.get(run_id) or Run(self._settings)
-            self._of_hosts[run_id] = self._kept[run_id] = run
-            self._kept.move_to_end(run_id)
-            if len(self._kept) > KEPT_RUNS:
-                self._kept.popitem(last=False)
+            run = self._host_runs.get(run_id) or Run(self._settings)
+            self._host_runs[run_id] = self._recent_runs[run_id] = run
+            self._recent_runs.move_to_end(run_id)
+            if len(self._recent_runs) > KEPT_RUNS:
+                self._recent_runs.popitem(last=False)
             return run
 
-    def _tier_of(self, parent: Parent) -> Tier | None:
+    def _parent_tier(self, parent: Parent) -> Tier | None:
         model = self._catalog.find(parent.model) if parent.model else None
         return weaker(model.tier if model else None, parent.tier)
