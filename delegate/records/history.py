@@ -1,9 +1,10 @@
-"""The record of every run, written as it goes, so that what a parent reads can be short and a crash loses nothing.
+"""Records every task while it runs, so that the parent's report can be short and a crash loses nothing.
 
-    task begun ──▶ events (model calls, tool calls, checks, verdict) ──▶ result
+    task started ──▶ events (model calls, tool calls, checks, verdict) ──▶ result
 
-A task's row is committed before its child starts, and its result before anybody gets it. What began in a process that
-is gone, and has no result, reads `outcome_unknown`: it may have done anything, and is never run again by itself.
+A task's row is committed before its child starts, and its result before the caller gets it. A task without a result
+whose process no longer exists has the state `outcome_unknown`: it may have done anything, and is never rerun
+automatically.
 """
 
 import contextlib
@@ -52,45 +53,47 @@ CREATE TABLE IF NOT EXISTS events (handle TEXT NOT NULL, at REAL NOT NULL, kind 
 CREATE INDEX IF NOT EXISTS events_by_handle ON events (handle);
 """
 
-_BEGIN = "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_FORGET = "DELETE FROM tasks WHERE handle = ?"
-_FORGET_EVENTS = "DELETE FROM events WHERE handle = ?"
-_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?)"
-_WORKSPACE = "UPDATE tasks SET workspace = ? WHERE handle = ?"
-_END = (
+_INSERT_TASK = (
+    "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_DELETE_TASK = "DELETE FROM tasks WHERE handle = ?"
+_DELETE_EVENTS = "DELETE FROM events WHERE handle = ?"
+_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?)"
+_SET_WORKSPACE = "UPDATE tasks SET workspace = ? WHERE handle = ?"
+_FINISH_TASK = (
     "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, workspace = ?, run = ?, result = ? "
     "WHERE handle = ?"
 )
-_TASKS = """
+_SELECT_TASKS = """
 SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task FROM tasks
 WHERE run_id = ? ORDER BY rowid
 """
-_COSTS = """
+_SELECT_COSTS = """
 SELECT cost_usd FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
 WHERE status = 'completed' AND cost_usd IS NOT NULL AND json_extract(result, '$.requested_model') = ? LIMIT 200
 """
-_LATEST_RUNS = "SELECT run_id FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
-_RECORD = "SELECT run_id, process, began_at, ended_at, workspace, task, run, result FROM tasks WHERE handle = ?"
-_OPEN_PROCESSES = "SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL"
-_REMOVABLE = """
+_SELECT_LATEST_RUNS = "SELECT run_id FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
+_SELECT_RECORD = "SELECT run_id, process, began_at, ended_at, workspace, task, run, result FROM tasks WHERE handle = ?"
+_SELECT_OPEN_PROCESSES = "SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL"
+_SELECT_EXPIRED = """
 SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({dead})) AND began_at < ?
 ORDER BY began_at LIMIT ?
 """
-_ELSEWHERE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
-_REMOVED_AT_ONCE = 20
-_BETWEEN_LOOKS = 3600.0
+_WORKSPACE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
+_REMOVAL_BATCH = 20
+_CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
 
 TaskState = Literal["running", "ended", "outcome_unknown"]
 
 
 class TaskSummary(NamedTuple):
-    """One task in a line. Times are seconds since the epoch; `cost_usd` is None where it isn't known."""
+    """A summary of one task. Times are seconds since the epoch; `cost_usd` is None if unknown."""
 
     handle: str
     run_id: str
     depth: int
-    """0 for what the root delegated, 1 for what its children did."""
+    """0 for tasks that the root delegated, 1 for tasks that its children delegated."""
     state: TaskState
     began_at: float
     ended_at: float | None
@@ -101,30 +104,30 @@ class TaskSummary(NamedTuple):
 
 
 class RunSummary(NamedTuple):
-    """One run in a line: what its root delegated, with the costs of all below. Times are seconds since the epoch."""
+    """A summary of one run: its root's tasks, with all costs below them. Times are seconds since the epoch."""
 
     run_id: str
     state: TaskState
     began_at: float
     ended_at: float | None
-    """When its last task ended; None while one is open."""
+    """When its last task ended; None while a task has no end."""
     tasks: int
     passed: int
     failed: int
     other: int
-    """Without verdict: no criteria, or no result."""
+    """Tasks without a verdict: they had no criteria, or have no result."""
     cost_usd: float | None
-    """None where a part of it isn't known."""
+    """None if a part of it is unknown."""
     goal: str
-    """Of its first task."""
+    """The goal of its first task."""
 
 
 class Records:
-    """Writes tasks as they go and reads them back by handle (`<run id>-<number>`).
+    """Records tasks while they run, and reads them back by handle (`<run id>-<number>`).
 
-    A store that can't be written costs the handle, never the result. What is older than `keep_days`, and the oldest
-    beyond `keep_mb` megabytes, is removed between other writes, at first use and every hour after: the record, and
-    through `discard` the workspace that was kept in `home/workspaces`. Tasks that still run are kept.
+    If the store can't be written, a result has no handle but is still returned. Records older than `keep_days`, and the
+    oldest ones while the file is larger than `keep_mb` megabytes, are removed between other writes, on first use and
+    then every hour. `discard` removes their workspaces in `home/workspaces`. Running tasks are kept.
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class Records:
         self._path = home / "records.sqlite3"
         self._store = Store(self._path, SCHEMA)
         self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
-        self._next_look = -_BETWEEN_LOOKS
+        self._next_cleanup = -_CLEANUP_INTERVAL
 
     async def begin(
         self,
@@ -149,9 +152,9 @@ class Records:
         depth: int = 0,
         redactor: Redactor | None = None,
     ) -> None:
-        """Write that tasks begin, by handle and numbered from `first`.
+        """Record the start of tasks, given with their handles and numbered from `first`.
 
-        When this returns, a crash can no longer hide that they did.
+        When this returns, the start is committed and survives a crash.
         """
         now, process, redacted = time.time(), this_process(), (redactor or Redactor()).json
         rows = [
@@ -159,36 +162,36 @@ class Records:
             for index, (handle, task) in enumerate(tasks, first)
         ]
         try:
-            await self._store.write(*((_BEGIN, row) for row in rows))
-        except (sqlite3.Error, OSError, ValueError):  # the store has said so
+            await self._store.write(*((_INSERT_TASK, row) for row in rows))
+        except (sqlite3.Error, OSError, ValueError):  # the store has logged it
             return
-        self._look_for_old_ones()
+        self._schedule_cleanup()
 
     def event(self, handle: str, kind: str, data: str | Mapping[str, Any]) -> None:
-        """Write what just happened to a task: it is stored a tenth of a second later, with all that comes till then.
+        """Record an event of a task. It is committed up to a tenth of a second later, together with other writes.
 
-        `data` is a JSON object, or the text of one.
+        `data` is a JSON object, as a mapping or as text.
         """
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-        self._store.post((_EVENT, (handle, time.time(), kind, text)))
+        self._store.post((_INSERT_EVENT, (handle, time.time(), kind, text)))
 
     def opened(self, handle: str, workspace: Path) -> None:
-        """Write where a child works."""
-        self._store.post((_WORKSPACE, (str(workspace), handle)))
+        """Record the workspace of a child."""
+        self._store.post((_SET_WORKSPACE, (str(workspace), handle)))
 
     async def save(self, run: ChildRun, result: TaskResult, *, redactor: Redactor | None = None) -> TaskResult:
-        """Write how a task ended, and give its result back: redacted, and without a handle where it can't be stored."""
+        """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored."""
         redactor = redactor or Redactor()
-        run_text, as_given = run.model_dump_json(), result.model_dump_json()
-        text = redactor.json(as_given)
-        if text is not as_given:
+        run_text, unredacted = run.model_dump_json(), result.model_dump_json()
+        text = redactor.json(unredacted)
+        if text is not unredacted:
             result = TaskResult.model_validate_json(text)
             run_text = redactor.json(run_text)
         verdict = result.verdict.verdict if result.verdict else None
         ended = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
         row = (*ended, run_text, text, result.handle)
-        with contextlib.suppress(sqlite3.Error, OSError, ValueError):  # the store has said so
-            if await self._store.write((_END, row)):
+        with contextlib.suppress(sqlite3.Error, OSError, ValueError):  # the store has logged it
+            if await self._store.write((_FINISH_TASK, row)):
                 if result.handle is None or result.summary == run.output:
                     return result
                 return result.with_report(partial(_read_report, self._path, result.handle))
@@ -196,29 +199,33 @@ class Records:
         return result.with_report(partial(redactor.text, run.output))
 
     async def read(self, handle: str) -> JsonObject | None:
-        """All that is known of a task; None where nothing is.
+        """The whole record of a task, or None if there is none.
 
-        `state`, `run_id`, `began_at`, `ended_at`, `workspace`, `task`, `run` (with full output and receipts), `result`
-        and `events`. `run` and `result` are None until it has ended; events are there as they happen.
+        Its keys are `handle`, `run_id`, `state`, `began_at`, `ended_at`, `workspace`, `task`, `run` (with full output
+        and receipts), `result` and `events`. `run` and `result` are None until the task has ended; events appear while
+        it runs.
 
-        Raises DelegateError where they can't be read.
+        Raises DelegateError if the records can't be read.
         """
         return await self._query(lambda connection: _read(connection, handle))
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
-        """The latest runs, the newest first. Raises DelegateError where they can't be read."""
-        return await self._query(lambda connection: list(_latest(connection, limit))) or []
+        """The latest runs, newest first. Raises DelegateError if the records can't be read."""
+        return await self._query(lambda connection: list(_latest_runs(connection, limit))) or []
 
     async def costs(self, model: str) -> list[float]:
-        """What the latest completed tasks came to, in US dollars, that were asked of the model; where it is known."""
-        return await self._query(lambda connection: [cost for (cost,) in connection.execute(_COSTS, (model,))]) or []
+        """The known costs, in US dollars, of the latest completed tasks that requested this model."""
+        return (
+            await self._query(lambda connection: [cost for (cost,) in connection.execute(_SELECT_COSTS, (model,))])
+            or []
+        )
 
     async def tasks(self, run_id: str) -> list[TaskSummary]:
-        """The tasks of a run, in the order in which they began. Raises DelegateError where they can't be read."""
+        """The tasks of a run in the order they started. Raises DelegateError if the records can't be read."""
         return await self._query(lambda connection: _tasks(connection, run_id)) or []
 
     async def aclose(self) -> None:
-        """Finish what is being written and close the file; a later use opens it again."""
+        """Finish pending writes and close the file. A later use opens it again."""
         await self._store.aclose()
 
     async def _query(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
@@ -227,9 +234,9 @@ class Records:
         except (sqlite3.Error, OSError) as error:
             raise DelegateError(f"the records can't be read: {error}") from error
 
-    def _look_for_old_ones(self) -> None:
-        if time.monotonic() >= self._next_look and self._retention.limits:
-            self._next_look = time.monotonic() + _BETWEEN_LOOKS
+    def _schedule_cleanup(self) -> None:
+        if time.monotonic() >= self._next_cleanup and self._retention.enabled:
+            self._next_cleanup = time.monotonic() + _CLEANUP_INTERVAL
             self._store.maintain(self._retention.step)
 
 
@@ -237,7 +244,7 @@ class Records:
 
 
 def _read_report(path: Path, handle: str) -> str:
-    """The output of a task on record. Blocks for the time of one query."""
+    """The recorded output of a task. Blocks for one query."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             row = connection.execute("SELECT run FROM tasks WHERE handle = ? AND run IS NOT NULL", (handle,)).fetchone()
@@ -249,7 +256,7 @@ def _read_report(path: Path, handle: str) -> str:
 
 
 def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
-    row = connection.execute(_RECORD, (handle,)).fetchone()
+    row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
     run_id, process, began_at, ended_at, workspace, task, run, result = row
@@ -269,37 +276,37 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
 
 
 def _tasks(connection: sqlite3.Connection, run_id: str) -> list[TaskSummary]:
-    return [_task(row) for row in connection.execute(_TASKS, (run_id,))]
+    return [_task_summary(row) for row in connection.execute(_SELECT_TASKS, (run_id,))]
 
 
-def _task(row: tuple[Any, ...]) -> TaskSummary:
+def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
     handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task = row
     state, goal = _state(process, ended_at), str(json.loads(task).get("goal", ""))
     return TaskSummary(handle, run_id, depth, state, began_at, ended_at, status, verdict, cost_usd, goal)
 
 
-def _latest(connection: sqlite3.Connection, limit: int) -> Iterator[RunSummary]:
-    for (run_id,) in connection.execute(_LATEST_RUNS, (limit,)).fetchall():
-        yield _run(run_id, _tasks(connection, run_id))
+def _latest_runs(connection: sqlite3.Connection, limit: int) -> Iterator[RunSummary]:
+    for (run_id,) in connection.execute(_SELECT_LATEST_RUNS, (limit,)).fetchall():
+        yield _run_summary(run_id, _tasks(connection, run_id))
 
 
-def _run(run_id: str, tasks: Sequence[TaskSummary]) -> RunSummary:
-    """A run, of which the first task is the root's."""
-    top = [task for task in tasks if task.depth == tasks[0].depth]
+def _run_summary(run_id: str, tasks: Sequence[TaskSummary]) -> RunSummary:
+    """The summary of a run whose first task was delegated by the root."""
+    top_level = [task for task in tasks if task.depth == tasks[0].depth]
     ends = [task.ended_at for task in tasks if task.ended_at is not None]
-    costs = [task.cost_usd for task in top if task.cost_usd is not None]
-    passed, failed = (sum(task.verdict == word for task in top) for word in ("PASS", "FAIL"))
+    costs = [task.cost_usd for task in top_level if task.cost_usd is not None]
+    passed, failed = (sum(task.verdict == word for task in top_level) for word in ("PASS", "FAIL"))
     states = {task.state for task in tasks}
     return RunSummary(
         run_id,
         "running" if "running" in states else "outcome_unknown" if "outcome_unknown" in states else "ended",
         tasks[0].began_at,
         max(ends) if len(ends) == len(tasks) else None,
-        len(top),
+        len(top_level),
         passed,
         failed,
-        len(top) - passed - failed,
-        round(sum(costs), 9) if len(costs) == len(top) else None,
+        len(top_level) - passed - failed,
+        round(sum(costs), 9) if len(costs) == len(top_level) else None,
         tasks[0].goal,
     )
 
@@ -314,7 +321,7 @@ def _state(process: str, ended_at: float | None) -> TaskState:
 
 
 class _Retention:
-    """What is removed: by age, and by size."""
+    """Removes records and workspaces by age and by the size of the file."""
 
     def __init__(
         self, workspaces: Path, keep_days: float | None, keep_mb: float | None, discard: Callable[[Path], None] | None
@@ -325,34 +332,37 @@ class _Retention:
         self._discard = discard
 
     @property
-    def limits(self) -> bool:
-        """Whether anything is ever removed."""
+    def enabled(self) -> bool:
+        """Whether there is a limit at all."""
         return min(self._days, self._mb) < math.inf
 
     def step(self, connection: sqlite3.Connection) -> list[Statement]:
-        """Remove a few workspaces, and give what removes their records: in this order, so that no crash parts them."""
+        """Remove a few expired workspaces and return the statements that delete their records.
+
+        In this order, so that a crash in between leaves no workspace without a record.
+        """
         now = time.time()
-        old = self._removable(connection, now - self._days * DAY)
-        if not old and _megabytes(connection) > self._mb:
-            old = self._removable(connection, now)
-        for handle, workspace in old:
-            if workspace and not connection.execute(_ELSEWHERE_IN_USE, (workspace, handle)).fetchone():
-                self._remove(Path(workspace))
-        return [(sql, (handle,)) for handle, _ in old for sql in (_FORGET, _FORGET_EVENTS)]
+        expired = self._expired(connection, now - self._days * DAY)
+        if not expired and _megabytes(connection) > self._mb:
+            expired = self._expired(connection, now)
+        for handle, workspace in expired:
+            if workspace and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone():
+                self._remove_workspace(Path(workspace))
+        return [(sql, (handle,)) for handle, _ in expired for sql in (_DELETE_TASK, _DELETE_EVENTS)]
 
-    def _removable(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
-        dead = [process for (process,) in connection.execute(_OPEN_PROCESSES) if not is_alive(process)]
-        sql = _REMOVABLE.format(dead=", ".join("?" * len(dead)))
-        return connection.execute(sql, (*dead, before, _REMOVED_AT_ONCE)).fetchall()
+    def _expired(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
+        dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not is_alive(process)]
+        sql = _SELECT_EXPIRED.format(dead=", ".join("?" * len(dead)))
+        return connection.execute(sql, (*dead, before, _REMOVAL_BATCH)).fetchall()
 
-    def _remove(self, workspace: Path) -> None:
-        """Only what lies where workspaces are made is ours to remove."""
-        ours = Path(os.path.realpath(workspace)).parent == Path(os.path.realpath(self._workspaces))
-        if self._discard is None or not ours or workspace.is_symlink():
+    def _remove_workspace(self, workspace: Path) -> None:
+        """Remove a workspace, but only a folder that is directly inside `home/workspaces`."""
+        is_kept_workspace = Path(os.path.realpath(workspace)).parent == Path(os.path.realpath(self._workspaces))
+        if self._discard is None or not is_kept_workspace or workspace.is_symlink():
             return
         try:
             self._discard(workspace)
-        except FileNotFoundError:  # somebody did so before
+        except FileNotFoundError:  # already removed
             pass
         except OSError as error:
             _log.warning("the workspace %s can't be removed: %s", workspace, error)

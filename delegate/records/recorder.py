@@ -1,7 +1,7 @@
-"""The runtime's own record of one child, which the child cannot write.
+"""Records one child's run. The child itself can't write to this record.
 
-It holds at every moment all that is known, so that a run which fails, times out or is cancelled still leaves its
-output so far, its receipts and its bill.
+The record is always up to date, so a run that fails, times out or is canceled still has its output so far, its receipts
+and its cost.
 """
 
 import hashlib
@@ -16,11 +16,11 @@ from delegate.ports import ChatReply, ToolOutput
 from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus
 
 RECEIPT_CHARS = 4_000
-"""How much of a tool's answer a receipt keeps; digest and size are those of the whole."""
+"""How many characters of a tool's output a receipt keeps. Its digest and size are those of the whole output."""
 
 
 class Recorder:
-    """Receipts, output, usage and cost of one child. A host's own runner writes to it as the built-in loop does."""
+    """Collects the receipts, output, usage and cost of one child. Custom runners use it as the built-in loop does."""
 
     def __init__(
         self,
@@ -29,9 +29,10 @@ class Recorder:
         journal: Callable[[str, str], None] | None = None,
         redactor: Redactor | None = None,
     ) -> None:
-        """`charge` is where the bill begins: `bill.UNSEEN` for a runner whose model calls aren't seen here.
+        """`charge` is the initial charge: `costs.UNOBSERVED` for a runner whose model calls can't be observed.
 
-        `journal` is told of each model call and tool call in JSON. `redactor` keeps secrets out of it all.
+        `journal` is called with a kind and JSON text for each model call and tool call. `redactor` removes secrets from
+        everything that is recorded.
         """
         self._journal = journal
         self._redactor = redactor or Redactor()
@@ -41,53 +42,53 @@ class Recorder:
         self.substituted = False
         self.steps = 0
         self._receipts: dict[int, Receipt] = {}
-        self._receipts_begun = 0
+        self._last_receipt = 0
         self._started = time.monotonic()
         self._finished: ChildRun | None = None
-        self._said = ("", "")
-        """What the model said last, as it came and as it was recorded."""
+        self._last_text = ("", "")
+        """The model's last text, as received and as recorded."""
 
     def model_called(self, reply: ChatReply, charge: Charge, *, substituted: bool = False) -> str:
-        """Book one model call, and give its text as it was recorded. An unknown cost makes the whole run's unknown."""
+        """Record one model call and return its recorded text. An unknown cost makes the run's cost unknown."""
         self.steps += 1
         self.charge += charge
         self.model = reply.model_served or self.model
         self.substituted |= substituted
-        said = self._recordable(reply.text)
-        self._said = (reply.text, said)
-        if said.strip():
-            self.output = said
+        recorded = self._recordable(reply.text)
+        self._last_text = (reply.text, recorded)
+        if recorded.strip():
+            self.output = recorded
         if self._journal is not None:
             calls = [{"tool": encodable(call.name), "args": encodable(call.arguments)} for call in reply.tool_calls]
             tokens = [charge.usage.input_tokens, charge.usage.output_tokens]
-            call = {"text": said, "calls": calls, "tokens": tokens, "cost_usd": charge.cost_usd}
+            call = {"text": recorded, "calls": calls, "tokens": tokens, "cost_usd": charge.cost_usd}
             self._journal("model_called", self._redactor.json(_JOURNAL.encode(call)))
-        return said
+        return recorded
 
     def next_receipt(self) -> int:
-        """Number a tool call that begins now; calls that run side by side keep the order they were asked in."""
-        self._receipts_begun += 1
-        return self._receipts_begun
+        """Number a tool call that starts now, so that the receipts of parallel calls keep the requested order."""
+        self._last_receipt += 1
+        return self._last_receipt
 
     def tool_called(self, n: int, tool: str, args: Mapping[str, Any], answer: ToolOutput, seconds: float) -> None:
-        """Write the receipt of the tool call that `next_receipt` numbered `n`."""
+        """Record the receipt of a tool call. `n` is its number from `next_receipt`."""
         text = encodable(answer.text)
-        whole = text.encode()
+        data = text.encode()
         receipt = Receipt(
             n=n,
             tool=encodable(tool),
             args=encodable(dict(args)),
             status=answer.status,
-            output=text if len(text) <= RECEIPT_CHARS else _bounded(self._redactor.text(text)),
+            output=text if len(text) <= RECEIPT_CHARS else _shortened(self._redactor.text(text)),
             args_sha256=hashlib.sha256(_canonical(args)).hexdigest(),
-            output_sha256=hashlib.sha256(whole).hexdigest(),
-            output_bytes=len(whole),
+            output_sha256=hashlib.sha256(data).hexdigest(),
+            output_bytes=len(data),
             seconds=round(seconds, 6),
             sandbox=answer.sandbox,
         )
-        as_given = receipt.model_dump_json()
-        record = self._redactor.json(as_given)  # one look at all of it
-        self._receipts[n] = receipt if record is as_given else Receipt.model_validate_json(record)
+        unredacted = receipt.model_dump_json()
+        record = self._redactor.json(unredacted)
+        self._receipts[n] = receipt if record is unredacted else Receipt.model_validate_json(record)
         if self._journal is not None:
             self._journal("tool_called", record)
 
@@ -99,7 +100,7 @@ class Recorder:
         error: ErrorDetail | None = None,
         artifacts: tuple[Artifact, ...] = (),
     ) -> ChildRun:
-        """The run as it stands now, under `status`."""
+        """The run in its current state, with `status`."""
         self._finished = ChildRun(
             status=status,
             output=self._output(output),
@@ -118,15 +119,15 @@ class Recorder:
         return self._finished
 
     def redacted(self, run: ChildRun) -> ChildRun:
-        """What a runner gave back, which may have made it without `finish`."""
+        """A runner's return value, redacted unless it comes from `finish`."""
         if run is self._finished:
             return run
         return ChildRun.model_validate(encodable(self._redactor.value(run.model_dump(exclude_defaults=True))))
 
     def _output(self, output: str | None) -> str:
-        """What goes on record as the output; what the model said is there already, what a runner set isn't."""
+        """The output to record. The model's last text is redacted already; a runner's own output isn't."""
         output = self.output if output is None else output
-        return self._said[1] if output in self._said else self._recordable(output)
+        return self._last_text[1] if output in self._last_text else self._recordable(output)
 
     def _recordable(self, value: Any) -> Any:
         return self._redactor.value(encodable(value))
@@ -141,7 +142,7 @@ def _canonical(args: Mapping[str, Any]) -> bytes:
 
 
 def encodable(value: Any) -> Any:
-    """The value without half surrogate pairs, which models and file names can have and JSON in UTF-8 can't."""
+    """The value without lone surrogates, which model output and file names can contain and UTF-8 can't encode."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -151,7 +152,7 @@ def encodable(value: Any) -> Any:
     return value
 
 
-def _bounded(text: str) -> str:
+def _shortened(text: str) -> str:
     if len(text) <= RECEIPT_CHARS:
         return text
     half = RECEIPT_CHARS // 2
