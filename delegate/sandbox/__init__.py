@@ -1,1 +1,1 @@
-"""Where a child's hands are tied: its folder (`workspace`) and its commands (`commands`)."""
+"""Confines a child's files (`workspace`) and commands (`commands`)."""

@@ -1,7 +1,7 @@
-"""The command line of bubblewrap: the whole machine read-only, one folder writable, no secrets, no other processes.
+"""Builds the command line of bubblewrap: a read-only machine, one writable folder, no secrets, no other processes.
 
-`$HOME` stays visible: hiding it would hide the user's toolchains (pyenv, nvm, cargo …), and another version of a
-program would answer without a word. What is known to hold secrets is covered instead.
+`$HOME` stays visible: hiding it would hide the user's toolchains (pyenv, nvm, cargo …), and a different version of a
+program would run without notice. Paths that are known to hold secrets are covered instead.
 """
 
 import os
@@ -15,13 +15,13 @@ SECRETS = (
     ".git-credentials", ".npmrc", ".pypirc", ".password-store", ".local/share/keyrings", ".claude", ".claude.json",
     ".codex", ".gemini", ".hermes",
 )  # fmt: skip
-"""What is covered below the home folder, where it exists."""
+"""Paths below the home folder that are covered where they exist."""
 
 SOCKETS = (
     "/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio",
     "/run/libvirt", "/run/snapd.socket",
 )  # fmt: skip
-"""Doors out: a read-only mount doesn't stop a program from connecting to a socket."""
+"""Covered because a read-only mount doesn't stop a program from connecting to a socket."""
 
 _TMP = Path("/tmp")  # noqa: S108 - the folder itself is meant
 _ALWAYS = (
@@ -31,7 +31,7 @@ _ALWAYS = (
 
 
 def installed() -> str | None:
-    """The path of `bwrap`, or None. That it is there doesn't mean that the kernel lets it work."""
+    """The path of `bwrap`, or None. An installed `bwrap` may still be forbidden by the kernel."""
     return shutil.which("bwrap")
 
 
@@ -45,11 +45,11 @@ def wrap(
     status_fd: int,
     hidden: Sequence[Path] = (),
 ) -> list[str]:
-    """`argv` as it runs inside bubblewrap, with `cwd` (a real path) as the only place of the machine to write to.
+    """The command line that runs `argv` inside bubblewrap, with `cwd` (a real path) as the only writable folder.
 
-    `hidden` folders are covered as those of secrets are. Later mounts cover earlier ones. So what contains `cwd` is
-    covered before `cwd` is mounted, and what lies within it after: a workspace in /tmp stays visible, and ~/.ssh stays
-    hidden where the workspace is the home folder.
+    `hidden` folders are covered like those with secrets. Later mounts cover earlier ones, so the parents of `cwd` are
+    covered before `cwd` is mounted, and the folders in it afterwards: a workspace in /tmp stays visible, and ~/.ssh
+    stays hidden when the workspace is the home folder.
     """
     covers = list(_covers(env, hidden))
     above = [options for path, options in covers if cwd.is_relative_to(path)]
@@ -65,8 +65,8 @@ def _covers(env: Mapping[str, str], hidden: Sequence[Path]) -> Iterator[tuple[Pa
     yield Path("/proc"), ("--proc", "/proc")
     yield _TMP, ("--tmpfs", str(_TMP), *_tools_in_tmp(env))
     home = env.get("HOME", "/nonexistent")
-    for place in (*SOCKETS, *(f"{home}/{name}" for name in SECRETS), *hidden):
-        path = Path(os.path.realpath(place))
+    for covered in (*SOCKETS, *(f"{home}/{name}" for name in SECRETS), *hidden):
+        path = Path(os.path.realpath(covered))
         if path.is_dir():
             yield path, ("--tmpfs", str(path))
         elif path.exists():
@@ -74,7 +74,7 @@ def _covers(env: Mapping[str, str], hidden: Sequence[Path]) -> Iterator[tuple[Pa
 
 
 def _tools_in_tmp(env: Mapping[str, str]) -> Iterator[str]:
-    """Programs on the PATH that lie in /tmp (an environment made there) stay reachable."""
+    """Mounts that keep programs on the PATH reachable when they are in /tmp, such as a virtual environment."""
     for entry in env.get("PATH", "").split(os.pathsep):
         folder = Path(entry)
         prefix = folder.parent if folder.name == "bin" and folder.parent != _TMP else folder

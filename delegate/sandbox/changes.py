@@ -1,4 +1,4 @@
-"""What a child created, changed or deleted in its folder, seen by comparing two looks at it."""
+"""Finds what a child created, changed or deleted in its folder, by comparing two snapshots of it."""
 
 import itertools
 import logging
@@ -12,18 +12,18 @@ from delegate.sandbox import files, paths
 from delegate.types import Artifact
 
 MAX_FILES = 200_000
-"""Files that a given folder may have, the ignored ones apart; a look at that many takes about a second."""
+"""Most files in a given folder, ignored ones aside; a snapshot of that many takes about a second."""
 MAX_ARTIFACTS = 5_000
 MAX_HASHED_FILES = 1_000
 MAX_HASHED_BYTES = 64 << 20
-"""Together; artifacts beyond are listed without a digest, and aren't read."""
+"""Total size; artifacts beyond it are listed without a digest and aren't read."""
 
 _log = logging.getLogger(__name__)
 Change = Literal["created", "changed", "deleted"]
 
 
-class Mark(NamedTuple):
-    """By what a change is seen. The change time is there because `touch` can set the modification time back."""
+class FileState(NamedTuple):
+    """What is compared to detect a change. `touch` can set back the modification time, but not the change time."""
 
     modified_ns: int
     changed_ns: int
@@ -33,29 +33,29 @@ class Mark(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The first artifacts in order of their paths, and how many more there are."""
+    """The first artifacts, sorted by path, and how many more there are."""
 
     artifacts: tuple[Artifact, ...]
     unlisted: int
 
 
-def look(root: Path) -> dict[str, Mark]:
-    """The marks of all files before the child begins. Raises `CallError` where they are too many to compare."""
-    marks = dict(itertools.islice(_scan(root), MAX_FILES))
-    if len(marks) == MAX_FILES:
+def snapshot(root: Path) -> dict[str, FileState]:
+    """The state of all files before the child starts. Raises `CallError` if there are too many to compare."""
+    states = dict(itertools.islice(_scan(root), MAX_FILES))
+    if len(states) == MAX_FILES:
         message = f"workspace {root} has {MAX_FILES:,} files or more; name a smaller folder"
         raise CallError("workspace_too_large", message, field="workspace")
-    return marks
+    return states
 
 
-def since(before: Mapping[str, Mark], root: Path, *, without: Collection[Path] = ()) -> Changes:
-    """What changed since `before`, but for the paths in `without`. Never raises for what a child may have done."""
+def changes_since(before: Mapping[str, FileState], root: Path, *, without: Collection[Path] = ()) -> Changes:
+    """What changed since `before`, except the paths in `without`. Never raises, whatever a child left there."""
     unseen: set[str] = set()
     now = dict(itertools.islice(_scan(root, unseen), MAX_FILES))
     found: dict[str, Change] = {
-        path: "changed" if path in before else "created" for path, mark in now.items() if before.get(path) != mark
+        path: "changed" if path in before else "created" for path, state in now.items() if before.get(path) != state
     }
-    # Past the bound, and in a folder that can't be looked into any more, a file that wasn't seen may still be there.
+    # Beyond the limit, and in folders that have become unreadable, a file that wasn't seen may still exist.
     if len(now) < MAX_FILES:
         found |= {path: "deleted" for path in before.keys() - now.keys() if not path.startswith(tuple(unseen))}
     listed = sorted(path for path in found if root / path not in without) if without else sorted(found)
@@ -65,41 +65,41 @@ def since(before: Mapping[str, Mark], root: Path, *, without: Collection[Path] =
     return Changes(tuple(artifacts), max(len(listed) - MAX_ARTIFACTS, 0))
 
 
-def is_left(before: Mapping[str, Mark], root: Path) -> bool:
-    """Whether anything was created or changed, or can't be looked at. Ends at the first that was."""
+def has_changes(before: Mapping[str, FileState], root: Path) -> bool:
+    """Whether anything was created or changed, or can't be read. Stops at the first such file."""
     unseen: set[str] = set()
-    return any(before.get(path) != mark for path, mark in _scan(root, unseen)) or bool(unseen)
+    return any(before.get(path) != state for path, state in _scan(root, unseen)) or bool(unseen)
 
 
-def _scan(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, Mark]]:
+def _scan(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, FileState]]:
     for path, entry in files.walk(root, unseen):
         try:
             found = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:  # gone meanwhile
+        except FileNotFoundError:  # deleted in the meantime
             continue
         except OSError:
             if unseen is not None:
                 unseen.add(path)
             continue
-        yield path, Mark(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+        yield path, FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
 
 
-def _artifacts(root: Path, found: list[tuple[str, Change]], now: Mapping[str, Mark]) -> Iterator[Artifact]:
-    room, hashed = MAX_HASHED_BYTES, 0
+def _artifacts(root: Path, found: list[tuple[str, Change]], now: Mapping[str, FileState]) -> Iterator[Artifact]:
+    bytes_left, hashed = MAX_HASHED_BYTES, 0
     for path, change in found:
         if change == "deleted":
             yield Artifact(path=files.shown(path), change=change)
             continue
-        mark, sha256, link_to = now[path], None, None
-        if stat.S_ISLNK(mark.mode):
+        state, sha256, link_to = now[path], None, None
+        if stat.S_ISLNK(state.mode):
             link_to = paths.link_target(root, root / path)
-        elif hashed < MAX_HASHED_FILES and mark.size <= room:
-            hashed, room = hashed + 1, room - mark.size
-            sha256 = files.digest(root, root / path, mark.size)
+        elif hashed < MAX_HASHED_FILES and state.size <= bytes_left:
+            hashed, bytes_left = hashed + 1, bytes_left - state.size
+            sha256 = files.digest(root, root / path, state.size)
         yield Artifact(
             path=files.shown(path),
             change=change,
-            bytes=mark.size,
+            bytes=state.size,
             sha256=sha256,
             link_to=None if link_to is None else files.shown(link_to),
         )

@@ -2,9 +2,10 @@
 
     command ──▶ policy: may this author run it here? ──▶ confinement: subreaper, limits, bubblewrap ──▶ process
 
-Without bubblewrap the mechanism is `process`: an environment without keys, kernel limits, and an end to all that the
-command started: on Linux by the subreaper, on macOS as far as it stayed in its process group. That keeps accidents in;
-it is no wall against a hostile command. `attacks.py` says what gets through each, and tries it.
+Without bubblewrap the mechanism is `process`: an environment without keys, kernel limits, and the termination of
+everything that the command started (on Linux by the subreaper, on macOS only what stayed in its process group). That
+contains accidents; it is not a security boundary against a hostile command. `delegate doctor --security` tries attacks
+on each mechanism and shows which ones get through.
 """
 
 import os
@@ -25,11 +26,11 @@ RefusalCode = Literal[
     "commands_not_allowed", "sandbox_unavailable", "network_isolation_unavailable", "platform_not_supported"
 ]
 
-MEND = 'install bubblewrap, or set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
+_FIX = 'install bubblewrap, or set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
 
 
 class CommandsNotAllowed(ToolDenied):
-    """The settings forbid this command here. `code` is stable; the text names the setting and the mend."""
+    """The settings forbid this command here. `code` is stable; the text names the setting and how to fix it."""
 
     def __init__(self, code: RefusalCode, message: str) -> None:
         super().__init__(message)
@@ -38,7 +39,7 @@ class CommandsNotAllowed(ToolDenied):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended. `exit_code` is None after a timeout; the streams are tails, marked where they are cut."""
+    """How a command ended. `exit_code` is None after a timeout. Streams keep their end, with a note where cut."""
 
     exit_code: int | None
     stdout: str
@@ -49,7 +50,7 @@ class CommandResult:
 
     @property
     def output(self) -> str:
-        """Both streams in one text, as a model reads them."""
+        """Both streams as one text for a model."""
         if not self.stderr:
             return self.stdout
         between = "" if self.stdout.endswith("\n") or not self.stdout else "\n"
@@ -57,11 +58,12 @@ class CommandResult:
 
 
 class Commands:
-    """Runs commands under one policy. Whether bubblewrap and the subreaper work is tried once, when first needed.
+    """Runs commands under one policy. Bubblewrap and the subreaper are probed once, when first needed.
 
-    `sandbox`: `auto` uses bubblewrap where it works, `require` refuses where it doesn't, `off` never uses it.
-    `commands`: what a model's commands may do: `sandboxed` runs them only inside bubblewrap, `allow`, `deny`.
-    `hidden`: folders that bubblewrap covers, but for a command's own folder inside one.
+    `sandbox`: `auto` uses bubblewrap where it works, `require` refuses to run without it, `off` never uses it.
+    `commands`: the policy for commands written by a model: `sandboxed` runs them only inside bubblewrap, `allow`
+    anywhere, `deny` never.
+    `hidden`: folders that bubblewrap covers, except for a command's own folder inside one.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class Commands:
         self._probed: dict[tuple[Confinement, Network], bool] = {}
 
     async def mechanism(self) -> Mechanism | None:
-        """What confines a command here. None: nothing may run, on Windows or for want of a bubblewrap that works."""
+        """What confines a command here. None if nothing may run: on Windows, or without the required bubblewrap."""
         if sys.platform == "win32":
             return None
         if self._sandbox != "off" and await self._bubblewrap_works("host"):
@@ -89,16 +91,16 @@ class Commands:
     async def run(
         self, command: str, *, cwd: Path, timeout_seconds: float, author: Author, network: Network = "host"
     ) -> CommandResult:
-        """Run `command` in a shell, in `cwd`, and wait for its end; nothing of it survives this call.
+        """Run `command` in a shell in `cwd` and wait until it ends; no process of it outlives this call.
 
-        Raises `CommandsNotAllowed` where the settings forbid it, `ToolError` where it can't be started, and its
-        `SandboxFailed` where the sandbox didn't hold until the command's end.
+        Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
+        `SandboxFailed` if the sandbox fails before the command ends.
         """
         mechanism = await self._permitted(author, network)
         confinement = Confinement(mechanism == "bubblewrap", await self._subreaper_works())
         started = time.monotonic()
         try:
-            finished = await execute(self._job(command, cwd, timeout_seconds, network), confinement)
+            finished = await execute(self._spec(command, cwd, timeout_seconds, network), confinement)
         except (OSError, ValueError) as problem:
             raise ToolError(f"the command can't be started: {problem}") from problem
         return CommandResult(
@@ -111,7 +113,7 @@ class Commands:
         )
 
     async def _permitted(self, author: Author, network: Network) -> Mechanism:
-        """The mechanism to run under, or `CommandsNotAllowed`."""
+        """The mechanism to run under. Raises `CommandsNotAllowed`."""
         if author == "model" and self._commands == "deny":
             raise CommandsNotAllowed("commands_not_allowed", 'commands = "deny" forbids commands written by a model.')
         if sys.platform == "win32":
@@ -129,7 +131,7 @@ class Commands:
             why = 'sandbox = "off"' if self._sandbox == "off" else "no working bubblewrap here"
             raise CommandsNotAllowed(
                 "commands_not_allowed",
-                f'commands = "sandboxed" runs a model\'s commands only inside a sandbox, and there is {why}: {MEND}.',
+                f'commands = "sandboxed" runs a model\'s commands only inside a sandbox, and there is {why}: {_FIX}.',
             )
         if network == "none" and not (mechanism == "bubblewrap" and await self._bubblewrap_works("none")):
             raise CommandsNotAllowed(
@@ -150,7 +152,7 @@ class Commands:
             self._probed[confinement, network] = await works(confinement, network)
         return self._probed[confinement, network]
 
-    def _job(self, command: str, cwd: Path, timeout_seconds: float, network: Network) -> CommandSpec:
+    def _spec(self, command: str, cwd: Path, timeout_seconds: float, network: Network) -> CommandSpec:
         return CommandSpec(
             argv=shell(command),
             cwd=cwd.resolve(),

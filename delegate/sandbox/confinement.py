@@ -1,9 +1,9 @@
-"""Runs one program under what confines it, and tells the program's end from a failure of what confined it.
+"""Runs one program in its confinement, and tells a failure of the program from a failure of the confinement.
 
     subreaper ──▶ limits ──▶ bubblewrap ──▶ program
 
-Bubblewrap is started by the subreaper too: in its first milliseconds it can't yet tell that its host is gone, and
-would leave itself and the command behind.
+Bubblewrap is started by the subreaper too: in its first milliseconds it doesn't notice that its host is gone, and
+would leave itself and the command running.
 """
 
 import contextlib
@@ -25,21 +25,21 @@ Network = Literal["host", "none"]
 
 
 class Confinement(NamedTuple):
-    """What a program runs under. With neither, it only has a process group of its own, and limits."""
+    """What a program runs under. With neither, it only has a process group of its own and limits."""
 
     bubblewrap: bool
     subreaper: bool
 
 
 class SandboxFailed(ToolError):
-    """What confined the command failed, or was ended, before the command came to its end."""
+    """The confinement of the command failed or was killed before the command ended."""
 
     code = "sandbox_failed"
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """A program (`argv`, its first item absolute for the subreaper), where it runs and what bounds it."""
+    """A program, the folder it runs in and its limits. The subreaper needs an absolute path in `argv[0]`."""
 
     argv: Sequence[str]
     cwd: Path
@@ -48,67 +48,73 @@ class CommandSpec:
     timeout_seconds: float
     max_output_bytes: int
     network: Network = "host"
-    """`none` only under bubblewrap."""
+    """`none` works only under bubblewrap."""
     hidden: Sequence[Path] = ()
-    """Folders to cover, under bubblewrap."""
+    """Folders that bubblewrap covers."""
 
 
 PROBE_SECONDS = 5.0
 
 
 def shell(command: str) -> list[str]:
-    """Models write bash; where it is missing, sh has to do."""
+    """The argv that runs `command` in bash, which models write, or in sh where bash isn't installed."""
     return [shutil.which("bash") or "/bin/sh", "-c", command]
 
 
 async def works(confinement: Confinement, network: Network = "host") -> bool:
-    """Try it by doing nothing under it: many containers and distributions forbid what it needs."""
+    """Whether an empty command runs under `confinement`: many containers and distributions forbid what it needs."""
     env = command_environment(os.environ)
-    job = CommandSpec(["/bin/sh", "-c", ":"], Path("/"), env, PROBE_SECONDS, max_output_bytes=1_000, network=network)
+    probe = CommandSpec(["/bin/sh", "-c", ":"], Path("/"), env, PROBE_SECONDS, max_output_bytes=1_000, network=network)
     try:
-        return (await execute(job, confinement)).exit_code == 0
+        return (await execute(probe, confinement)).exit_code == 0
     except (OSError, SandboxFailed):
         return False
 
 
-async def execute(job: CommandSpec, confinement: Confinement) -> ProcessResult:
-    """Run `job` to its end. Raises OSError or ValueError where it can't be started, and `SandboxFailed`."""
+async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
+    """Run `spec` and wait until it ends. Raises OSError or ValueError if it can't be started, and `SandboxFailed`."""
     with contextlib.ExitStack() as stack:
-        argv, reports = job.argv, list[StatusPipe]()
+        argv, pipes = spec.argv, list[StatusPipe]()
         if confinement.bubblewrap:
-            reports.append(stack.enter_context(StatusPipe("bubblewrap")))
-            argv = _in_bubblewrap(job, reports[-1].fd)
-        argv = limited(argv, timeout_seconds=job.timeout_seconds)
+            pipes.append(stack.enter_context(StatusPipe("bubblewrap")))
+            argv = _in_bubblewrap(spec, pipes[-1].fd)
+        argv = limited(argv, timeout_seconds=spec.timeout_seconds)
         if confinement.subreaper:
-            reports.append(stack.enter_context(StatusPipe("the subreaper")))
-            argv = under_subreaper(argv, status_fd=reports[-1].fd)
+            pipes.append(stack.enter_context(StatusPipe("the subreaper")))
+            argv = under_subreaper(argv, status_fd=pipes[-1].fd)
         finished = await run_process(
             argv,
-            cwd=job.cwd,
-            env=job.env,
-            timeout_seconds=job.timeout_seconds,
-            max_output_bytes=job.max_output_bytes,
-            pass_fds=[report.fd for report in reports],
-            tidies=confinement.subreaper,
+            cwd=spec.cwd,
+            env=spec.env,
+            timeout_seconds=spec.timeout_seconds,
+            max_output_bytes=spec.max_output_bytes,
+            pass_fds=[pipe.fd for pipe in pipes],
+            graceful=confinement.subreaper,
         )
-        _confirm(finished, reports)
+        _confirm(finished, pipes)
     return finished
 
 
-def _in_bubblewrap(job: CommandSpec, status_fd: int) -> list[str]:
+def _in_bubblewrap(spec: CommandSpec, status_fd: int) -> list[str]:
     if (bwrap := bubblewrap.installed()) is None:
         raise FileNotFoundError("bubblewrap is not installed")
     return bubblewrap.wrap(
-        job.argv, bwrap=bwrap, cwd=job.cwd, env=job.env, network=job.network, status_fd=status_fd, hidden=job.hidden
+        spec.argv,
+        bwrap=bwrap,
+        cwd=spec.cwd,
+        env=spec.env,
+        network=spec.network,
+        status_fd=status_fd,
+        hidden=spec.hidden,
     )
 
 
-def _confirm(finished: ProcessResult, reports: Sequence[StatusPipe]) -> None:
-    """Believe an exit code only when everything between here and the command says that it is the command's."""
+def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:
+    """Accept an exit code only if every launcher reports the same one for the command. Raises `SandboxFailed`."""
     if finished.timed_out:
         return
-    for report in reversed(reports):
-        if report.exit_code != finished.exit_code:
-            report.end_leftovers()
-            last = finished.stderr.strip()[-500:] or "it said nothing"
-            raise SandboxFailed(f"{report.name} failed, or was ended, before the command came to its end: {last}")
+    for pipe in reversed(pipes):
+        if pipe.exit_code != finished.exit_code:
+            pipe.kill_leftovers()
+            stderr = finished.stderr.strip()[-500:] or "no output on stderr"
+            raise SandboxFailed(f"{pipe.name} failed or was killed before the command ended: {stderr}")

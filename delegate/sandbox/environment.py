@@ -1,23 +1,23 @@
-"""The environment variables that a command gets to see: a list of allowed ones, never the host's own set."""
+"""Selects the environment variables that a command gets: an allow-list, never the host's whole environment."""
 
 import os
 import re
 from collections.abc import Mapping
 
 _ALLOWED = frozenset({
-    # Who and where
+    # User, shell and locale
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "TERM", "TZ", "LANG", "LANGUAGE",
-    # Where toolchains lie. Without them another toolchain than the user's may answer, silently.
+    # Locations of toolchains. Without them, another toolchain than the user's may run unnoticed.
     "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "VOLTA_HOME", "JAVA_HOME", "GOROOT", "GOPATH",
     "CARGO_HOME", "RUSTUP_HOME", "GEM_HOME",
-    # Where certificates lie
+    # Locations of certificates
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 })  # fmt: skip
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
 def command_environment(source: Mapping[str, str]) -> dict[str, str]:
-    """What a command sees of `source`. A name that looks like a secret never passes, whatever else it looks like."""
+    """The variables of `source` that a command gets. A name that looks like a secret's is never passed on."""
     passed = {
         name: value
         for name, value in source.items()

@@ -1,6 +1,6 @@
-"""Plain reading, writing and walking of files that a child may have laid as traps: pipes, devices, links, odd names.
+"""Reads, writes and walks files in a folder where a child may have put pipes, devices, links and odd names.
 
-Paths given here are already resolved (`paths.resolve`); opening them holds to that.
+Paths given here are already resolved (`paths.resolve`), and opening them follows no links.
 """
 
 import hashlib
@@ -13,16 +13,16 @@ from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox import paths
 
 IGNORED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules"})
-"""Made by tools and not by authors: neither listed, nor searched, nor artifacts."""
+"""Written by tools rather than by authors: not listed, not searched, and not artifacts."""
 MAX_DEPTH = 200
-"""Folders nested deeper are not looked into."""
+"""Folders nested deeper than this are not read."""
 CHUNK_BYTES = 1 << 20
 SMALL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The beginning of a file. `size` is that of the whole, in bytes."""
+    """The beginning of a file. `size` is the size of the whole file in bytes."""
 
     data: bytes
     size: int
@@ -33,7 +33,7 @@ class Excerpt:
 
     @property
     def is_text(self) -> bool:
-        """True for UTF-8 without NUL bytes; a character that the cut went through counts as whole."""
+        """True for UTF-8 without NUL bytes; a character cut off at the end doesn't count against it."""
         if b"\0" in self.data:
             return False
         try:
@@ -48,19 +48,19 @@ class Excerpt:
 
 
 def read(root: Path, real: Path, limit: int) -> Excerpt:
-    """At most `limit` bytes of a regular file. Raises `ToolError` for anything else."""
+    """The first `limit` bytes of a regular file at most. Raises `ToolError` for anything else."""
     try:
         descriptor = paths.open_file(root, real, os.O_RDONLY)
         with open(descriptor, "rb") as file:
             size = os.fstat(descriptor).st_size
-            data = file.read(min(limit, max(size, SMALL_BYTES)))  # a buffer is made for as many
+            data = file.read(min(limit, max(size, SMALL_BYTES)))  # `read` allocates a buffer of this size
     except OSError as problem:
-        raise ToolError(f"can't read {real.name}: {problem.strerror}") from problem
+        raise ToolError(f"{real.name} can't be read: {problem.strerror}") from problem
     return Excerpt(data, max(size, len(data)))
 
 
 def digest(root: Path, real: Path, size: int) -> str | None:
-    """The SHA-256 of a regular file's first `size` bytes; None for links and for what can't be read."""
+    """The SHA-256 of a regular file's first `size` bytes; None for links and unreadable files."""
     found = hashlib.sha256()
     try:
         with open(paths.open_file(root, real, os.O_RDONLY), "rb", buffering=0) as file:
@@ -73,28 +73,27 @@ def digest(root: Path, real: Path, size: int) -> str | None:
 
 
 def write(root: Path, real: Path, data: bytes) -> None:
-    """Write the whole of a regular file, making its folders. Raises `ToolError` where that can't be."""
+    """Replace the content of a regular file, creating missing folders. Raises `ToolError` if it can't be written."""
     try:
         descriptor = paths.open_file(root, real, os.O_WRONLY | os.O_CREAT)
         with open(descriptor, "wb", buffering=0) as file:
             if os.fstat(descriptor).st_nlink > 1:
                 raise ToolDenied(
-                    f"{real.name} has other names (hard links), perhaps outside the workspace, and writing would "
-                    "change what they show too; remove it first, then write it anew"
+                    f"{real.name} has hard links, perhaps outside the workspace, and writing would change those files "
+                    "too; delete it first, then write it again"
                 )
             os.ftruncate(descriptor, 0)
             rest = memoryview(data)
             while rest:
                 rest = rest[file.write(rest) :]
     except OSError as problem:
-        raise ToolError(f"can't write {real.name}: {problem.strerror}") from problem
+        raise ToolError(f"{real.name} can't be written: {problem.strerror}") from problem
 
 
 def walk(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Regular files and links under `root`, with their paths from there; links to folders aren't followed.
+    """Regular files and links under `root`, with their relative paths; links to folders aren't followed.
 
-    An entry can be asked until the next one is taken. Folders that can't be looked into are added to `unseen`, as
-    `path/`.
+    An entry is valid only until the next one is yielded. Folders that can't be read are added to `unseen`, as `path/`.
     """
     folders = [""]
     while folders:
@@ -111,7 +110,7 @@ def walk(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, os.D
                         folders.append(f"{folder}{entry.name}/")
                     elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
                         yield folder + entry.name, entry
-        except FileNotFoundError:  # gone meanwhile
+        except FileNotFoundError:  # deleted in the meantime
             continue
         except OSError:
             if unseen is not None:
@@ -119,5 +118,5 @@ def walk(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, os.D
 
 
 def shown(path: str) -> str:
-    """A path as it may stand in JSON: bytes that aren't UTF-8, which file names can have, are spelled out."""
+    """A path that can be written to JSON: bytes that aren't UTF-8 become backslash escapes."""
     return os.fsencode(path).decode(errors="backslashreplace")

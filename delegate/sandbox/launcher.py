@@ -1,7 +1,7 @@
-"""How a command is started where it can be confined: through what, and whether that held until the command's end.
+"""Starts commands under the subreaper, and reads the status that the subreaper and bubblewrap report.
 
-Both bubblewrap and the subreaper report on a pipe of their own. Without it, their failure to set up would look like
-the command's exit code 1, and a criterion that wants exit code 1 would be met by a command that never ran.
+Each of them reports on a pipe of its own. Without that, a failed setup would look like the command's exit code 1, and
+a criterion that wants exit code 1 would be met by a command that never ran.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _REPORT_BYTES = 4_096
 
 
 def interpreter() -> str | None:
-    """The Python to run the subreaper with; None where it can't work, or where `sys.executable` is an application."""
+    """The Python that runs the subreaper; None where it can't work, or if `sys.executable` is another application."""
     if not sys.platform.startswith("linux") or not _PROGRAM.is_file():
         return None
     program = sys.executable or ""
@@ -28,14 +28,14 @@ def interpreter() -> str | None:
 
 
 def under_subreaper(argv: Sequence[str], *, status_fd: int) -> list[str]:
-    """`argv` (an absolute program) as it runs under the subreaper. Raises FileNotFoundError where that can't be."""
+    """The command line that runs `argv` (an absolute program) under the subreaper. Raises FileNotFoundError."""
     if (python := interpreter()) is None:
-        raise FileNotFoundError("there is no Python to run the subreaper with")
+        raise FileNotFoundError("no Python interpreter to run the subreaper with was found")
     return [python, "-I", "-S", str(_PROGRAM), str(status_fd), str(os.getpid()), *argv]
 
 
 class StatusPipe:
-    """The pipe that `name` reports on. Pass `fd` to it; when it has ended, ask for `exit_code`."""
+    """The pipe that the launcher `name` reports on. Pass it `fd`, and read `exit_code` when it has ended."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,11 +51,11 @@ class StatusPipe:
 
     @property
     def exit_code(self) -> int | None:
-        """How the command came to its end by itself. None: it didn't, or never started."""
+        """The command's own exit code. None if it never started, or didn't end by itself."""
         return self._value("exit-code")
 
-    def end_leftovers(self) -> None:
-        """Kill the command's group. Only for a launcher that was killed itself, and so left this to its host."""
+    def kill_leftovers(self) -> None:
+        """Kill the command's process group, for a launcher that was killed before it could do so itself."""
         if (group := self._value("child-pid")) is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""The one place that says where a path leads, and opens what is there without leaving the folder on the way.
+"""Resolves the paths that models write, and opens files without leaving the workspace.
 
-    path, as a model wrote it ──▶ resolve: the real place, or denied ──▶ open_file: link by link the same, or refused
+    path, as a model wrote it ──▶ resolve: the real path, or denied ──▶ open_file: the same file, or refused
 
-`resolve` looks, `open_file` acts; in between, a command may have put a link in the place of a folder. So opening goes
-down from the root one folder at a time and follows no link at all: a resolved path has none.
+Between `resolve` and `open_file`, a command may replace a folder by a link. So `open_file` opens one folder after
+another from the root and follows no links: a resolved path has none.
 """
 
 import os
@@ -16,45 +16,46 @@ from pathlib import Path
 from delegate.errors import ToolDenied, ToolError
 
 MAX_LINKS = 40
-"""As many as Linux follows; a circle of links ends here."""
+"""As many as Linux follows; this also ends cycles of links."""
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4_095
 _SHOWN = 200
 
-# Without O_NONBLOCK, opening a named pipe waits for its other end; a terminal must not become ours.
+# Without O_NONBLOCK, opening a named pipe waits for its other end; O_NOCTTY keeps a terminal from becoming ours.
 _FILE = os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_PATH also opens folders that may be passed through but not listed; macOS has no such thing.
+# O_PATH also opens folders that may be traversed but not listed; macOS doesn't have it.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def resolve(root: Path, path: str) -> Path:
-    """The real place of `path`, meant from `root` (a real path), links and `..` followed; it need not exist.
+    """The real path of `path`, relative to `root` (a real path), with links and `..` followed; it need not exist.
 
-    Raises `ToolDenied` where that is outside of `root`, and for what can't be a path.
+    Raises `ToolDenied` if it is outside `root`, or can't be a path.
     """
-    real = _followed(str(root), _checked(path))
+    _validate(path)
+    real = _follow(str(root), path)
     if not real.is_relative_to(root):
-        raise ToolDenied(f"{path[:_SHOWN]!r} leads out of the workspace; use paths inside it, such as 'notes.md'")
+        raise ToolDenied(f"{path[:_SHOWN]!r} is outside the workspace; use paths inside it, such as 'notes.md'")
     return real
 
 
 def refuse_git(root: Path, real: Path) -> None:
-    """Raise `ToolDenied` for a place in a `.git`: what is written there is run by git later, outside of any sandbox."""
+    """Raise `ToolDenied` for a path in a `.git` folder: git would later run what is there, outside any sandbox."""
     if any(_is_git(name) for name in real.relative_to(root).parts):
-        raise ToolDenied("files of .git are git's own and can't be written; use git for that")
+        raise ToolDenied("files in .git can't be written directly; run git commands instead")
 
 
-def open_file(root: Path, real: Path, how: int) -> int:
-    """A descriptor of the regular file `real`, a resolved path in `root`; with `O_CREAT`, missing folders are made.
+def open_file(root: Path, real: Path, flags: int) -> int:
+    """A descriptor of the regular file `real`, a resolved path in `root`; `O_CREAT` also creates missing folders.
 
-    Raises `ToolError` where it is something else than a regular file, `OSError` where it can't be opened or was moved.
+    Raises `ToolError` if it isn't a regular file, and `OSError` if it can't be opened or was moved.
     """
     *folders, name = real.relative_to(root).parts or (".",)
-    with _opened(root, folders, make=bool(how & os.O_CREAT)) as folder:
-        _refuse_odd(folder, name)
-        descriptor = os.open(name, how | _FILE, 0o666, dir_fd=folder)
+    with _open_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
+        _refuse_irregular(folder, name)
+        descriptor = os.open(name, flags | _FILE, 0o666, dir_fd=folder)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was put there a moment ago
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # replaced since the check above
             raise ToolError(f"{name} is not a regular file")
     except BaseException:
         os.close(descriptor)
@@ -63,10 +64,10 @@ def open_file(root: Path, real: Path, how: int) -> int:
 
 
 def link_target(root: Path, real: Path) -> str | None:
-    """Where the link at `real` points, as it is written there; None where there is none."""
+    """The target of the link at `real`, unresolved; None if there is no link."""
     *folders, name = real.relative_to(root).parts
     try:
-        with _opened(root, folders) as folder:
+        with _open_folder(root, folders) as folder:
             return os.readlink(name, dir_fd=folder)
     except OSError:
         return None
@@ -74,8 +75,8 @@ def link_target(root: Path, real: Path) -> str | None:
 
 @contextmanager
 def entries(root: Path, folder: str) -> Generator[Iterator["os.DirEntry[str]"]]:
-    """What lies in `folder`, a resolved path from `root`. The entries can be asked only inside the `with`."""
-    with _opened(root, Path(folder).parts) as path_only:
+    """The entries of `folder`, a resolved path relative to `root`. They are valid only inside the `with` block."""
+    with _open_folder(root, Path(folder).parts) as path_only:
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=path_only)
     try:
         with os.scandir(descriptor) as found:
@@ -84,24 +85,26 @@ def entries(root: Path, folder: str) -> Generator[Iterator["os.DirEntry[str]"]]:
         os.close(descriptor)
 
 
-def _checked(path: str) -> str:
+def _validate(path: str) -> None:
     if not path.strip():
-        raise ToolDenied("the path is empty")
+        raise ToolDenied("the path is empty; use '.' for the workspace itself")
     try:
         data = os.fsencode(path)
     except UnicodeEncodeError as problem:  # a lone surrogate
-        raise ToolDenied(f"the path {path[:_SHOWN]!r} can't be a path: {problem}") from problem
+        raise ToolDenied(f"{path[:_SHOWN]!r} is not a valid path: {problem}") from problem
     if b"\0" in data:
-        raise ToolDenied(f"the path {path[:_SHOWN]!r} can't be a path: it has a NUL byte")
+        raise ToolDenied(f"{path[:_SHOWN]!r} is not a valid path: it contains a NUL byte")
     if len(data) > MAX_PATH_BYTES or any(len(name) > MAX_NAME_BYTES for name in data.split(b"/")):
-        raise ToolDenied(f"the path {path[:_SHOWN]!r} … is too long")
-    return path
+        raise ToolDenied(
+            f"the path {path[:_SHOWN]!r} … is too long; use at most {MAX_NAME_BYTES} bytes per name and "
+            f"{MAX_PATH_BYTES:,} in total"
+        )
 
 
-def _followed(start: str, path: str) -> Path:
-    """As the kernel would go from the folder `start`, but `..` also undoes a name that isn't there.
+def _follow(start: str, path: str) -> Path:
+    """Resolve `path` as the kernel would from the folder `start`, except that `..` also undoes a missing name.
 
-    `os.path.realpath` isn't used: once it has met a circle of links, it leaves the links behind it unfollowed.
+    `os.path.realpath` isn't used: after a cycle of links, it leaves the remaining links unfollowed.
     """
     at, links = "/" if path.startswith("/") else start, 0
     ahead = path.split("/")[::-1]
@@ -117,14 +120,14 @@ def _followed(start: str, path: str) -> Path:
                 continue
             links += 1
             if links > MAX_LINKS:
-                raise ToolDenied(f"{path[:_SHOWN]!r} goes through too many links, perhaps in a circle")
+                raise ToolDenied(f"{path[:_SHOWN]!r} goes through more than {MAX_LINKS} links, perhaps in a cycle")
             at = "/" if target.startswith("/") else at
             ahead += target.split("/")[::-1]
     return Path(at)
 
 
 def _link(path: str) -> str | None:
-    """Where a link points; None for what is no link, isn't there, or can't be looked at."""
+    """The target of a link; None if `path` is no link, doesn't exist or can't be read."""
     try:
         return os.readlink(path)
     except OSError:
@@ -132,12 +135,12 @@ def _link(path: str) -> str | None:
 
 
 @contextmanager
-def _opened(root: Path, folders: Sequence[str], *, make: bool = False) -> Generator[int]:
-    """A descriptor of a folder below `root`, reached without following a link."""
+def _open_folder(root: Path, folders: Sequence[str], *, create: bool = False) -> Generator[int]:
+    """A descriptor of a folder below `root`, opened without following a link."""
     at = os.open(root, _FOLDER)
     try:
         for name in folders:
-            if make:
+            if create:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=at)
             below = os.open(name, _FOLDER, dir_fd=at)
@@ -148,8 +151,8 @@ def _opened(root: Path, folders: Sequence[str], *, make: bool = False) -> Genera
         os.close(at)
 
 
-def _refuse_odd(folder: int, name: str) -> None:
-    """Pipes, sockets, devices and links: opening alone can do something. What isn't there is fine."""
+def _refuse_irregular(folder: int, name: str) -> None:
+    """Raise `ToolError` for pipes, sockets, devices and links, which opening can affect. Missing files are fine."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -160,6 +163,6 @@ def _refuse_odd(folder: int, name: str) -> None:
 
 
 def _is_git(name: str) -> bool:
-    """Whether some file system takes `name` for `.git`: in capitals, with invisible characters, as its short name."""
-    visible = "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
+    """Whether some file system treats `name` as `.git`: in capitals, with invisible characters, or as a short name."""
+    visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
     return visible.casefold().rstrip(" .") in (".git", "git~1")

@@ -1,8 +1,8 @@
-"""Runs one program to its end, whatever it does: a deadline, bounded output, and nothing left in its process group.
+"""Runs one program with a deadline and bounded output, and leaves no process of its group running.
 
 `asyncio.create_subprocess_exec` isn't used: its `wait()` hangs for as long as a grandchild holds a pipe open. Here the
-end of the *leader* ends the run; the rest of its group is killed, and the pipes get a short time to empty. A leader
-that has others to end itself (`tidies`) is told to, and killed only where it doesn't.
+run ends when the group's *leader* ends; the rest of the group is killed, and the pipes get a short time to drain. A
+leader that terminates other processes itself (`graceful`) gets SIGTERM first, and is killed only if it doesn't exit.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import IO
 
 DRAIN_SECONDS = 0.2
-"""How long pipes may take to empty after the group is dead. A daemon that left the group can hold them for ever."""
+"""How long pipes may take to drain after the group is dead. A daemon that left the group can hold them forever."""
 DEATH_SECONDS = 2.0
-"""How long to wait for a leader to be gone; a killed one only takes longer where it is stuck in the kernel."""
+"""How long to wait for a leader to exit; a killed one takes longer only if it is stuck in the kernel."""
 CHUNK_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
-    """How a program ended. `exit_code` is None after a timeout, and 128 + n after signal n, as shells say it."""
+    """How a program ended. `exit_code` is None after a timeout, and 128 + n after signal n, as in shells."""
 
     exit_code: int | None
     stdout: str
@@ -43,17 +43,17 @@ async def run_process(
     timeout_seconds: float,
     max_output_bytes: int,
     pass_fds: Sequence[int] = (),
-    tidies: bool = False,
+    graceful: bool = False,
 ) -> ProcessResult:
     """Run `argv` and wait for it. Keeps the last `max_output_bytes` of each stream.
 
-    On every way out, cancellation included, the whole process group is killed and the leader is reaped. With `tidies`
-    the leader gets SIGTERM first, and ends by itself what it started. Raises OSError or ValueError where the program
-    can't be started.
+    However the run ends, cancellation included, the whole process group is killed and the leader is reaped. With
+    `graceful` the leader gets SIGTERM first, and terminates what it started by itself. Raises OSError or ValueError if
+    the program can't be started.
     """
     loop = asyncio.get_running_loop()
     started = time.monotonic()
-    process = subprocess.Popen(  # noqa: ASYNC220 - a fork without waiting; see the module's text
+    process = subprocess.Popen(  # noqa: ASYNC220 - starts without waiting; see the module docstring
         argv,
         cwd=cwd,
         env=env,
@@ -67,7 +67,7 @@ async def run_process(
     assert process.stderr is not None
     stdout, stderr = (_Pipe(loop, file, max_output_bytes) for file in (process.stdout, process.stderr))
     ended = _watch(loop, process)
-    stop = _ask_to_end if tidies else _kill_group
+    stop = _terminate if graceful else _kill_group
     try:
         in_time, _ = await asyncio.wait([ended], timeout=timeout_seconds)
         stop(process)
@@ -80,12 +80,12 @@ async def run_process(
         gone, _ = await asyncio.wait([ended], timeout=DEATH_SECONDS)
         if not gone:
             _kill_group(process)
-    exit_code = _as_shells_say(process.returncode) if in_time else None
+    exit_code = _shell_exit_code(process.returncode) if in_time else None
     return ProcessResult(exit_code, stdout.text(), stderr.text(), not in_time, time.monotonic() - started)
 
 
 class _Pipe:
-    """Reads one pipe as it fills and keeps the tail. It never stops reading, or the writer would block."""
+    """Reads one pipe as it fills and keeps the end. It never stops reading, since the writer would block."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, file: IO[bytes], limit: int) -> None:
         self._loop, self._file, self._limit = loop, file, limit
@@ -122,10 +122,10 @@ class _Pipe:
 
 
 def _watch(loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes]) -> asyncio.Future[None]:
-    """A future that is done when the leader has ended, its group is killed and it is reaped, in this order.
+    """A future that is done when the leader has exited, its group is killed and it is reaped, in this order.
 
-    The order matters: until it is reaped, nobody else can get its number, so the kill can't hit a stranger. It
-    happens in a callback, so that it happens also when whoever waits is cancelled twice.
+    The order matters: until the leader is reaped, its pid isn't reused, so the kill can't hit an unrelated process. It
+    runs in a callback, so that it also happens if the waiting task is canceled twice.
     """
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -158,15 +158,15 @@ def _wait_in_thread(
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     else:  # macOS before Python 3.13 can't wait without reaping
         process.wait()
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the process
         loop.call_soon_threadsafe(finish)
 
 
-def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
+def _terminate(process: subprocess.Popen[bytes]) -> None:
     # `process.terminate` isn't used: it may reap, see `_watch`.
     if process.returncode is None:
         os.kill(process.pid, signal.SIGTERM)
-        os.kill(process.pid, signal.SIGCONT)  # somebody may have stopped it
+        os.kill(process.pid, signal.SIGCONT)  # it may have been stopped by SIGSTOP
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -175,10 +175,10 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _signal_group(pid: int) -> None:
-    # macOS says EPERM where only zombies are left in the group.
+    # macOS returns EPERM if only zombies are left in the group.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
-def _as_shells_say(returncode: int | None) -> int | None:
+def _shell_exit_code(returncode: int | None) -> int | None:
     return 128 - returncode if returncode is not None and returncode < 0 else returncode

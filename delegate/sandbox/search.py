@@ -1,4 +1,4 @@
-"""Finding files by name and lines by pattern, in bounded time: both patterns come from models."""
+"""Finds files by name and lines by pattern, in bounded time, since both patterns come from models."""
 
 import contextlib
 import itertools
@@ -13,7 +13,7 @@ from delegate.errors import ToolError
 from delegate.sandbox import files
 
 SECONDS = 3.0
-"""For one search over all files."""
+"""Time limit of one search over all files."""
 MAX_FILES = 200_000
 MAX_FILE_BYTES = 2_000_000
 """Larger files aren't searched."""
@@ -24,37 +24,37 @@ _GLOB_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def find_files(root: Path, glob: str) -> Iterator[tuple[str, int]]:
-    """Paths under `root` that fit `glob`, and their sizes in bytes.
+    """Paths under `root` that match `glob`, and their sizes in bytes.
 
-    `*` stays within a folder, `**` doesn't; a glob without a slash fits a file's name at any depth.
+    `*` stays within a folder, `**` doesn't; a glob without a slash matches a file's name at any depth.
     """
-    fits = _Matcher(rf"(?s)\A(?:{_glob_pattern(glob)})\Z", time.monotonic() + SECONDS)
+    matches = _Matcher(rf"(?s)\A(?:{_glob_pattern(glob)})\Z", time.monotonic() + SECONDS)
     for path, entry in itertools.islice(files.walk(root), MAX_FILES):
-        if fits(path):
-            with contextlib.suppress(OSError):  # gone meanwhile, or not ours to look at
+        if matches(path):
+            with contextlib.suppress(OSError):  # deleted in the meantime, or not readable
                 yield path, entry.stat(follow_symlinks=False).st_size
 
 
 def find_lines(root: Path, pattern: str, glob: str) -> Iterator[str]:
-    """`path:line: text` for every line that `pattern` (Python syntax) is found in, files in order of their paths."""
-    fits = _Matcher(pattern, time.monotonic() + SECONDS)
+    """`path:line: text` for every line in which `pattern` (Python syntax) is found, sorted by path."""
+    matches = _Matcher(pattern, time.monotonic() + SECONDS)
     for path, size in sorted(find_files(root, glob)):
         if size > MAX_FILE_BYTES:
             continue
         for number, line in enumerate(_lines(root, path), start=1):
-            if fits(line):
+            if matches(line):
                 short = line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + " …"
                 yield f"{files.shown(path)}:{number}: {short}"
 
 
 class _Matcher:
-    """A compiled pattern that may be used until `deadline`; `ToolError` afterwards, and where it isn't one."""
+    """A compiled pattern that can be used until `deadline`. Raises `ToolError` afterwards, or if it is invalid."""
 
     def __init__(self, pattern: str, deadline: float) -> None:
         if len(pattern) > MAX_PATTERN_CHARS:
             raise ToolError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} are allowed")
         if (problem := pattern_fault(pattern)) is not None:
-            raise ToolError(f"{pattern[:200]!r} is not a regular expression that can be used: {problem}")
+            raise ToolError(f"{pattern[:200]!r} is not a valid regular expression: {problem}")
         self._search = regex.compile(pattern).search
         self._deadline = deadline
 
@@ -71,7 +71,7 @@ class _Matcher:
 def _lines(root: Path, path: str) -> list[str]:
     try:
         found = files.read(root, root / path, MAX_FILE_BYTES)
-    except ToolError:  # a link, or not ours to read
+    except ToolError:  # a link, or not readable
         return []
     return found.text.split("\n") if found.is_text else []
 

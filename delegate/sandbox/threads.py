@@ -1,4 +1,4 @@
-"""Work in a thread that is over when the caller goes on, cancelled or not: a thread left behind still writes files."""
+"""Runs work in a thread that always ends before the caller continues: an abandoned thread would still write files."""
 
 import asyncio
 import threading
@@ -8,20 +8,20 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def to_its_end(work: Callable[[], T], *, stop: threading.Event | None = None) -> T:
-    """Run `work` in a thread and wait for it. A cancelled caller sets `stop`, and still waits for its end, once."""
+async def run_in_thread(work: Callable[[], T], *, stop: threading.Event | None = None) -> T:
+    """Run `work` in a thread and wait for it. Cancellation sets `stop`, and still waits for the thread, once."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         if stop is not None:
             stop.set()
-        running.add_done_callback(_look)
+        running.add_done_callback(_retrieve_exception)
         await asyncio.wait([running])
         raise
 
 
-def _look(done: "asyncio.Future[T]") -> None:
-    """How it ended interests nobody any more; without a look, asyncio would complain."""
+def _retrieve_exception(done: "asyncio.Future[T]") -> None:
+    """Asyncio logs an error for an exception that is never retrieved."""
     if not done.cancelled():
         done.exception()

@@ -1,4 +1,4 @@
-"""Copying a whole folder, and removing one, whatever is in it."""
+"""Copies and removes whole folders, whatever is in them."""
 
 import itertools
 import os
@@ -15,37 +15,39 @@ MAX_COPY_FILES = 200_000
 
 
 def copy_tree(source: Path, target: Path, stop: threading.Event) -> None:
-    """Copy what is in `source` into the empty folder `target`, until `stop` is set.
+    """Copy the content of `source` into the empty folder `target`, until `stop` is set.
 
-    Links stay links; pipes, sockets and devices are left out, and so is the folder that `target` lies in. Raises
-    `CallError` where something can't be copied, or is more than the bounds allow; then `target` is half full.
+    Links stay links; pipes, sockets and devices are skipped, and so is the folder that contains `target`. Raises
+    `CallError` if something can't be copied or the limits are exceeded; `target` is then incomplete.
     """
     copy = _Copy(source, target, stop)
     try:
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=copy.ignored, copy_function=copy.one)
+        shutil.copytree(
+            source, target, symlinks=True, dirs_exist_ok=True, ignore=copy.ignore, copy_function=copy.copy_file
+        )
     except shutil.Error as problem:
         name, _, why = problem.args[0][0]
-        raise CallError("workspace_not_copied", f"can't copy {name}: {why}", field="workspace") from problem
+        raise CallError("workspace_not_copied", f"{name} can't be copied: {why}", field="workspace") from problem
     except RecursionError as problem:
-        message = f"workspace {source} is nested too deep to copy"
+        message = f"workspace {source} is nested too deeply to copy"
         raise CallError("workspace_not_copied", message, field="workspace") from problem
 
 
 class _Copy:
-    """What one copy has come to."""
+    """The progress of one copy."""
 
     def __init__(self, source: Path, target: Path, stop: threading.Event) -> None:
         self._source, self._target, self._stop = source, target, stop
         self._bytes = 0
         self._files = 0
 
-    def ignored(self, folder: str, names: list[str]) -> set[str]:
-        """Workspaces may be kept inside the folder that is copied; without this, a copy would copy itself."""
+    def ignore(self, folder: str, names: list[str]) -> set[str]:
+        """Skip the folder of all workspaces, which may be inside `source`: a copy must not copy itself."""
         home = str(self._target.parent)
         return {name for name in names if os.path.join(folder, name) == home}
 
-    def one(self, source: str, target: str) -> None:
-        """Copy one file, if it is one."""
+    def copy_file(self, source: str, target: str) -> None:
+        """Copy `source` if it is a regular file."""
         found = os.lstat(source)
         if not stat.S_ISREG(found.st_mode):
             return
@@ -61,10 +63,10 @@ class _Copy:
 
 
 def remove_tree(root: Path) -> None:
-    """Remove a folder and all in it, also folders without permissions and a nest of thousands. Raises `OSError`.
+    """Remove a folder with everything in it, even unreadable or very deeply nested folders. Raises `OSError`.
 
-    Folders are moved up to the first level before they are emptied, so that neither recursion, nor open descriptors,
-    nor the length of a path grow with the depth: `shutil.rmtree` fails at about a thousand.
+    Folders are moved to the first level before they are emptied, so that recursion, open descriptors and the length of
+    paths don't grow with the depth: `shutil.rmtree` fails at a depth of about a thousand.
     """
     token, numbers = secrets.token_hex(8), itertools.count()
     os.chmod(root, stat.S_IRWXU)
@@ -78,7 +80,7 @@ def remove_tree(root: Path) -> None:
                 os.unlink(entry.path)
                 continue
             moved = root / f"{token}-{next(numbers)}"
-            os.chmod(entry.path, stat.S_IRWXU)  # only what can be written to can be moved
+            os.chmod(entry.path, stat.S_IRWXU)  # only writable folders can be moved
             os.rename(entry.path, moved)
             waiting.append(moved)
         if folder != root:

@@ -1,4 +1,4 @@
-"""A child's folder: where it lies, what may be reached from it, and what the child changed in it."""
+"""Opens, confines and closes the folder that a child works in, and lists what the child changed there."""
 
 import itertools
 import logging
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from delegate.errors import CallError
 from delegate.sandbox import changes, files, paths, worktree
-from delegate.sandbox.changes import Mark
+from delegate.sandbox.changes import FileState
 from delegate.sandbox.files import Excerpt
-from delegate.sandbox.threads import to_its_end
+from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.trees import copy_tree, remove_tree
 from delegate.sandbox.worktree import Worktree
 from delegate.sandbox.write_locks import WriteLocks, Writer
@@ -28,17 +28,17 @@ _SMALL_FILE_BYTES = 65_536
 
 @dataclass(slots=True)
 class Folder:
-    """The folder that one child works in. Open it with `open`, and `close` it when child and checks are done.
+    """The folder that one child works in. Open it with `open`, and `close` it when the child and its checks are done.
 
-    `owned` says that it was made for this child (fresh, copy, worktree) and may be removed again.
+    `owned` is true for a folder that was made for this child (fresh, copy, worktree) and may be removed.
     """
 
     root: Path
     owned: bool
     unlisted: int = 0
     """How many more files changed than `artifacts` listed."""
-    _before: Mapping[str, Mark] = field(default_factory=dict[str, Mark])
-    _claimant: Writer | None = None
+    _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
+    _writer: Writer | None = None
     _worktree: Worktree | None = None
 
     @classmethod
@@ -50,110 +50,110 @@ class Folder:
         write_locks: WriteLocks | None = None,
         who: str = "another task of this run",
     ) -> "Folder":
-        """The folder for `workspace`; new folders are made in `home` under a random name.
+        """Open the folder for `workspace`; new folders are created in `home` under a random name.
 
-        In a shared folder, `write_locks` are those of the run, and `who` is this child in its siblings' words. Raises
-        `CallError` where the folder that was named can't be used, and then leaves nothing behind: it isn't there, is
-        too large, is no git repository.
+        For a shared folder, `write_locks` are those of the run, and `who` names this child in messages to its siblings.
+        Raises `CallError` if the given folder can't be used (it doesn't exist, is too large, is not a git repository);
+        nothing is left behind then.
         """
         if workspace is None or workspace.path is None:
             return cls(_new_folder(home), owned=True)
         given = _existing(workspace.path)
         if workspace.mode == "shared":
-            # Before the look at the files: what a sibling writes meanwhile has to be known as its own.
-            folder = cls(given, owned=False, _claimant=write_locks.join(who) if write_locks is not None else None)
+            # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
+            folder = cls(given, owned=False, _writer=write_locks.join(who) if write_locks is not None else None)
         else:
             folder = cls(_new_folder(home), owned=True)
         try:
             await folder._fill(given, workspace)
         except BaseException:
-            await folder._give_up()
+            await folder._abandon()
             raise
         return folder
 
     @classmethod
     def of_existing(cls, path: Path) -> "Folder":
-        """A folder that work was left in: everything in it counts as created. Raises `CallError` where it isn't one."""
+        """An existing folder with finished work: every file in it counts as created. Raises `CallError`."""
         return cls(_existing(path), owned=False)
 
     def resolve(self, path: str) -> Path:
-        """The real place of `path`, links and `..` followed. Raises `ToolDenied` where that is outside the folder."""
+        """The real path of `path`, with links and `..` followed. Raises `ToolDenied` if it is outside the folder."""
         return paths.resolve(self.root, path)
 
     def read(self, path: str, limit: int) -> Excerpt:
-        """At most `limit` bytes of a regular file in the folder, or of the diff that `artifacts` made of a worktree.
+        """The first `limit` bytes of a regular file in the folder, or of the diff that `artifacts` wrote.
 
-        Raises `ToolError` (`ToolDenied` outside).
+        Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder.
         """
         if self._worktree is not None and path == _diff_name(self._worktree):
             return files.read(self.root.parent, self._worktree.diff_path, limit)
         return files.read(self.root, self.resolve(path), limit)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a regular file in the folder as a whole, making its folders.
+        """Replace the content of a regular file in the folder, creating missing folders.
 
-        Raises `ToolError` (`ToolDenied` outside, in a `.git`, for a file with hard links, and for one that another
-        child of the run writes).
+        Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder or in `.git`, for a file with
+        hard links, and for one that another child of the run writes.
         """
         real = self.resolve(path)
         paths.refuse_git(self.root, real)
-        if self._claimant is not None:
-            self._claimant.take(real)
+        if self._writer is not None:
+            self._writer.acquire(real)
         files.write(self.root, real, data)
 
     def changes(self) -> tuple[Artifact, ...]:
-        """What was created, changed or deleted since `open`, sorted by path, without what siblings are known to write.
+        """What was created, changed or deleted since `open`, sorted by path, without files that siblings wrote.
 
-        Cheap for the few files of a fresh folder; for others, `artifacts` does it in a thread.
+        Blocks: cheap for the few files of a fresh folder, while `artifacts` uses a thread for others.
         """
-        foreign = self._claimant.foreign if self._claimant is not None else ()
-        found = changes.since(self._before, self.root, without=foreign)
+        foreign = self._writer.foreign if self._writer is not None else ()
+        found = changes.changes_since(self._before, self.root, without=foreign)
         self.unlisted = found.unlisted
         return found.artifacts
 
     async def artifacts(self) -> tuple[Artifact, ...]:
-        """The same as `changes`, without holding up the event loop where the folder may be large.
+        """The same as `changes`, without blocking the event loop if the folder may be large.
 
-        For a worktree with changes, the first is the diff, which lies beside the folder.
+        For a worktree with changes, the first artifact is the diff, which is stored next to the folder.
         """
         if self.owned and not self._before and _is_small(self.root):
             return self.changes()
-        found = await to_its_end(self.changes)
+        found = await run_in_thread(self.changes)
         if self._worktree is None or not found:
             return found
         await self._worktree.write_diff()
         return (*_diff_artifact(self._worktree), *found)
 
     async def close(self, *, keep: bool = False) -> None:
-        """Remove a folder of the child's own, unless the child left something in it that the parent could want.
+        """Remove an owned folder, unless the child left changes in it that the parent may want.
 
-        `keep` says that it did, which is then not looked for.
+        With `keep`, the folder stays without a search for changes.
         """
-        if self._claimant is not None:
-            self._claimant.leave()
-        if keep or not self.owned or self._is_gone():
+        if self._writer is not None:
+            self._writer.leave()
+        if keep or not self.owned or self._remove_empty():
             return
-        # In a fresh folder the first file already answers; others have to be compared.
-        left = partial(changes.is_left, self._before, self.root)
-        if not (await to_its_end(left) if self._before else left()):
-            await to_its_end(self._discard)
+        # In a fresh folder the search ends at the first file; in others all files have to be compared.
+        has_changes = partial(changes.has_changes, self._before, self.root)
+        if not (await run_in_thread(has_changes) if self._before else has_changes()):
+            await run_in_thread(self._remove)
 
     async def _fill(self, given: Path, workspace: Workspace) -> None:
         if workspace.mode == "worktree":
             self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root)
         elif workspace.mode == "copy":
             stop = threading.Event()
-            await to_its_end(partial(copy_tree, given, self.root, stop), stop=stop)
-        self._before = await to_its_end(partial(changes.look, self.root))
+            await run_in_thread(partial(copy_tree, given, self.root, stop), stop=stop)
+        self._before = await run_in_thread(partial(changes.snapshot, self.root))
 
-    async def _give_up(self) -> None:
-        if self._claimant is not None:
-            self._claimant.leave()
+    async def _abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.leave()
         if self.owned:
-            await to_its_end(self._discard)
+            await run_in_thread(self._remove)
 
-    def _is_gone(self) -> bool:
-        """Whether it is removed, now or before. The usual end of a fresh folder that wasn't needed."""
+    def _remove_empty(self) -> bool:
+        """Remove the folder if it is empty, the common case for a fresh one. Whether it no longer exists."""
         if self._worktree is not None:
             return False
         try:
@@ -164,7 +164,7 @@ class Folder:
             return False
         return True
 
-    def _discard(self) -> None:
+    def _remove(self) -> None:
         try:
             if self._worktree is not None:
                 self._worktree.unregister()
@@ -175,8 +175,8 @@ class Folder:
 
 
 def discard(root: Path) -> None:
-    """Remove a folder that `close` kept, whatever its mode was, and what belongs to it. Raises `OSError`."""
-    worktree.forget(root)
+    """Remove a folder that `close` kept, in any mode, together with its worktree entry and diff. Raises `OSError`."""
+    worktree.unregister(root)
     root.with_name(f"{root.name}.diff").unlink(missing_ok=True)
     remove_tree(root)
 
@@ -190,7 +190,7 @@ def _existing(path: Path) -> Path:
 
 
 def _new_folder(home: Path) -> Path:
-    """A new folder under a name that nobody can guess, readable by this user only."""
+    """A new folder with an unguessable name, readable only by this user."""
     root = home / secrets.token_hex(8)
     try:
         root.mkdir(0o700)
@@ -201,7 +201,7 @@ def _new_folder(home: Path) -> Path:
 
 
 def _is_small(root: Path) -> bool:
-    """A handful of small files at the top: looking is quicker than starting a thread."""
+    """Whether the folder has only a few small files and no folders: reading those is faster than starting a thread."""
     with suppress(OSError), os.scandir(root) as entries:
         few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
         return len(few) <= _SMALL_FOLDER and all(
@@ -212,14 +212,14 @@ def _is_small(root: Path) -> bool:
 
 
 def _diff_name(of: Worktree) -> str:
-    """The diff's path from the worktree."""
+    """The diff's path relative to the worktree."""
     return f"../{of.diff_path.name}"
 
 
 def _diff_artifact(of: Worktree) -> tuple[Artifact, ...]:
     try:
         size = of.diff_path.stat().st_size
-    except OSError:  # the log says why
+    except OSError:  # `write_diff` logged why
         return ()
     sha256 = files.digest(of.diff_path.parent, of.diff_path, size)
     return (Artifact(path=_diff_name(of), change="created", bytes=size, sha256=sha256),)

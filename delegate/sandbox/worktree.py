@@ -1,9 +1,9 @@
-"""A git worktree for one child: the files of a commit, beside the user's own checkout and every other child's.
+"""Gives a child a git worktree: the files of a commit, separate from the user's checkout and from other children's.
 
     repository, at `base` ──▶ worktree, on a detached HEAD ──▶ child ──▶ diff against `base`
 
-Nothing of the repository or of the user's configuration is run: no hooks, no file monitor, no diff drivers, no filters
-(so files of Git LFS are pointers, and those of git-crypt stay locked), no network. Submodules are empty folders.
+Nothing that the repository or the user's configuration names is run: no hooks, file monitor, diff drivers or filters
+(so Git LFS files are pointers, and git-crypt files stay encrypted), and no network. Submodules are empty folders.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ ADD_SECONDS = 120.0
 DIFF_SECONDS = 60.0
 MAX_DIFF_BYTES = 16 << 20
 DIFFED_FILE = "5m"
-"""A larger file stands in a diff by its name only."""
+"""Larger files appear in a diff by name only."""
 _MAX_OUTPUT_BYTES = 64_000
 _INDEX = "delegate-index"
 
@@ -44,39 +44,39 @@ _DIFF = (
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
-_turns: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path], asyncio.Lock] = WeakValueDictionary()
-"""One worktree at a time is added to a repository: git's locks don't wait, they fail."""
+_add_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path], asyncio.Lock] = WeakValueDictionary()
+"""Worktrees are added to a repository one at a time: git's own locks fail instead of waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A worktree in the folder `root`. Made by `add`; `discard` when it isn't wanted any more."""
+    """A worktree in the folder `root`. Created by `add`, removed by `workspace.discard`."""
 
     root: Path
     base: str
-    """The commit, in full."""
+    """The full hash of the commit."""
     _admin: Path
-    """What the repository keeps about it."""
+    """The repository's own folder for this worktree, in `.git/worktrees`."""
     _env: Mapping[str, str]
 
     @classmethod
     async def add(cls, repository: Path, base: str, root: Path) -> "Worktree":
         """Check out `base`, a revision of `repository`, in the empty folder `root`.
 
-        Raises `CallError` where that can't be; then nothing is left of it in the repository.
+        Raises `CallError` if that fails; nothing is left of it in the repository then.
         """
         env = await _environment(repository)
         common = await _common_folder(repository, env)
         commit = await _commit(repository, base, env)
         worktree = cls(root, commit, common / "worktrees" / root.name, env)
         try:
-            async with _turns.setdefault((asyncio.get_running_loop(), common), asyncio.Lock()):
-                how = ("worktree", "add", "--quiet", "--detach", str(root), commit)
-                added = await _git(how, repository, env, ADD_SECONDS)
+            async with _add_locks.setdefault((asyncio.get_running_loop(), common), asyncio.Lock()):
+                args = ("worktree", "add", "--quiet", "--detach", str(root), commit)
+                added = await _git(args, repository, env, ADD_SECONDS)
             if added.exit_code != 0:
-                message = f"git makes no worktree of {repository}: {_said(added, ADD_SECONDS)}"
+                message = f"git can't create a worktree of {repository}: {_failure(added, ADD_SECONDS)}"
                 raise CallError("workspace_git_failed", message, field="workspace")
-            # Of the child's own index we believe nothing: files in it can be marked as never changed.
+            # The diff uses a copy of the index: in its own, the child can mark files as unchanged.
             with suppress(FileNotFoundError):  # the commit is empty
                 shutil.copyfile(worktree._admin / "index", worktree._admin / _INDEX)
         except BaseException:
@@ -86,47 +86,47 @@ class Worktree:
 
     @property
     def diff_path(self) -> Path:
-        """Where `write_diff` puts the diff: beside the worktree, where a confined child can't write."""
+        """Where `write_diff` writes the diff: next to the worktree, where a confined child can't write."""
         return self.root.with_name(f"{self.root.name}.diff")
 
     async def write_diff(self) -> None:
-        """Write what differs from `base`: commits and new files too, ignored files not. Or why that can't be said."""
+        """Write what differs from `base`, with commits and new files but not ignored ones; or why there is no diff."""
         try:
             self.diff_path.unlink(missing_ok=True)
-            fault = await self._diff()
-            if fault:
-                self.diff_path.write_text(f"There is no diff against {self.base}: {fault}\n")
+            failure = await self._diff()
+            if failure:
+                self.diff_path.write_text(f"There is no diff against {self.base}: {failure}\n")
         except (OSError, CallError) as problem:
-            _log.warning("%s: there is no diff: %s", self.root, problem)
+            _log.warning("%s: the diff can't be written: %s", self.root, problem)
 
     async def _diff(self) -> str | None:
-        """Write the diff. What went wrong, if anything did."""
-        places = ("--git-dir", str(self._admin), "--work-tree", str(self.root))
+        """Write the diff. Returns what went wrong, if anything."""
+        folders = ("--git-dir", str(self._admin), "--work-tree", str(self.root))
         env = {**self._env, "GIT_INDEX_FILE": str(self._admin / _INDEX)}
-        new = await _git((*places, *_NEW_FILES), self.root, env, DIFF_SECONDS)
-        if new.exit_code not in (0, 1):  # 1: all but what can't be added, such as a repository without commits
-            return _said(new, DIFF_SECONDS)
-        how = (*places, *_DIFF, f"--output={self.diff_path}", self.base, "--")
-        made = await _git(how, self.root, env, DIFF_SECONDS)
-        if made.exit_code != 0:
-            return _said(made, DIFF_SECONDS)
+        new = await _git((*folders, *_NEW_FILES), self.root, env, DIFF_SECONDS)
+        if new.exit_code not in (0, 1):  # 1: some files can't be added, such as a repository without commits
+            return _failure(new, DIFF_SECONDS)
+        args = (*folders, *_DIFF, f"--output={self.diff_path}", self.base, "--")
+        written = await _git(args, self.root, env, DIFF_SECONDS)
+        if written.exit_code != 0:
+            return _failure(written, DIFF_SECONDS)
         size = self.diff_path.stat().st_size
         return f"it has {size:,} bytes, over {MAX_DIFF_BYTES:,}" if size > MAX_DIFF_BYTES else None
 
     def unregister(self) -> None:
-        """Let the repository forget the worktree. Raises `OSError`.
+        """Remove the worktree's entry from the repository. Raises `OSError`.
 
-        By hand, since git refuses a half-made worktree, and `git worktree prune` would take those of others with it.
+        Git isn't used: it refuses an incomplete worktree, and `git worktree prune` would remove other entries too.
         """
-        _forget(self._admin)
+        _remove_entry(self._admin)
 
 
-def forget(root: Path) -> None:
-    """Let its repository forget the worktree in `root`, if it is one: if both point at each other. Raises `OSError`."""
+def unregister(root: Path) -> None:
+    """Remove the entry of the worktree in `root` from its repository, if both refer to each other. Raises `OSError`."""
     pointer = _line(root, ".git")
     admin = Path(pointer.removeprefix("gitdir: "))
     if admin.is_absolute() and _line(admin, "gitdir") == str(root / ".git"):
-        _forget(admin)
+        _remove_entry(admin)
 
 
 def _line(folder: Path, name: str) -> str:
@@ -136,16 +136,16 @@ def _line(folder: Path, name: str) -> str:
         return ""
 
 
-def _forget(admin: Path) -> None:
+def _remove_entry(admin: Path) -> None:
     if admin.is_dir() and not admin.is_symlink():
         remove_tree(admin)
 
 
-# ---------------------------------------------------------------------------------------------------- asking git
+# -------------------------------------------------------------------------------------------------- running git
 
 
 async def _environment(repository: Path) -> Mapping[str, str]:
-    """What git gets to see, with every filter that is configured switched off."""
+    """The environment for git, with every configured filter disabled."""
     env = {**command_environment(os.environ), **_QUIET}
     listed = await _git(("config", "--null", "--name-only", "--get-regexp", r"^filter\."), repository, env, ADD_SECONDS)
     drivers = sorted({name.rpartition(".")[0] for name in listed.stdout.split("\0") if name})
@@ -161,13 +161,13 @@ async def _environment(repository: Path) -> Mapping[str, str]:
 
 
 async def _common_folder(repository: Path, env: Mapping[str, str]) -> Path:
-    """The folder that all worktrees of a repository share: its `.git`, or itself where it is bare."""
+    """The folder that all worktrees of a repository share: its `.git`, or the repository itself if it is bare."""
     asked = await _git(("rev-parse", "--git-common-dir", "--show-prefix"), repository, env, ADD_SECONDS)
     common, _, prefix = asked.stdout.partition("\n")
     if asked.exit_code != 0:
         raise CallError(
             "workspace_not_a_repository",
-            f"workspace {repository} can't be used as a git repository: {_said(asked, ADD_SECONDS)}",
+            f"workspace {repository} can't be used as a git repository: {_failure(asked, ADD_SECONDS)}",
             field="workspace",
             hint="name the top folder of a git repository, or use mode copy or shared",
         )
@@ -198,7 +198,7 @@ async def _git(args: Sequence[str], cwd: Path, env: Mapping[str, str], seconds: 
     )
 
 
-def _said(finished: ProcessResult, seconds: float) -> str:
+def _failure(finished: ProcessResult, seconds: float) -> str:
     if finished.timed_out:
         return f"git took longer than {seconds:g} s"
-    return " ".join(finished.stderr.split())[-400:] or f"git ended with {finished.exit_code}"
+    return " ".join(finished.stderr.split())[-400:] or f"git exited with code {finished.exit_code}"

@@ -1,6 +1,6 @@
-"""Who writes which file of a shared folder: among the children of one run, the first writer keeps it.
+"""Locks the files of a shared folder, so that each is written by only one running child of a run.
 
-Only what goes through the file tools is seen. What a command writes can't be known before it has run.
+Only writes through the file tools are locked. What a command writes isn't known before it runs.
 """
 
 import os
@@ -14,82 +14,82 @@ from delegate.errors import ToolDenied
 
 
 class WriteLocks:
-    """The table of one run. May be used from any thread."""
+    """The locks of one run. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._at_work: list[Writer] = []
+        self._writers: list[Writer] = []
 
-    def join(self, who: str) -> "Writer":
-        """A child begins; `who` is its name as its siblings read it. It has to `leave` in the end."""
-        writer = Writer(self, who)
+    def join(self, name: str) -> "Writer":
+        """Add a child; its siblings read `name` in messages. Call `leave` when it is done."""
+        writer = Writer(self, name)
         with self._lock:
-            self._at_work.append(writer)
+            self._writers.append(writer)
         return writer
 
-    def take(self, path: Path, writer: "Writer") -> None:
-        """Give `path`, a real path, to `writer`. Raises `ToolDenied` where another one has it."""
+    def acquire(self, path: Path, writer: "Writer") -> None:
+        """Lock `path`, a real path, for `writer`. Raises `ToolDenied` if another child holds it."""
         with self._lock:
-            others = [other for other in self._at_work if other is not writer]
+            others = [other for other in self._writers if other is not writer]
             for other in others:
-                if other.has(path):
+                if other.holds(path):
                     raise ToolDenied(
-                        f"{path.name} is written by {other.who}, which is still at work; two tasks can't write one "
-                        f"file. Write to another file. (The whole path: {path})"
+                        f"{path.name} is written by {other.name}, which is still running; two tasks can't write the "
+                        f"same file. Write to another file. (Full path: {path})"
                     )
-            writer.note_own(path)
+            writer.add_own(path)
             for other in others:
-                other.note_foreign(path)
+                other.add_foreign(path)
 
     def leave(self, writer: "Writer") -> None:
-        """What `writer` had is free again."""
+        """Release the locks of `writer`."""
         with self._lock:
-            if writer in self._at_work:
-                self._at_work.remove(writer)
+            if writer in self._writers:
+                self._writers.remove(writer)
 
 
 class Writer:
-    """One child of the run, as long as it is at work."""
+    """One running child of the run, with the files that it and its siblings wrote."""
 
-    def __init__(self, locks: WriteLocks, who: str) -> None:
-        self.who = who
+    def __init__(self, locks: WriteLocks, name: str) -> None:
+        self.name = name
         self._locks = locks
         self._own: defaultdict[str, set[Path]] = defaultdict(set)
         self._foreign: set[Path] = set()
 
-    def take(self, path: Path) -> None:
-        """Claim `path` before it is written. Raises `ToolDenied` where another child of the run has it."""
-        self._locks.take(path, self)
+    def acquire(self, path: Path) -> None:
+        """Lock `path` before it is written. Raises `ToolDenied` if another child of the run holds it."""
+        self._locks.acquire(path, self)
 
     def leave(self) -> None:
-        """The child is done; what it wrote may be written by others."""
+        """Release all locks of this child when it is done."""
         self._locks.leave(self)
 
     @property
     def foreign(self) -> Collection[Path]:
-        """What others wrote meanwhile, and this child didn't."""
+        """Files that siblings wrote while this child ran, and this child didn't."""
         return self._foreign
 
-    def has(self, path: Path) -> bool:
-        """Whether it has `path`, under this name or, where the file system takes them for the same, another one."""
-        return any(own == path or _same(own, path) for own in self._own.get(_folded(path), ()))
+    def holds(self, path: Path) -> bool:
+        """Whether it holds `path`, also under another name that the file system treats as the same file."""
+        return any(own == path or _same_file(own, path) for own in self._own.get(_fold(path), ()))
 
-    def note_own(self, path: Path) -> None:
-        """It writes `path`. For `WriteLocks`, under its lock."""
-        self._own[_folded(path)].add(path)
+    def add_own(self, path: Path) -> None:
+        """Record a file of this child. Called by `WriteLocks`, under its lock."""
+        self._own[_fold(path)].add(path)
         self._foreign.discard(path)
 
-    def note_foreign(self, path: Path) -> None:
-        """Another child writes `path`. For `WriteLocks`, under its lock."""
+    def add_foreign(self, path: Path) -> None:
+        """Record a file of a sibling. Called by `WriteLocks`, under its lock."""
         self._foreign.add(path)
 
 
-def _folded(path: Path) -> str:
-    """Equal for names that differ only in what some file systems don't tell apart: case, and ways to write an ü."""
+def _fold(path: Path) -> str:
+    """Equal for names that some file systems treat as the same: they differ only in case or Unicode normalization."""
     return unicodedata.normalize("NFKC", str(path)).casefold()
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same_file(one: Path, other: Path) -> bool:
     try:
         return os.path.samefile(one, other)
     except OSError:

@@ -194,7 +194,7 @@ async def test_of_a_text_seen_in_part_nothing_about_the_whole_is_met(criterion: 
         ({"kind": "file", "path": "out.txt", "contains": "2 passed"}, "met", "contains"),
         ({"kind": "file", "path": "nope.txt"}, "not_met", "does not exist"),
         ({"kind": "file", "path": "nope.txt", "exists": False}, "met", "does not exist"),
-        ({"kind": "file", "path": "../x"}, "error", "leads out"),
+        ({"kind": "file", "path": "../x"}, "error", "is outside the workspace"),
         ({"kind": "file", "path": "out.txt", "json_schema": {"type": "object"}}, "not_met", "not JSON"),
         ({"kind": "json_schema", "schema": {"type": "object"}}, "not_met", "not JSON"),
         ({"kind": "shell", "command": "grep -q passed out.txt"}, "met", "exit code 0"),

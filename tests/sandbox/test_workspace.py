@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 from delegate.errors import CallError, ToolDenied, ToolError
-from delegate.sandbox.threads import to_its_end
+from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.trees import copy_tree
 from delegate.sandbox.workspace import Folder, discard
 from delegate.sandbox.write_locks import WriteLocks
@@ -136,7 +136,7 @@ async def test_a_folder_nested_too_deep_to_copy_is_refused_and_leaves_nothing(ho
 async def test_a_file_that_cannot_be_copied_is_named_and_nothing_is_left(as_nobody: Path) -> None:
     (as_nobody / "project").mkdir()
     (as_nobody / "project" / "locked").touch(0o000)
-    with pytest.raises(CallError, match=r"locked: .*Permission denied"):
+    with pytest.raises(CallError, match=r"locked can't be copied: .*Permission denied"):
         await opened("copy", as_nobody / "project", as_nobody / "home")
     assert list((as_nobody / "home").iterdir()) == []
 
@@ -460,7 +460,7 @@ async def test_a_cancelled_caller_waits_until_its_thread_has_ended() -> None:
         assert stop.wait(10)
         assert ending.wait(10)
 
-    caller = asyncio.create_task(to_its_end(work, stop=stop))
+    caller = asyncio.create_task(run_in_thread(work, stop=stop))
     assert await asyncio.to_thread(begun.wait, 10)
     caller.cancel()
     assert await asyncio.to_thread(stop.wait, 10)
