@@ -1,9 +1,9 @@
-"""What command line agents print as JSON, read into a report, its usage and its cost.
+"""Parses the JSON that command line agents print, into a report with usage and cost.
 
-Known by their documented shapes (as of late 2026): `claude -p --output-format json` and `stream-json` (an object of
-type `result`), `codex exec --json` (one event a line), `gemini -p --output-format json` (`response` and `stats`). Of
-any other program, the last object with a text under one of a few usual names counts. Lines around the JSON are left
-out. Costs are those that the program names: its own estimate.
+Supported are the documented formats (as of late 2026) of `claude -p --output-format json` and `stream-json` (an object
+of type `result`), `codex exec --json` (one event per line) and `gemini -p --output-format json` (`response` and
+`stats`). For any other program, the report is in the last object that has text under one of a few usual keys. Lines
+around the JSON are ignored. Costs are the program's own estimates.
 """
 
 import json
@@ -14,47 +14,47 @@ from typing import Any, cast
 from delegate.types import JsonObject, Usage
 
 TEXT_NAMES = ("result", "response", "output", "report", "text", "message", "content", "answer")
-"""Where a program's report may stand, the likeliest name first."""
-MOST_BROKEN = 10_000
-"""Of lines that begin like JSON and aren't: each may cost a long look."""
-MOST_TOKENS = 10**15
-"""Of one count. A larger number is no count."""
+"""Keys that may hold a program's report, most likely first."""
+MAX_INVALID_LINES = 10_000
+"""Parsing stops after this many lines that start like JSON but aren't, since each may take long to parse."""
+MAX_COUNT = 10**15
+"""Larger token counts and costs are ignored as invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class CliOutput:
-    """What was read. `usage` and `cost_usd` are None where the program doesn't say."""
+    """A parsed output. `usage` and `cost_usd` are None if the program doesn't report them."""
 
     text: str
     usage: Usage | None = None
     cost_usd: float | None = None
     model: str | None = None
     problem: str | None = None
-    """Why the program says that it failed."""
+    """The error that the program reports, if it failed."""
 
 
 def read_cli_output(stdout: str) -> CliOutput:
-    """What a program said in JSON. Raises ValueError where it printed no report that can be read."""
-    found = list(_objects(stdout))
-    for reader in (_claude, _codex, _gemini, _any):
-        if (printed := reader(found)) is not None:
-            return printed
+    """Parse what a program printed. Raises ValueError if there is no JSON object with a report."""
+    objects = list(_objects(stdout))
+    for read in (_read_claude, _read_codex, _read_gemini, _read_other):
+        if (output := read(objects)) is not None:
+            return output
     raise ValueError(
         f"it printed no JSON object with its report under one of {', '.join(TEXT_NAMES)}"
-        if found
+        if objects
         else "it printed no JSON object"
     )
 
 
 def _objects(text: str) -> Iterator[JsonObject]:
-    """All objects that begin a line, or that stand in a list which does."""
-    decoder, at, broken = json.JSONDecoder(), 0, 0
-    while at < len(text) and broken < MOST_BROKEN:
+    """All objects that start at the beginning of a line, alone or in a list."""
+    decoder, at, invalid = json.JSONDecoder(), 0, 0
+    while at < len(text) and invalid < MAX_INVALID_LINES:
         if text[at] in "{[":
             try:
                 value, at = decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
-                broken += 1
+                invalid += 1
             else:
                 items = cast("list[object]", value) if isinstance(value, list) else [value]
                 yield from (cast("JsonObject", item) for item in items if isinstance(item, dict))
@@ -68,15 +68,15 @@ def _objects(text: str) -> Iterator[JsonObject]:
 # ---------------------------------------------------------------------------------------------------- known programs
 
 
-def _claude(found: list[JsonObject]) -> CliOutput | None:
-    last = next((one for one in reversed(found) if one.get("type") == "result" and "is_error" in one), None)
+def _read_claude(objects: list[JsonObject]) -> CliOutput | None:
+    last = next((one for one in reversed(objects) if one.get("type") == "result" and "is_error" in one), None)
     if last is None:
         return None
     usage, models = _part(last, "usage"), _part(last, "modelUsage")
     cached, written = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
     counted = Usage(
         model_calls=_count(last, "num_turns"),
-        input_tokens=_count(usage, "input_tokens") + cached + written,  # which this API counts apart
+        input_tokens=_count(usage, "input_tokens") + cached + written,  # which this API counts separately
         cached_tokens=cached,
         cache_write_tokens=written,
         output_tokens=_count(usage, "output_tokens"),
@@ -93,40 +93,40 @@ def _claude(found: list[JsonObject]) -> CliOutput | None:
     )
 
 
-def _codex(found: list[JsonObject]) -> CliOutput | None:
-    kinds = [one.get("type") for one in found]
-    if "thread.started" not in kinds and "turn.started" not in kinds:
+def _read_codex(objects: list[JsonObject]) -> CliOutput | None:
+    types = [one.get("type") for one in objects]
+    if "thread.started" not in types and "turn.started" not in types:
         return None
-    items = [_part(one, "item") for one in found if one.get("type") == "item.completed"]
-    said = [_text(item.get("text")) for item in items if item.get("type") == "agent_message"]
-    turns = [_part(one, "usage") for one in found if one.get("type") == "turn.completed"]
+    items = [_part(one, "item") for one in objects if one.get("type") == "item.completed"]
+    messages = [_text(item.get("text")) for item in items if item.get("type") == "agent_message"]
+    turns = [_part(one, "usage") for one in objects if one.get("type") == "turn.completed"]
     usage = sum((_codex_usage(turn) for turn in turns), Usage())
-    ends = [one for one in found if one.get("type") in ("turn.completed", "turn.failed")]
+    ends = [one for one in objects if one.get("type") in ("turn.completed", "turn.failed")]
     problem = None
     if not ends or ends[-1]["type"] == "turn.failed":
-        errors = [one for one in found if one.get("type") == "error"]  # some are passed over: it tries again
+        errors = [one for one in objects if one.get("type") == "error"]  # a retry may follow, so none fails the run
         last = _part(ends[-1], "error") if ends else (errors or [{}])[-1]
         problem = _text(last.get("message")) or "it ended before its turn was complete"
-    return CliOutput(said[-1] if said else "", usage if turns else None, problem=problem)
+    return CliOutput(messages[-1] if messages else "", usage if turns else None, problem=problem)
 
 
-def _codex_usage(of: Mapping[str, Any]) -> Usage:
+def _codex_usage(turn: Mapping[str, Any]) -> Usage:
     return Usage(
-        input_tokens=_count(of, "input_tokens"),
-        cached_tokens=_count(of, "cached_input_tokens"),
-        output_tokens=_count(of, "output_tokens"),
-        reasoning_tokens=_count(of, "reasoning_output_tokens"),
+        input_tokens=_count(turn, "input_tokens"),
+        cached_tokens=_count(turn, "cached_input_tokens"),
+        output_tokens=_count(turn, "output_tokens"),
+        reasoning_tokens=_count(turn, "reasoning_output_tokens"),
     )
 
 
-def _gemini(found: list[JsonObject]) -> CliOutput | None:
-    last = next((one for one in reversed(found) if "stats" in one or "message" in _part(one, "error")), None)
+def _read_gemini(objects: list[JsonObject]) -> CliOutput | None:
+    last = next((one for one in reversed(objects) if "stats" in one or "message" in _part(one, "error")), None)
     if last is None:
         return None
     models = _part(_part(last, "stats"), "models")
     usage = sum((_gemini_usage(_part(models, name)) for name in models), Usage())
     error = _part(last, "error")
-    problem = (_text(error.get("message")) or "it reports an error") if error else None
+    problem = (_text(error.get("message")) or "it reports an error without a message") if error else None
     return CliOutput(
         _text(last.get("response")),
         usage if models else None,
@@ -135,23 +135,23 @@ def _gemini(found: list[JsonObject]) -> CliOutput | None:
     )
 
 
-def _gemini_usage(of: Mapping[str, Any]) -> Usage:
-    tokens, thoughts = _part(of, "tokens"), _count(_part(of, "tokens"), "thoughts")
+def _gemini_usage(model: Mapping[str, Any]) -> Usage:
+    tokens, thoughts = _part(model, "tokens"), _count(_part(model, "tokens"), "thoughts")
     return Usage(
-        model_calls=_count(_part(of, "api"), "totalRequests"),
+        model_calls=_count(_part(model, "api"), "totalRequests"),
         input_tokens=_count(tokens, "prompt"),
         cached_tokens=_count(tokens, "cached"),
-        output_tokens=_count(tokens, "candidates") + thoughts,  # which this API counts apart
+        output_tokens=_count(tokens, "candidates") + thoughts,  # which this API counts separately
         reasoning_tokens=thoughts,
     )
 
 
-# ---------------------------------------------------------------------------------------------------- any other
+# ---------------------------------------------------------------------------------------------------- other programs
 
 
-def _any(found: list[JsonObject]) -> CliOutput | None:
-    """The last object with a report. A usage and a cost are taken under the names that most programs give them."""
-    for one in reversed(found):
+def _read_other(objects: list[JsonObject]) -> CliOutput | None:
+    """The last object with a report; usage and cost are read from the keys that most programs use."""
+    for one in reversed(objects):
         for name in TEXT_NAMES:
             if isinstance(one.get(name), str):
                 usage = _part(one, "usage")
@@ -163,8 +163,8 @@ def _any(found: list[JsonObject]) -> CliOutput | None:
     return None
 
 
-def _part(of: Mapping[str, Any], name: str) -> JsonObject:
-    part = of.get(name)
+def _part(fields: Mapping[str, Any], name: str) -> JsonObject:
+    part = fields.get(name)
     return cast("JsonObject", part) if isinstance(part, dict) else {}
 
 
@@ -172,12 +172,12 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _count(of: Mapping[str, Any], name: str) -> int:
-    value = of.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_TOKENS else 0
+def _count(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else 0
 
 
 def _money(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < MOST_TOKENS:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < MAX_COUNT:
         return None
     return float(value)

@@ -1,8 +1,8 @@
-"""`fetch_url`: one GET of a public web page, as text.
+"""Implements `fetch_url`: one GET request for a public web page, as text.
 
-A child's model chooses the address, so it must not reach what only this machine can: loopback, the local network,
-a cloud's metadata service. Names are resolved here, every address is checked, and the connection goes to exactly the
-checked ones, again at every redirect; a name that resolves differently a moment later changes nothing.
+A child's model chooses the URL, so it must not reach what only this machine can: loopback, the local network, a
+cloud's metadata service. Names are resolved here, every address is checked, and the connection uses exactly the checked
+addresses, also for redirects, so a name that resolves differently a moment later has no effect.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ USER_AGENT = "delegate (fetch_url)"
 _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _ALLOCATED = ipaddress.IPv6Network("2000::/3")
-"""All that is given out to the internet so far (RFC 4291, RFC 3587); forms that hide an IPv4 address lie outside."""
+"""All IPv6 addresses allocated so far (RFC 4291, RFC 3587); forms that embed an IPv4 address are outside this range."""
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -37,19 +37,19 @@ _NOT_PUBLIC = tuple(
         "2001::/32",  # Teredo
         "2002::/16",  # 6to4
     )
-)  # beside what Python's `is_global` knows, which differs between its versions
+)  # in addition to Python's `is_global`, which differs between Python versions
 _TEXT_TYPES = frozenset({
     "application/json", "application/xml", "application/javascript", "application/x-javascript", "application/yaml",
     "application/x-yaml", "application/toml", "application/x-sh", "application/sql", "application/rtf",
     "application/x-ndjson",
 })  # fmt: skip
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"})
-"""Python's own text encodings. That of punycode takes quadratic time: minutes for a megabyte."""
+"""Python's own text encodings, which are no character sets. Punycode takes quadratic time: minutes for a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchPolicy:
-    """What `fetch_url` may do. `allowed_hosts` (`name` or `name:port`) may be asked wherever they lie."""
+    """Limits of `fetch_url`. Hosts in `allowed_hosts` (`name` or `name:port`) may have non-public addresses."""
 
     allowed_hosts: tuple[str, ...] = ()
     max_bytes: int = 1_000_000
@@ -57,15 +57,15 @@ class FetchPolicy:
 
 
 async def fetch_url(url: str, policy: FetchPolicy) -> str:
-    """The text behind `url`, with what it is in the first line. HTML becomes plain text.
+    """The text at `url`, with the URL, status and content type in the first line. HTML becomes plain text.
 
-    Raises `ToolDenied` for an address that isn't public, `ToolError` for anything else that goes wrong.
+    Raises `ToolDenied` for an address that isn't public, and `ToolError` for any other failure.
     """
     try:
         async with asyncio.timeout(policy.timeout_seconds):
             return await _follow(url, policy)
     except TimeoutError as problem:
-        raise ToolError(f"no complete answer within {policy.timeout_seconds:g} s") from problem
+        raise ToolError(f"no complete response within {policy.timeout_seconds:g} s") from problem
 
 
 async def _follow(url: str, policy: FetchPolicy) -> str:
@@ -84,15 +84,15 @@ async def _follow(url: str, policy: FetchPolicy) -> str:
 
 
 async def _get(url: "URL", policy: FetchPolicy) -> "str | URL":
-    """One request to the addresses that were checked. A redirect's target is the caller's to check.
+    """One request to the checked addresses: the text, or the target of a redirect, which the caller has to check.
 
-    Its session ends with it: there is nobody to keep a cookie for.
+    Each request has a session of its own, so that no cookies are kept.
     """
     import aiohttp
 
     addresses = await _addresses(url, policy)
     connector = aiohttp.TCPConnector(resolver=_pinned(addresses), use_dns_cache=False, force_close=True)
-    # Compression is declined because a small body could unfold to gigabytes; see `_body`.
+    # Compression is declined because a small body could decompress to gigabytes; see `_body`.
     headers = {"User-Agent": USER_AGENT, "Accept": "text/*, application/json;q=0.9", "Accept-Encoding": "identity"}
     async with (
         aiohttp.ClientSession(connector=connector, trust_env=False, auto_decompress=False) as session,
@@ -126,12 +126,12 @@ def _checked(url: "URL") -> "URL":
     if url.scheme not in ("http", "https") or not url.host:
         raise ToolDenied(f"only http and https addresses can be fetched, not {str(url)[:200]!r}")
     if url.user is not None or url.password is not None:
-        raise ToolDenied("a URL with a user name or a password in it is not fetched")
+        raise ToolDenied("a URL with a user name or a password can't be fetched")
     return url
 
 
 async def _addresses(url: "URL", policy: FetchPolicy) -> list[str]:
-    """Where `url` leads, all of it checked. The system's resolver also reads 0x7f.1, 2130706433 and their kind."""
+    """The addresses of `url`, all checked. The system's resolver also parses forms such as 0x7f.1 and 2130706433."""
     host, port = url.host, url.port
     assert host is not None
     loop = asyncio.get_running_loop()
@@ -144,14 +144,14 @@ async def _addresses(url: "URL", policy: FetchPolicy) -> list[str]:
     if not allowed & {host.lower(), f"{host.lower()}:{port}"}:
         for address in addresses:
             if not is_public(address):
-                raise ToolDenied(f"{host} is {address}, which is not a public address; it is not fetched")
+                raise ToolDenied(f"{host} can't be fetched: {address} is not a public address")
             if is_own(address):
-                raise ToolDenied(f"{host} is {address}, which is this machine; it is not fetched")
+                raise ToolDenied(f"{host} can't be fetched: {address} is an address of this machine")
     return addresses
 
 
 def is_public(address: str) -> bool:
-    """True where the whole internet may reach `address`, an IPv4 or IPv6 address in any of its spellings."""
+    """Whether `address`, an IPv4 or IPv6 address in any notation, is reachable from the whole internet."""
     ip: _IP = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.ipv4_mapped is not None:
@@ -164,21 +164,21 @@ def is_public(address: str) -> bool:
 
 
 def is_own(address: str) -> bool:
-    """True for an address of this machine, also a public one: a firewall lets in from here what it keeps out.
+    """Whether `address` belongs to this machine, even if it is public: a firewall doesn't filter local connections.
 
-    The kernel reaches itself from the address that it is asked for. Nothing is sent: the socket is a datagram's.
+    The kernel uses a local address as its own source address. Connecting a datagram socket sends nothing.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((address, 9))
             return probe.getsockname()[0] == address
-    except OSError:  # no way there at all
+    except OSError:  # unreachable
         return False
 
 
 def _pinned(addresses: list[str]) -> "AbstractResolver":
-    """A resolver that answers with `addresses`, whatever it is asked."""
+    """A resolver that returns `addresses` for every host."""
     from aiohttp.abc import AbstractResolver, ResolveResult
 
     class Pinned(AbstractResolver):
@@ -216,32 +216,32 @@ async def _as_text(url: "URL", response: "aiohttp.ClientResponse", limit: int) -
     if len(body) > limit:
         text += f"\n[… cut: the body is longer than {limit:,} bytes …]"
     if response.status >= 400:
-        raise ToolError(f"{url} answers {response.status} {response.reason}: {text[:500]}")
+        raise ToolError(f"{url} returned {response.status} {response.reason}: {text[:500]}")
     return f"{url} ({response.status}, {kind})\n\n{text}"
 
 
 def _charset(named: str | None) -> str:
-    """The codec to read with: the one that the server names where that is a character set, else UTF-8."""
+    """The codec to decode with: the one that the server names if it is a character set, else UTF-8."""
     try:
         codec = codecs.lookup(named or "utf-8").name
         b"x".decode(codec, errors="replace")
-    except (LookupError, ValueError):  # nobody knows it; or it is Python's own, and no text
+    except (LookupError, ValueError):  # unknown, or not a text encoding
         return "utf-8"
     return "utf-8" if codec in _NO_CHARSETS else codec
 
 
 async def _body(response: "aiohttp.ClientResponse", limit: int) -> bytes:
-    """At most `limit` bytes; a server that compresses although it was asked not to is unfolded no further."""
+    """The first `limit` bytes of the body, also of one that is compressed although that was declined."""
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in ("identity", "gzip", "deflate"):
-        raise ToolError(f"the answer is compressed with {encoding}, which wasn't asked for")
-    unfold = zlib.decompressobj(wbits=47) if encoding != "identity" else None
+        raise ToolError(f"the response is compressed with {encoding}, which isn't supported")
+    decompressor = zlib.decompressobj(wbits=47) if encoding != "identity" else None
     body = bytearray()
     async for chunk in response.content.iter_chunked(65_536):
         try:
-            body += unfold.decompress(chunk, limit - len(body)) if unfold else chunk
+            body += decompressor.decompress(chunk, limit - len(body)) if decompressor else chunk
         except zlib.error as problem:
-            raise ToolError(f"the answer's compression is broken: {problem}") from problem
+            raise ToolError(f"the response can't be decompressed: {problem}") from problem
         if len(body) >= limit:
             break
     return bytes(body[:limit])
@@ -255,7 +255,7 @@ _BLOCKS = frozenset({
 
 
 class _Readable(HTMLParser):
-    """Collects the text that a reader would see, one line per block."""
+    """Collects the visible text, one line per block."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -282,9 +282,9 @@ class _Readable(HTMLParser):
 
 
 def readable(html: str) -> str:
-    """The visible text of an HTML page, roughly: one line per block, white space collapsed."""
+    """Roughly the visible text of an HTML page: one line per block, with white space collapsed."""
     parser = _Readable()
-    # Never closed: `close` goes back over an unfinished tag again and again, in quadratic time.
+    # Never closed: `close` parses an unfinished tag again and again, in quadratic time.
     parser.feed(html)
     lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
     return "\n".join(line for line in lines if line)

@@ -1,4 +1,4 @@
-"""A child that is any async function: a host's own agent, a call of another service, a script in Python."""
+"""Runs any async function as the child: a host's own agent, a call to another service, a Python script."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -9,22 +9,23 @@ from delegate.errors import ConfigError
 from delegate.types import ChildRun, ErrorDetail
 
 ChildFunction = Callable[[Job], Awaitable[str | ChildRun]]
-"""Does a task and gives back the child's report, or the whole run as `job.recorder.finish` makes it."""
+"""Does a task and returns the child's report, or a whole run made by `job.recorder.finish`."""
 
 
 class FunctionRunner:
     """Runs each child by calling `function(job)`.
 
-    What it needs is on the job: `job.task` (goal, context, criteria), `job.prompt` (all of it as one text),
-    `job.workspace`, `job.tools`, and `job.record_tool` and `job.record_usage` for what it did and spent.
+    The job has everything that it needs: `job.task` (goal, context, criteria), `job.prompt` (all of that as one text),
+    `job.workspace`, `job.tools`, and `job.record_tool` and `job.record_usage` to record what it did and spent.
 
-    At its deadline, and when the call is cancelled, the function gets `asyncio.CancelledError` where it awaits; it has
-    to let it travel on. So it must be async: a sync function can't be stopped, and would work on after its verdict.
-    One that is known to be quick can be called with `asyncio.to_thread` inside an async one.
+    At its deadline, and when the call is canceled, `asyncio.CancelledError` is raised where the function awaits; it
+    must not swallow it. It must be async because a sync function can't be stopped, and would continue after its
+    verdict. Inside the async function, quick blocking code can be run with `asyncio.to_thread`.
 
     Args:
-        function: an async function, method or object.
-        records_tools: it calls `job.record_tool` for every tool call of its agent; see `ChildRunner.records_tools`.
+        function: An async function, method or callable object.
+        records_tools: Whether it calls `job.record_tool` for every tool call of its agent; see
+            `ChildRunner.records_tools`.
 
     Raises:
         ConfigError: `function` isn't async.
@@ -37,19 +38,19 @@ class FunctionRunner:
             name = getattr(function, "__name__", type(function).__name__)
             raise ConfigError(
                 f"the child {name} is not an async function, so it couldn't be stopped at its deadline: "
-                "write `async def`, and `await asyncio.to_thread(…)` in it for what blocks"
+                "define it with `async def`, and call blocking code with `await asyncio.to_thread(…)`"
             )
         self._function = function
         self.records_tools = records_tools
 
     async def run(self, job: Job) -> ChildRun:
-        """Call the function and take its report."""
-        given = cast("object", await self._function(job))
-        if isinstance(given, ChildRun):
-            return given
-        if isinstance(given, str):
-            return job.recorder.finish("completed", output=given)
-        message = f"the child's function gave back a {type(given).__name__}, which is neither text nor a ChildRun"
+        """Call the function and take what it returns as the report."""
+        returned = cast("object", await self._function(job))
+        if isinstance(returned, ChildRun):
+            return returned
+        if isinstance(returned, str):
+            return job.recorder.finish("completed", output=returned)
+        message = f"the child's function returned a {type(returned).__name__}, which is neither text nor a ChildRun"
         return job.recorder.finish("failed", error=ErrorDetail(code="bad_report", message=message))
 
 

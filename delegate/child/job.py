@@ -1,4 +1,4 @@
-"""What a child runner gets, and what it owes: the seam where a host puts its own agent in."""
+"""Defines `Job` and `ChildRunner`, the interface for running a host's own agent as a child."""
 
 import time
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ from delegate.types import ChildRun, Provenance, Task, Tier, Usage
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One task, ready to be worked on by one child."""
+    """One task for one child, with everything that its runner needs."""
 
     task: Task
     task_index: int
     run_id: str
     connection: Connection | None
-    """The model to work with and the way to it; None when the runner brings its own."""
+    """The model to use and the connection to its provider; None if the runner has its own."""
     ceiling: Tier | None
-    """The parent's tier: a model above it may not answer, whatever was asked for. None when it is unknown."""
+    """The parent's tier: no model above it may answer, whichever was requested. None if it is unknown."""
     folder: Folder
     tools: tuple[Tool, ...]
     recorder: Recorder
@@ -38,30 +38,30 @@ class Job:
 
     @property
     def workspace(self) -> Path:
-        """The folder to work in, a real path. What is left in it are the task's artifacts."""
+        """The folder to work in, a real path. The files left in it are the task's artifacts."""
         return self.folder.root
 
     @property
     def prompt(self) -> str:
-        """All that a child has to be told, in one text: rules, criteria, goal and context."""
+        """The whole prompt for the child in one text: rules, criteria, goal and context."""
         return prompt.whole(self.task, self.workspace)
 
     def record_tool(
         self, tool: str, args: Mapping[str, Any], answer: ToolOutput | str = "", *, seconds: float = 0
     ) -> None:
-        """Write the receipt of a tool call that has ended, and report the event. Text is the answer of one that was ok.
+        """Write the receipt of a finished tool call, and report the event. An `answer` given as text means success.
 
-        Only a runner with `records_tools` writes receipts that count: see `ChildRunner`. For a call that is about to
-        begin, `tool_call` does this whatever its end.
+        Receipts count only if the runner has `records_tools`: see `ChildRunner`. For a call that hasn't started yet,
+        use `tool_call`, which writes a receipt however the call ends.
         """
         output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
         self.recorder.tool_called(self.recorder.next_receipt(), tool, args, output, seconds)
         self.notify("tool_called", tool, status=output.status)
 
     def tool_call(self, tool: str, args: Mapping[str, Any]) -> "PendingReceipt":
-        """The receipt of a tool call that begins now: `with job.tool_call(name, args) as receipt: receipt.output = …`.
+        """The receipt of a tool call that starts now: `with job.tool_call(name, args) as receipt: receipt.output = …`.
 
-        It is written when the block ends; without an output it says that the call was stopped before it ended.
+        It is written when the block ends; if no output was set, it states that the call was stopped before it ended.
         """
         return PendingReceipt(self, self.recorder.next_receipt(), tool, args)
 
@@ -73,15 +73,14 @@ class Job:
         provenance: Provenance = "observed",
         model: str | None = None,
     ) -> None:
-        """Book model calls that a runner made by itself, on the child's bill and on the run's ledger.
+        """Add model calls that the runner made itself to the child's costs and to the run's ledger.
 
-        Without a cost the child's is unknown, whatever else is known. `model` is the name that the provider gave.
+        Without `cost_usd`, the child's whole cost is unknown. `model` is the name that the provider returned.
         """
         recorder = self.recorder
-        if recorder.charge is costs.UNOBSERVED:  # nothing is unseen that is told
+        if recorder.charge is costs.UNOBSERVED:  # the runner reports its calls after all
             recorder.charge = Charge()
-        sure = "unknown" if cost_usd is None else provenance
-        recorder.charge += Charge(usage, cost_usd, cost_usd or 0, sure)
+        recorder.charge += Charge(usage, cost_usd, cost_usd or 0, "unknown" if cost_usd is None else provenance)
         recorder.model = model or recorder.model
         spent: Amounts = {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": cost_usd or 0}
         self.ledger.reserve({}).settle(spent)
@@ -89,7 +88,7 @@ class Job:
 
 @dataclass(slots=True)
 class PendingReceipt:
-    """The receipt of one tool call that is under way."""
+    """The receipt of one tool call in progress."""
 
     job: Job
     n: int
@@ -111,19 +110,19 @@ class PendingReceipt:
 
 
 class ChildRunner(Protocol):
-    """Runs one child to its end.
+    """Runs one child until it ends.
 
-    Whatever it raises becomes the child's result: it needs no error handling of its own. The deadline is kept
-    outside; on `CancelledError` it only has to stop. Receipts go to `job.recorder` as tools are called, so that they
-    survive every kind of end; `job.recorder.finish("completed", output=…)` makes the `ChildRun`.
+    Exceptions that it raises become the child's result, so it needs no error handling of its own. The caller enforces
+    the deadline; on `CancelledError` it only has to stop. Receipts are written to `job.recorder` as tools are called,
+    so that they are kept however the run ends; `job.recorder.finish("completed", output=…)` creates the `ChildRun`.
     """
 
     needs_model: bool
-    """Whether `job.connection` must be there."""
+    """Whether it needs `job.connection`."""
     records_tools: bool
-    """Whether every tool call gets its receipt. Where not, the verdict says that receipts are unavailable: that none
-    is on record then proves nothing, and criteria about actions are met by checks only. A runner without this
-    attribute records none."""
+    """Whether every tool call gets a receipt. If not, the verdict reports receipts as unavailable: a missing receipt
+    then proves nothing, and only checks can show that an action was done. A runner without this attribute records
+    none."""
 
     async def run(self, job: Job) -> ChildRun:
         """Do the task."""

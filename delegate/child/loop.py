@@ -1,4 +1,4 @@
-"""The built-in child: a loop over a model and tools, until the model stops calling tools or a limit stops it."""
+"""Runs the built-in child: a loop over a model and tools, until the model stops calling tools or reaches a limit."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from delegate.ports import ChatReply, ChatRequest, Message, ToolCall, ToolOutput
 from delegate.types import ChildRun, ErrorDetail
 
 MAX_CALLS_PER_TURN = 32
-"""A turn that asks for more tool calls than this gets an error for the rest."""
-MOST_CALLS_PER_TURN = 256
-"""A turn that asks for more than this ends the child: each call needs an answer, which the next request would carry."""
+"""Further tool calls in one turn get an error as their reply."""
+MAX_REPLIES_PER_TURN = 256
+"""A turn with more tool calls than this fails the child: every call needs a reply, which the next request contains."""
 TOOL_REPLY_CHARS = 40_000
 _LAST_TURN = "\n\n[That was the last turn with tools. The next message must be the report.]"
 _STOPS = {"length": "truncated", "refusal": "refused"}
@@ -29,22 +29,22 @@ class AgentLoop:
     records_tools = True
 
     async def run(self, job: Job) -> ChildRun:
-        """Work until the model reports, or until its turns are used up."""
-        talk = _Conversation(job)
+        """Run turns until the model reports, or until none are left."""
+        conversation = _Conversation(job)
         for turn in range(1, job.max_steps + 1):
-            reply = await talk.ask()
+            reply = await conversation.ask()
             if not reply.tool_calls:
-                return _end(job, reply)
-            if (asked := len(reply.tool_calls)) > MOST_CALLS_PER_TURN:
-                message = f"the model called {asked:,} tools in one turn; at most {MOST_CALLS_PER_TURN} can be answered"
+                return _finish(job, reply)
+            if (count := len(reply.tool_calls)) > MAX_REPLIES_PER_TURN:
+                message = f"the model called {count:,} tools in one turn; at most {MAX_REPLIES_PER_TURN} are allowed"
                 return job.recorder.finish("failed", error=ErrorDetail(code="too_many_tool_calls", message=message))
-            await talk.answer(reply, last_turn=turn == job.max_steps - 1)
+            await conversation.answer(reply, last_turn=turn == job.max_steps - 1)
         message = f"the child still called tools after {job.max_steps} turns"
         return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=message))
 
 
-def _end(job: Job, reply: ChatReply) -> ChildRun:
-    """The last message decides how the run ended: only a clean end is `completed`."""
+def _finish(job: Job, reply: ChatReply) -> ChildRun:
+    """The run with the status that the last message implies: only a clean end is `completed`."""
     if reply.stop in ("end", "tool_calls"):
         return job.recorder.finish("completed", output=reply.text)
     detail = f" ({reply.stop_detail})" if reply.stop_detail else ""
@@ -56,7 +56,7 @@ def _end(job: Job, reply: ChatReply) -> ChildRun:
 
 
 class _Conversation:
-    """The messages of one child so far, and how they grow by a turn."""
+    """The messages of one child so far."""
 
     def __init__(self, job: Job) -> None:
         assert job.connection is not None
@@ -68,28 +68,28 @@ class _Conversation:
         self._tools = {tool.name: tool for tool in job.tools}
         self._specs = tuple(tool.spec for tool in job.tools)
         self._tokens = metering.request_tokens(self._connection.model, self._request())
-        """How long the next request is, estimated."""
+        """Estimated length of the next request."""
 
     async def ask(self) -> ChatReply:
-        """One model call, within the ledger and on the record."""
+        """Make one model call within the ledger's limits, and record it."""
         call = await metering.complete(
             self._connection, self._request(), input_tokens=self._tokens, ledger=self._job.ledger
         )
         tokens = call.charge.usage.total_tokens
         self._tokens = tokens
-        said = self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)
-        self._job.notify("model_called", said[:200], tokens=tokens)
+        text = self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)
+        self._job.notify("model_called", text[:200], tokens=tokens)
         self._refuse_above_parent(call)
         if call.served:
             runs.note_served_tier(call.served.tier)
         return call.reply
 
     async def answer(self, reply: ChatReply, *, last_turn: bool) -> None:
-        """Call the tools that one turn asks for, and add the turn and its replies to the conversation."""
+        """Call the tools that the reply asks for, and add the reply and their outputs to the conversation."""
         calls = reply.tool_calls
         outputs: list[ToolOutput] = []
         for group in self._groups(calls[:MAX_CALLS_PER_TURN]):
-            outputs += await self._side_by_side(group)
+            outputs += await self._call_all(group)
         refused = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
         outputs += [refused] * (len(calls) - len(outputs))
         replies = [_tool_reply(call, output, self._mark) for call, output in zip(calls, outputs, strict=True)]
@@ -110,14 +110,14 @@ class _Conversation:
         )
 
     def _refuse_above_parent(self, call: metering.MeteredReply) -> None:
-        """A provider may serve another model than was asked for, but not a stronger one than the parent is."""
+        """Raise `TierExceeded` if the provider substituted a model of a higher tier than the parent's."""
         ceiling = self._job.ceiling
         if ceiling and call.served and is_above(call.served.tier, ceiling):
             what = f"{call.reply.model_served}, of tier {call.served.tier}, in place of {self._connection.model.id}"
             raise TierExceeded(f"the provider served {what}, which is above the parent's tier {ceiling}")
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """Neighbours that may run side by side, together; every other call alone. The order stays."""
+        """The calls in order: consecutive parallel ones grouped together, every other call alone."""
         groups: list[list[ToolCall]] = []
         was_parallel = False
         for call in calls:
@@ -130,7 +130,7 @@ class _Conversation:
             was_parallel = parallel
         return groups
 
-    async def _side_by_side(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
+    async def _call_all(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
         if len(calls) == 1:
             return [await self._call(calls[0])]
         async with asyncio.TaskGroup() as group:
@@ -138,32 +138,30 @@ class _Conversation:
         return [task.result() for task in running]
 
     async def _call(self, call: ToolCall) -> ToolOutput:
-        """Call one tool and write its receipt, also when the call is cut short."""
+        """Call one tool and write its receipt, even if the call is interrupted."""
         with self._job.tool_call(call.name, call.arguments or {}) as receipt:
-            receipt.output = await self._try(call)
+            receipt.output = await self._output_of(call)
         return receipt.output
 
-    async def _try(self, call: ToolCall) -> ToolOutput:
+    async def _output_of(self, call: ToolCall) -> ToolOutput:
         tool = self._tools.get(call.name)
         if tool is None:
-            return ToolOutput(f"there is no tool {call.name!r}; there are: {', '.join(self._tools)}", "error")
+            return ToolOutput(f"there is no tool {call.name!r}; use one of: {', '.join(self._tools)}", "error")
         if call.arguments is None:
-            return ToolOutput(
-                f"the arguments are not a JSON object that can be used: {call.raw_arguments[:200]!r}", "error"
-            )
+            return ToolOutput(f"the arguments are not a valid JSON object: {call.raw_arguments[:200]!r}", "error")
         try:
             answer = await tool.call(call.arguments)
         except ToolDenied as error:
             return ToolOutput(str(error), "denied")
         except ToolError as error:
             return ToolOutput(str(error), "error")
-        except Exception as error:  # a host's tool may raise anything; the child reads it and goes on
+        except Exception as error:  # a host's tool may raise anything; the child reads it and continues
             return ToolOutput(f"{call.name} failed: {type(error).__name__}: {error}", "error")
         return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
 
 
 def _tool_reply(call: ToolCall, output: ToolOutput, mark: str) -> ToolReply:
-    """What the child reads. Only the receipt has the output as it was."""
+    """What the child reads: the output framed and shortened. The receipt has the original."""
     text = frame(output.text[:TOOL_REPLY_CHARS], mark)
     if (cut := len(output.text) - TOOL_REPLY_CHARS) > 0:
         text += f"\n[… {cut} more characters left out]"

@@ -1,4 +1,4 @@
-"""The built-in child's tools: files of its workspace, commands, web pages, and a place to think."""
+"""Defines the built-in child's tools: files of its workspace, commands, web pages, and a tool for thinking."""
 
 import asyncio
 import io
@@ -23,34 +23,36 @@ from delegate.sandbox.workspace import Folder
 from delegate.types import JsonObject
 
 MAX_READ_BYTES = 5_000_000
-"""Of one file; larger ones are for `search_files` and `run_shell`."""
+"""Size of one file; larger ones need `search_files` or `run_shell`."""
 MAX_WRITE_BYTES = 5_000_000
 MAX_TEXT_CHARS = 30_000
-"""Of one answer: about 7,500 tokens."""
+"""Length of one output: about 7,500 tokens."""
 MAX_STREAM_CHARS = 15_000
-"""Of a command's stdout and stderr, each."""
+"""Length of a command's stdout and stderr, each."""
 MAX_LISTED = 1_000
 MAX_MATCHES = 200
 
 
 def toolbox(folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = None) -> tuple[Tool, ...]:
-    """All built-in tools, working in `folder`. The definitions are made once per process and shared."""
-    box = _Box(folder, commands, fetch or _PUBLIC)
+    """All built-in tools, working in `folder`. The definitions are built once per process and shared."""
+    context = _Context(folder, commands, fetch or _PUBLIC_ONLY)
     tools = [
-        Tool(kind.name, kind.description, kind.parameters, partial(_call, kind, box), kind.parallel)
-        for kind in _kinds()
+        Tool(one.name, one.description, one.parameters, partial(_call, one, context), one.parallel)
+        for one in _definitions()
     ]
     return (*tools, _think_tool())
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
+class _Context:
+    """What the tools of one child work with."""
+
     folder: Folder
     commands: Commands
     fetch: FetchPolicy
 
 
-_PUBLIC = FetchPolicy()
+_PUBLIC_ONLY = FetchPolicy()
 
 
 class _Arguments(BaseModel):
@@ -58,36 +60,36 @@ class _Arguments(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """A tool without a workspace yet. `run` gets the box and the validated arguments."""
+class _Definition:
+    """A tool without a workspace. `run` gets the context and the validated arguments."""
 
     name: str
     description: str
     parameters: JsonObject
     arguments: type[_Arguments]
-    run: Callable[[_Box, Any], Awaitable[str | ToolOutput]]
+    run: Callable[[_Context, Any], Awaitable[str | ToolOutput]]
     parallel: bool
 
 
-async def _call(kind: _Kind, box: _Box, given: Mapping[str, Any]) -> str | ToolOutput:
-    # Models write null for what they leave out.
+async def _call(definition: _Definition, context: _Context, given: Mapping[str, Any]) -> str | ToolOutput:
+    # Models write null for arguments that they omit.
     named = {name: value for name, value in given.items() if value is not None}
     try:
-        arguments = kind.arguments.model_validate(named)
+        arguments = definition.arguments.model_validate(named)
     except ValidationError as problem:
-        raise ToolError(_complaint(kind, problem)) from problem
-    return await kind.run(box, arguments)
+        raise ToolError(_error_text(definition, problem)) from problem
+    return await definition.run(context, arguments)
 
 
-def _complaint(kind: _Kind, problem: ValidationError) -> str:
-    """One line that names the argument, for a model to mend its call."""
+def _error_text(definition: _Definition, problem: ValidationError) -> str:
+    """One line that names the argument, so that a model can fix its call."""
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
     name = ".".join(str(part) for part in first["loc"])[:80] or "(all)"
     if first["type"] == "extra_forbidden":
-        return f"{kind.name} has no argument `{name}`; it has: {', '.join(kind.arguments.model_fields)}"
+        return f"{definition.name} has no argument `{name}`; use: {', '.join(definition.arguments.model_fields)}"
     if first["type"] == "missing":
-        return f"{kind.name} needs the argument `{name}`"
-    return f"{kind.name}, argument `{name}`: {first['msg']}"
+        return f"{definition.name} needs the argument `{name}`"
+    return f"{definition.name}, argument `{name}`: {first['msg']}"
 
 
 # ------------------------------------------------------------------------------------------------------ files
@@ -96,11 +98,11 @@ def _complaint(kind: _Kind, problem: ValidationError) -> str:
 class _ReadFile(_Arguments):
     path: str = Field(description="Path in the workspace.")
     offset: int = Field(default=1, ge=1, description="First line to read, counted from 1.")
-    limit: int = Field(default=2000, ge=1, le=10_000, description="How many lines.")
+    limit: int = Field(default=2000, ge=1, le=10_000, description="Number of lines to read.")
 
 
-async def _read_file(box: _Box, args: _ReadFile) -> str:
-    lines = io.StringIO(_text(box.folder, args.path), newline="\n").readlines()
+async def _read_file(context: _Context, args: _ReadFile) -> str:
+    lines = io.StringIO(_text(context.folder, args.path), newline="\n").readlines()
     if args.offset > max(len(lines), 1):
         raise ToolError(f"{args.path} has {len(lines)} lines; offset {args.offset} is past its end")
     wanted = lines[args.offset - 1 : args.offset - 1 + args.limit]
@@ -108,14 +110,14 @@ async def _read_file(box: _Box, args: _ReadFile) -> str:
     last = args.offset - 1 + len(shown)
     text = "".join(shown)[:MAX_TEXT_CHARS]
     if len("".join(shown)) > MAX_TEXT_CHARS:
-        text += "\n[… this line goes on; it is cut here …]\n"
+        text += "\n[… the rest of this line is cut …]\n"
     if last < len(lines):
-        text += f"\n[lines {args.offset} to {last} of {len(lines)}; go on with offset={last + 1}]"
+        text += f"\n[lines {args.offset} to {last} of {len(lines)}; continue with offset={last + 1}]"
     return text
 
 
 def _whole_lines(lines: list[str]) -> list[str]:
-    """As many lines as the bound allows, and at least one."""
+    """As many lines as the limit allows, but at least one."""
     sizes = itertools.accumulate(len(line) for line in lines)
     fitting = sum(size <= MAX_TEXT_CHARS for size in sizes)
     return lines[: max(fitting, 1)]
@@ -124,40 +126,40 @@ def _whole_lines(lines: list[str]) -> list[str]:
 def _text(folder: Folder, path: str) -> str:
     found = folder.read(path, MAX_READ_BYTES)
     if found.cut:
-        raise ToolError(f"{path} has {found.size:,} bytes; at most {MAX_READ_BYTES:,} can be read. Use search_files")
+        raise ToolError(f"{path} has {found.size:,} bytes; at most {MAX_READ_BYTES:,} can be read. Use search_files.")
     if not found.is_text:
         raise ToolError(f"{path} is not a text file (UTF-8); it has {found.size:,} bytes")
     return found.text
 
 
 class _WriteFile(_Arguments):
-    path: str = Field(description="Path in the workspace; missing folders are made.")
-    content: str = Field(description="The whole new content.")
+    path: str = Field(description="Path in the workspace; missing folders are created.")
+    content: str = Field(description="The whole new content of the file.")
 
 
-async def _write_file(box: _Box, args: _WriteFile) -> str:
+async def _write_file(context: _Context, args: _WriteFile) -> str:
     data = _encoded(args.content)
-    box.folder.write(args.path, data)
+    context.folder.write(args.path, data)
     return f"wrote {len(data):,} bytes to {args.path}"
 
 
 class _EditFile(_Arguments):
     path: str = Field(description="Path in the workspace.")
-    old_text: str = Field(min_length=1, description="Text that occurs exactly once in the file, as it stands there.")
-    new_text: str = Field(description="What takes its place.")
+    old_text: str = Field(min_length=1, description="Text that occurs exactly once in the file, copied exactly.")
+    new_text: str = Field(description="Text that replaces it.")
 
 
-async def _edit_file(box: _Box, args: _EditFile) -> str:
-    text = _text(box.folder, args.path)
+async def _edit_file(context: _Context, args: _EditFile) -> str:
+    text = _text(context.folder, args.path)
     count = text.count(args.old_text)
     if count == 0:
         raise ToolError(f"old_text doesn't occur in {args.path}; read the file and copy the text exactly")
     if count > 1:
-        raise ToolError(f"old_text occurs {count} times in {args.path}; take in more of what is around it")
+        raise ToolError(f"old_text occurs {count} times in {args.path}; include more of the text around it")
     if args.old_text == args.new_text:
-        raise ToolError("old_text and new_text are the same")
+        raise ToolError("old_text and new_text are the same; change new_text")
     line = text.count("\n", 0, text.index(args.old_text)) + 1
-    box.folder.write(args.path, _encoded(text.replace(args.old_text, args.new_text)))
+    context.folder.write(args.path, _encoded(text.replace(args.old_text, args.new_text)))
     return f"edited {args.path} at line {line}"
 
 
@@ -173,11 +175,13 @@ def _encoded(text: str) -> bytes:
 
 class _ListFiles(_Arguments):
     path: str = Field(default=".", description="Folder in the workspace.")
-    glob: str = Field(default="**", description="For example *.py (at any depth), src/*.md, src/**/test_*.")
+    glob: str = Field(
+        default="**", description="Files to list, for example *.py (at any depth), src/*.md or src/**/test_*."
+    )
 
 
-async def _list_files(box: _Box, args: _ListFiles) -> str:
-    root = _folder_path(box.folder, args.path)
+async def _list_files(context: _Context, args: _ListFiles) -> str:
+    root = _folder_path(context.folder, args.path)
 
     def listing() -> list[str]:
         found = itertools.islice(search.find_files(root, args.glob), MAX_LISTED + 1)
@@ -188,13 +192,13 @@ async def _list_files(box: _Box, args: _ListFiles) -> str:
 
 
 class _SearchFiles(_Arguments):
-    pattern: str = Field(min_length=1, description="Regular expression, Python syntax, for single lines.")
+    pattern: str = Field(min_length=1, description="Regular expression in Python syntax, matched line by line.")
     path: str = Field(default=".", description="Folder in the workspace.")
-    glob: str = Field(default="**", description="Which files: for example *.py, src/**/*.md.")
+    glob: str = Field(default="**", description="Files to search, for example *.py or src/**/*.md.")
 
 
-async def _search_files(box: _Box, args: _SearchFiles) -> str:
-    root = _folder_path(box.folder, args.path)
+async def _search_files(context: _Context, args: _SearchFiles) -> str:
+    root = _folder_path(context.folder, args.path)
 
     def matches() -> list[str]:
         return list(itertools.islice(search.find_lines(root, args.pattern, args.glob), MAX_MATCHES + 1))
@@ -210,17 +214,17 @@ def _folder_path(folder: Folder, path: str) -> Path:
     return real
 
 
-def _bounded(lines: list[str], limit: int, what: str, mend: str) -> str:
-    """The lines that fit into one answer; what is left out is said."""
+def _bounded(lines: list[str], limit: int, what: str, hint: str) -> str:
+    """The lines that fit into one output, with a note if some are left out."""
     shown: list[str] = []
-    room = MAX_TEXT_CHARS
+    chars_left = MAX_TEXT_CHARS
     for line in lines[:limit]:
-        room -= len(line) + 1
-        if room < 0:
+        chars_left -= len(line) + 1
+        if chars_left < 0:
             break
         shown.append(line)
     if len(shown) < len(lines):
-        shown.append(f"[… more {what} than the {len(shown)} shown; {mend} …]")
+        shown.append(f"[… more {what} than the {len(shown)} shown; {hint} …]")
     return "\n".join(shown)
 
 
@@ -229,12 +233,12 @@ def _bounded(lines: list[str], limit: int, what: str, mend: str) -> str:
 
 class _RunShell(_Arguments):
     command: str = Field(min_length=1, description="Command line for bash, run in the workspace.")
-    timeout_seconds: float = Field(default=120, gt=0, le=600, description="After this it is killed.")
+    timeout_seconds: float = Field(default=120, gt=0, le=600, description="The command is killed after this time.")
 
 
-async def _run_shell(box: _Box, args: _RunShell) -> ToolOutput:
-    result = await box.commands.run(
-        args.command, cwd=box.folder.root, timeout_seconds=args.timeout_seconds, author="model"
+async def _run_shell(context: _Context, args: _RunShell) -> ToolOutput:
+    result = await context.commands.run(
+        args.command, cwd=context.folder.root, timeout_seconds=args.timeout_seconds, author="model"
     )
     status = "timeout" if result.timed_out else "ok" if result.exit_code == 0 else "error"
     return ToolOutput(_command_text(result, args.timeout_seconds), status, result.sandbox)
@@ -253,11 +257,11 @@ def _tail(text: str) -> str:
 
 
 class _FetchUrl(_Arguments):
-    url: str = Field(description="Public http or https address of a text or HTML page.")
+    url: str = Field(description="Public http or https URL of a text or HTML page.")
 
 
-async def _fetch_url(box: _Box, args: _FetchUrl) -> str:
-    text = await fetch_url(args.url, box.fetch)
+async def _fetch_url(context: _Context, args: _FetchUrl) -> str:
+    text = await fetch_url(args.url, context.fetch)
     cut = len(text) - MAX_TEXT_CHARS
     return text if cut <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[… {cut:,} more characters are cut …]"
 
@@ -273,33 +277,33 @@ async def _think(given: Mapping[str, Any]) -> str:
 
 
 @cache
-def _kinds() -> tuple[_Kind, ...]:
+def _definitions() -> tuple[_Definition, ...]:
     return (
-        _kind("read_file", "Read a text file of the workspace.", _ReadFile, _read_file),
-        _kind("write_file", "Write a file of the workspace as a whole.", _WriteFile, _write_file, parallel=False),
-        _kind("edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False),
-        _kind("list_files", "List files of the workspace, with sizes.", _ListFiles, _list_files),
-        _kind("search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files),
-        _kind(
+        _define("read_file", "Read a text file in the workspace.", _ReadFile, _read_file),
+        _define("write_file", "Create or overwrite a file in the workspace.", _WriteFile, _write_file, parallel=False),
+        _define("edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False),
+        _define("list_files", "List files in the workspace, with sizes.", _ListFiles, _list_files),
+        _define("search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files),
+        _define(
             "run_shell",
-            "Run a command and wait for its end. Nothing it starts outlives it; it has no input and no terminal.",
+            "Run a command and wait until it ends. Processes that it starts end with it; it has no stdin or terminal.",
             _RunShell,
             _run_shell,
             parallel=False,
         ),
-        _kind("fetch_url", "Get a web page as plain text.", _FetchUrl, _fetch_url),
+        _define("fetch_url", "Fetch a web page as plain text.", _FetchUrl, _fetch_url),
     )
 
 
-def _kind(
+def _define(
     name: str,
     description: str,
     arguments: type[_Arguments],
-    run: Callable[[_Box, Any], Awaitable[str | ToolOutput]],
+    run: Callable[[_Context, Any], Awaitable[str | ToolOutput]],
     *,
     parallel: bool = True,
-) -> _Kind:
-    return _Kind(name, description, _parameters(arguments), arguments, run, parallel)
+) -> _Definition:
+    return _Definition(name, description, _parameters(arguments), arguments, run, parallel)
 
 
 @cache
@@ -309,7 +313,7 @@ def _think_tool() -> Tool:
 
 
 def _parameters(arguments: type[_Arguments]) -> JsonObject:
-    """The arguments' JSON Schema, without the titles, which only repeat the names."""
+    """The JSON Schema of the arguments, without titles, which only repeat the names."""
     schema = arguments.model_json_schema()
     properties = {name: {key: value for key, value in spec.items() if key != "title"}
                   for name, spec in schema["properties"].items()}  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegate.child.cli_output import MOST_BROKEN, read_cli_output
+from delegate.child.cli_output import MAX_INVALID_LINES, read_cli_output
 from delegate.types import Usage
 
 
@@ -131,5 +131,5 @@ def test_what_holds_no_report_is_refused(text: str) -> None:
 
 
 def test_endless_nesting_and_broken_lines_are_passed_over() -> None:
-    noise = '{"a":\n' * 3_000 + "[INFO] x\n" * (MOST_BROKEN - 4_000)
+    noise = '{"a":\n' * 3_000 + "[INFO] x\n" * (MAX_INVALID_LINES - 4_000)
     assert read_cli_output(f'{noise}{{"result": "Done."}}').text == "Done."

@@ -245,7 +245,7 @@ async def test_what_a_program_leaves_running_is_ended_with_it(program: Any, tmp_
         ("/nowhere/agent", "'/nowhere/agent' was not found"),
         ("", "is empty"),
         ([], "is empty"),
-        ("claude 'unended", "can't be read"),
+        ("claude 'unended", "can't be parsed"),
         ("sh -c 'agent {goal}'", "placeholder inside"),
         ("sh --ask={goal}!", "placeholder inside"),
     ],
@@ -256,7 +256,7 @@ def test_a_command_that_cannot_be_run_is_refused_with_its_name(command: Any, sai
 
 
 def test_a_variable_that_is_not_set_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'AGENT_KEY' is to be passed to the runner, but isn't set"):
+    with pytest.raises(ConfigError, match="'AGENT_KEY' to pass to the runner isn't set"):
         CommandRunner("cat", env=["AGENT_KEY"])
 
 

@@ -146,7 +146,7 @@ async def test_writing_replaces_the_whole_file(tools: Mapping[str, Tool], folder
 async def test_reading_a_part_says_where_to_go_on(tools: Mapping[str, Tool], folder: Folder) -> None:
     (folder.root / "a").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     part = await text(tools["read_file"], path="a", offset=4, limit=2)
-    assert part == "line 4\nline 5\n\n[lines 4 to 5 of 10; go on with offset=6]"
+    assert part == "line 4\nline 5\n\n[lines 4 to 5 of 10; continue with offset=6]"
     with pytest.raises(ToolError, match="has 10 lines"):
         await text(tools["read_file"], path="a", offset=11)
 
@@ -320,7 +320,7 @@ async def test_a_search_shows_a_bounded_part(tools: Mapping[str, Tool], folder: 
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ({"pattern": "("}, "not a regular expression"),
+        ({"pattern": "("}, "not a valid regular expression"),
         ({"pattern": "(" * 900 + ")" * 900}, "characters"),
         ({"pattern": "(?:(?:a{1000}){1000}){9}"}, "multiply"),
         ({"pattern": "(a|aa)+$"}, "over 3 s"),
