@@ -1,6 +1,7 @@
-"""Judging: gate, checks, judge, and the combination of what they found into one verdict.
+"""Judges finished work with the gate, checks and a judge model, and combines their results into one verdict.
 
-In this order; the first decisive "no" ends it, and a model is asked only if something is left to decide.
+They run in this order. The first failure that decides the verdict ends it, so a model is asked only if criteria are
+left to decide.
 """
 
 from delegate.judging.judge.session import JudgePool

@@ -1,7 +1,7 @@
-"""Combines the results of all criteria into one verdict. Code computes it; no model ever says the last word.
+"""Combines the results of all criteria into one verdict, in code and without a model.
 
-PASS only when every criterion is met, or met on trust. Among several reasons for a FAIL, the surest is named: what a
-check saw, then what a judge saw, then what could not be looked at.
+PASS only if every criterion is met, or met on trust. A FAIL names the most reliable of its reasons: one that a check
+found, then one that a judge found, then a criterion that could not be decided.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _RANK = {"not_met": 0, "error": 2, "cannot_tell": 3, "skipped": 4}
 
 
 class Combined(NamedTuple):
-    """What the criteria come to."""
+    """The verdict and the reason for it."""
 
     verdict: VerdictWord
     verified: bool
@@ -24,16 +24,16 @@ class Combined(NamedTuple):
 
 
 def combine(results: Sequence[CriterionResult]) -> Combined:
-    """The verdict that the results of all criteria come to. Those that are `findings_only` have no say."""
+    """The verdict that follows from the results of all criteria, except those that are `findings_only`."""
     counted = [result for result in results if not result.findings_only]
     bad = [result for result in counted if result.outcome not in _GOOD]
     if not counted:
-        return Combined("FAIL", False, "nobody", "no_deciding_criterion", "every criterion is for findings only")
+        return Combined("FAIL", False, "nobody", "no_deciding_criterion", "every criterion has `findings_only` set")
     return _fail(counted, bad) if bad else _pass(counted)
 
 
 def _fail(counted: Sequence[CriterionResult], bad: Sequence[CriterionResult]) -> Combined:
-    first = min(bad, key=_badness)
+    first = min(bad, key=_rank)
     more = sum(result.outcome != "skipped" for result in bad) - 1
     others = f" (and {more} more)" if more > 0 else ""
     reasoning = f"{first.id} {first.text}: {first.reason or first.code}{others}"
@@ -53,8 +53,8 @@ def _pass(counted: Sequence[CriterionResult]) -> Combined:
     )
 
 
-def blended(results: Sequence[CriterionResult]) -> tuple[float | None, float]:
-    """The score, and its coverage: how much of the criteria's weight was decided at all."""
+def weighted_score(results: Sequence[CriterionResult]) -> tuple[float | None, float]:
+    """The weighted mean of the decided criteria, and its coverage: the share of all weight that was decided."""
     total = sum(result.weight for result in results)
     decided = [result for result in results if result.outcome in ("met", "not_met") and result.weight]
     weight = sum(result.weight for result in decided)
@@ -65,7 +65,7 @@ def blended(results: Sequence[CriterionResult]) -> tuple[float | None, float]:
 
 
 def findings_of(results: Sequence[CriterionResult]) -> list[Finding]:
-    """What criteria that have no say in the verdict found."""
+    """The findings of `findings_only` criteria that aren't met."""
     return [
         Finding(severity="minor", code=result.code, message=f"{result.id} {result.text}: {result.reason}")
         for result in results
@@ -79,7 +79,7 @@ def _score(result: CriterionResult) -> float:
     return 1 if result.outcome == "met" else 0
 
 
-def _badness(result: CriterionResult) -> tuple[int, int]:
+def _rank(result: CriterionResult) -> tuple[int, int]:
     return _RANK[result.outcome], 1 if result.decided_by == "judge" else 0
 
 

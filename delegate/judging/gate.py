@@ -1,6 +1,6 @@
-"""The gate: what can be refused at a glance, before a check runs or a model is asked. It costs nothing.
+"""Rejects runs that obviously fail, before a check runs or a model is asked. The gate costs nothing.
 
-Rules are tried in order and the first rejection wins. A rule only ever says "no"; passing the gate proves nothing.
+Rules are tried in order, and the first rejection counts. A rule can only reject: passing the gate proves nothing.
 """
 
 import re
@@ -13,7 +13,7 @@ from delegate.judging.output import parse_json
 from delegate.types import ChildRun, Task
 
 PROGRESS_WINDOW = 5
-"""So many equal observations at the end of a run mean that it was stuck."""
+"""A run that ends with this many equal observations is considered stuck."""
 
 _FILLER = frozenset({
     "thought process", "solution", "answer", "final answer", "response", "output", "result", "results", "explanation",
@@ -21,29 +21,29 @@ _FILLER = frozenset({
     "null", "n a", "na", "todo", "tbd", "placeholder", "lorem ipsum", "respuesta", "lösung", "解", "解答", "解説",
     "かいせつ",
 })  # fmt: skip
-"""Outputs that say nothing, normalised. Several are the strings that judge models are known to wave through
+"""Outputs without content, normalized. Several are strings that judge models are known to accept
 ("One Token to Fool LLM-as-a-Judge", arXiv 2507.08794)."""
 
 _NAMED_FILE = re.compile(r"`([^`\s]{1,200}\.[A-Za-z0-9]{1,8})`")
 _WRITTEN = re.compile(r"\b(?:wrote|written|saved|created|stored|generated)\b[^.\n`]{0,60}\Z", re.IGNORECASE)
 _CLAIM_CHARS = 72
-"""A sentence claims a file when a verb of writing stands shortly before a name in backticks with an extension."""
+"""A file counts as claimed if a verb of writing is at most this far before a file name in backticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why the gate refused: a stable code, and the reason in words."""
+    """Why the gate rejected a run: a stable code and a reason."""
 
     code: str
     reason: str
 
 
 FileExists = Callable[[str], bool]
-"""Whether a path that the child named exists; True also for what can't be looked at."""
+"""Whether a path that the child named exists; also True if that can't be determined."""
 
 
 def inspect(task: Task, run: ChildRun, file_exists: FileExists) -> Rejection | None:
-    """The first rejection, or None when there is something left to check."""
+    """The first rejection, or None if the run passes the gate."""
     for rule in _RULES:
         if rejection := rule(task, run):
             return rejection
@@ -58,7 +58,7 @@ def _run_failed(task: Task, run: ChildRun) -> Rejection | None:
 
 
 def _empty_output(task: Task, run: ChildRun) -> Rejection | None:
-    if any(unicodedata.category(sign)[0] not in "CZ" for sign in run.output):
+    if any(unicodedata.category(char)[0] not in "CZ" for char in run.output):
         return None
     return Rejection("empty_output", "the child ended without a report")
 
@@ -69,14 +69,14 @@ def _degenerate_output(task: Task, run: ChildRun) -> Rejection | None:
         return None
     words = " ".join(re.findall(r"\w+", start.lower()))
     repeated = len("".join(start.split())) > 3 and len(set(run.output) - {" ", "\n"}) == 1
-    empty_json = start.strip() in ("[]", "{}")  # an answer, where a list was asked for
+    empty_json = start.strip() in ("[]", "{}")  # a valid answer if a list was asked for
     if empty_json or (words and words not in _FILLER and not repeated):
         return None
-    return Rejection("degenerate_output", f"the child's report says nothing: {run.output.strip()[:60]!r}")
+    return Rejection("degenerate_output", f"the child's report has no content: {run.output.strip()[:60]!r}")
 
 
 def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | None:
-    """What the output schema requires at its top must be there; whether it fits is for the check to say."""
+    """Only the top-level required fields of the output schema; the check validates the rest."""
     required = task.output_schema.get("required") if task.output_schema else None
     if not isinstance(required, list):
         return None
@@ -87,20 +87,22 @@ def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | N
     missing = [str(name) for name in cast("list[object]", required) if not isinstance(value, dict) or name not in value]
     if not missing:
         return None
-    return Rejection("summary_missing_required_fields", f"the report lacks what was promised: {', '.join(missing[:5])}")
+    return Rejection("summary_missing_required_fields", f"the report lacks required fields: {', '.join(missing[:5])}")
 
 
 def _plan_steps_incomplete(task: Task, run: ChildRun) -> Rejection | None:
     open_steps = [step.text for step in run.plan if not step.done]
     if not open_steps:
         return None
-    return Rejection("plan_steps_incomplete", f"{len(open_steps)} of {len(run.plan)} steps are open: {open_steps[0]}")
+    return Rejection(
+        "plan_steps_incomplete", f"{len(open_steps)} of {len(run.plan)} steps aren't done: {open_steps[0]}"
+    )
 
 
 def _pending_form_values(task: Task, run: ChildRun) -> Rejection | None:
     if not run.pending:
         return None
-    return Rejection("pending_form_values", f"still to be filled in: {', '.join(run.pending[:5])}")
+    return Rejection("pending_form_values", f"values are still missing: {', '.join(run.pending[:5])}")
 
 
 def _no_observed_delta(task: Task, run: ChildRun) -> Rejection | None:
@@ -117,9 +119,9 @@ def _no_progress_in_window(task: Task, run: ChildRun) -> Rejection | None:
 
 
 def _claimed_files(output: str) -> Iterator[str]:
-    for named in _NAMED_FILE.finditer(output):
-        if _WRITTEN.search(output, max(0, named.start() - _CLAIM_CHARS), named.start()):
-            yield named[1]
+    for name in _NAMED_FILE.finditer(output):
+        if _WRITTEN.search(output, max(0, name.start() - _CLAIM_CHARS), name.start()):
+            yield name[1]
 
 
 def _claimed_artifact_missing(run: ChildRun, file_exists: FileExists) -> Rejection | None:

@@ -1,8 +1,8 @@
-"""Decides what comes next on the way to a verdict. Pure functions: nothing is run, asked or changed here.
+"""Decides the next step of judging, in pure functions that run nothing and ask no model.
 
-Checks come before judges, whatever order criteria are declared in, and each criterion after those that it depends on.
-A criterion whose dependency isn't met is skipped, and skipped is never met. Once a criterion has failed, no model is
-asked any more.
+Checks come before judges, in whatever order the criteria are declared, and each criterion comes after the ones it
+depends on. A criterion with an unmet dependency is skipped, which never counts as met. After a criterion has failed, no
+model is asked.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,13 +31,13 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Take these results: the criteria are not decided, or not any more."""
+    """Record these results without deciding the criteria; they may replace earlier results."""
 
     results: Sequence[CriterionResult]
 
 
 def next_step(criteria: Sequence[AnyCriterion], results: Mapping[str, CriterionResult]) -> Check | Judge | Skip | None:
-    """What to do after `results`, which are by criterion id; None when every criterion has its result."""
+    """The step that follows `results`, which are by criterion id; None if every criterion has a result."""
     if skipped := _skipped_dependents(criteria, results):
         return Skip(skipped)
     undecided = [criterion for criterion in criteria if _id(criterion) not in results]
@@ -46,32 +46,34 @@ def next_step(criteria: Sequence[AnyCriterion], results: Mapping[str, CriterionR
     ready = [criterion for criterion in undecided if set(criterion.depends_on) <= results.keys()]
     if checks := [criterion for criterion in ready if is_check(criterion)]:
         return Check(checks)
-    if _is_lost(results.values()):
+    if _has_failed(results.values()):
         return Skip([_skipped(criterion, "the verdict was already decided") for criterion in undecided])
-    return Judge(_with_followers(ready, undecided))
+    return Judge(_with_dependents(ready, undecided))
 
 
-def could_turn(criteria: Sequence[AnyCriterion], results: Sequence[CriterionResult], open_ids: Collection[str]) -> bool:
-    """Whether a verdict that is lost by these results could be won if those in `open_ids` were met.
+def could_become_pass(
+    criteria: Sequence[AnyCriterion], results: Sequence[CriterionResult], open_ids: Collection[str]
+) -> bool:
+    """Whether `results` make the verdict a FAIL that could be a PASS if the criteria in `open_ids` were met.
 
-    What has no result yet may still be met.
+    Criteria without a result count as met.
     """
 
-    def is_lost(known: Iterable[CriterionResult]) -> bool:
-        hoped = {_id(criterion): result(criterion, "met", "nobody", "met") for criterion in criteria}
-        hoped |= {one.id: one for one in known}
-        while skipped := _skipped_dependents(criteria, hoped):
-            hoped |= {one.id: one for one in skipped}
-        return _is_lost(hoped.values())
+    def fails(known: Iterable[CriterionResult]) -> bool:
+        assumed = {_id(criterion): result(criterion, "met", "nobody", "met") for criterion in criteria}
+        assumed |= {one.id: one for one in known}
+        while skipped := _skipped_dependents(criteria, assumed):
+            assumed |= {one.id: one for one in skipped}
+        return _has_failed(assumed.values())
 
     best = (one.model_copy(update={"outcome": "met"}) if one.id in open_ids else one for one in results)
-    return is_lost(results) and not is_lost(best)
+    return fails(results) and not fails(best)
 
 
 def _skipped_dependents(
     criteria: Sequence[AnyCriterion], results: Mapping[str, CriterionResult]
 ) -> list[CriterionResult]:
-    """Criteria with a dependency that isn't met. A judge may have decided one along with its dependency."""
+    """Results for criteria with an unmet dependency. A judge may have decided one together with its dependency."""
     skipped: list[CriterionResult] = []
     for criterion in criteria:
         known = results.get(_id(criterion))
@@ -83,27 +85,29 @@ def _skipped_dependents(
     return skipped
 
 
-def _with_followers(ready: Sequence[AnyCriterion], undecided: Sequence[AnyCriterion]) -> list[AnyCriterion]:
-    """The ready ones, and those that wait only for them: one question serves all, their order is applied after."""
-    asked, names = list(ready), {_id(criterion) for criterion in undecided}
+def _with_dependents(ready: Sequence[AnyCriterion], undecided: Sequence[AnyCriterion]) -> list[AnyCriterion]:
+    """The ready criteria and those that depend only on them: one question asks for all, skipping follows afterwards."""
+    asked, undecided_ids = list(ready), {_id(criterion) for criterion in undecided}
     while True:
         known = {_id(criterion) for criterion in asked}
         more = [
             criterion
             for criterion in undecided
-            if _id(criterion) not in known and not is_check(criterion) and set(criterion.depends_on) & names <= known
+            if _id(criterion) not in known
+            and not is_check(criterion)
+            and set(criterion.depends_on) & undecided_ids <= known
         ]
         if not more:
             return asked
         asked += more
 
 
-def _is_lost(results: Iterable[CriterionResult]) -> bool:
+def _has_failed(results: Iterable[CriterionResult]) -> bool:
     return any(one.outcome not in _GOOD and not one.findings_only for one in results)
 
 
-def _skipped(criterion: AnyCriterion, why: str) -> CriterionResult:
-    return result(criterion, "skipped", "nobody", "skipped", why)
+def _skipped(criterion: AnyCriterion, reason: str) -> CriterionResult:
+    return result(criterion, "skipped", "nobody", "skipped", reason)
 
 
 def _id(criterion: AnyCriterion) -> str:

@@ -9,7 +9,7 @@ _FENCE = re.compile(r"^```(json)?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
 def parse_json(output: str) -> Any:
-    """The report's JSON value. Raises ValueError saying why there is none."""
+    """The report's JSON value. Raises ValueError with the reason if there is none."""
     block = _last_block(output)
     try:
         return json.loads(output if block is None else block, parse_float=_finite, parse_constant=refuse_constant)
@@ -21,7 +21,7 @@ def parse_json(output: str) -> Any:
 
 
 def _last_block(output: str) -> str | None:
-    """What stands in the last closed block. Every fence is looked at once, however many are left open."""
+    """The content of the last closed block. Linear time, however many fences are left open."""
     block: str | None = None
     start: int | None = None
     for fence in _FENCE.finditer(output):
@@ -33,11 +33,11 @@ def _last_block(output: str) -> str | None:
 
 
 def _finite(number: str) -> float:
-    """For `json.loads`: Python reads 1e999 as infinity, which JSON doesn't have either."""
+    """For `json.loads`: Python parses 1e999 as infinity, which JSON doesn't have."""
     value = float(number)
     return value if math.isfinite(value) else refuse_constant(number)
 
 
 def refuse_constant(word: str) -> NoReturn:
-    """For `json.loads`: Python reads NaN and Infinity, which JSON doesn't have."""
+    """For `json.loads`: Python parses NaN and Infinity, which JSON doesn't have."""
     raise ValueError(f"{word} is not JSON")

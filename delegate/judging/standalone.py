@@ -1,4 +1,4 @@
-"""Judging work that exists already, whoever did it."""
+"""Judges existing work that was done outside delegate."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +19,8 @@ from delegate.records.recorder import Recorder
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Receipt, Task, Tier, Verdict
 
-_OF_THE_CATALOG = {"judge": {"candidates"}}
-"""What in a verdict nobody wrote but the operator and us."""
+_NOT_REDACTED = {"judge": {"candidates"}}
+"""Fields of a verdict that contain only text from the catalog and the settings."""
 
 
 async def submission_of(
@@ -35,7 +35,7 @@ async def submission_of(
     strict_checks: bool,
     redactor: Redactor,
 ) -> Submission:
-    """The work as a run that has completed. Receipts None: nobody recorded the tool calls.
+    """The work as a completed run. `receipts=None` means that tool calls weren't recorded.
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
@@ -43,10 +43,10 @@ async def submission_of(
         task = Task(goal=goal, acceptance_criteria=tuple(acceptance_criteria))
         record = tuple(Receipt.model_validate(one) for one in receipts or ())
     except pydantic.ValidationError as error:
-        raise _unusable(error) from None
+        raise _call_error(error) from None
     if not task.criteria:
         hint = "give at least one criterion"
-        raise CallError("empty", "there is nothing to judge by", field="acceptance_criteria", hint=hint)
+        raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
     refuse_undecidable(task, strict_checks=strict_checks)
     numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
     folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
@@ -60,22 +60,23 @@ async def submission_of(
 async def judge(
     judging: Judging, submission: Submission, context: RunContext, cancellation: Cancellation | None
 ) -> Verdict:
-    """The verdict, on the ledger of who asks for it, and within the caller's time."""
+    """The verdict, charged to the caller's ledger and limited by the caller's time."""
     with submission.redactor.for_logs(), (cancellation or Cancellation()).part() as own:
         work = judging.verdict(
-            submission, context.ledger, _say_nothing, seconds=context.seconds_left(), cancellation=own
+            submission, context.ledger, _ignore_event, seconds=context.seconds_left(), cancellation=own
         )
         verdict = await run_to_completion(work, own)
     assert verdict is not None
-    return submission.redactor.model(verdict, apart=_OF_THE_CATALOG)
+    return submission.redactor.model(verdict, apart=_NOT_REDACTED)
 
 
-def _say_nothing(kind: EventKind, text: str = "", **data: Any) -> None:
-    """Nobody watches a verdict that isn't part of a run."""
+def _ignore_event(kind: EventKind, text: str = "", **data: Any) -> None:
+    """A verdict that isn't part of a run has no observers."""
 
 
-def _unusable(error: pydantic.ValidationError) -> CallError:
+def _call_error(error: pydantic.ValidationError) -> CallError:
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"]) or "acceptance_criteria"
-    message = f"{place}: {first['msg'].removeprefix('Value error, ')}"
-    return CallError("invalid_criterion", message, field=place, hint="see the README for the kinds and their fields")
+    field = ".".join(str(part) for part in first["loc"]) or "acceptance_criteria"
+    message = f"{field}: {first['msg'].removeprefix('Value error, ')}"
+    hint = "see docs/criteria.md for the kinds of criteria and their fields"
+    return CallError("invalid_criterion", message, field=field, hint=hint)

@@ -1,4 +1,4 @@
-"""One finished run that waits for its verdict."""
+"""Defines `Submission`, a finished run to be judged, and creates the results of its criteria."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,7 +9,7 @@ from delegate.sandbox.workspace import Folder
 from delegate.types import AnyCriterion, ChildRun, CriterionOutcome, CriterionResult, DecidedBy, Task, Tier
 
 Author = Literal["model", "person"]
-"""Who wrote the task: commands that a model wrote obey the `commands` setting."""
+"""Who wrote the task: the `commands` setting applies to commands that a model wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +19,16 @@ class Submission:
     task: Task
     run: ChildRun
     folder: Folder | None
-    """None when there are no files to look at."""
+    """None if there are no files to check."""
     author: Author
     worker: Model | None
-    """The catalog's entry of the model that did the work; None when a host's own agent did."""
+    """The catalog entry of the model that did the work; None if a host's own agent did it."""
     ceiling: Tier = "deep"
-    """No judge above this tier is asked, nor above the worker's."""
+    """No judge above this tier, or above the worker's, is asked."""
     has_receipts: bool = True
-    """Whether tool calls were recorded: where they were, the absence of one says that it wasn't made."""
+    """Whether tool calls were recorded. If so, a call without a receipt wasn't made."""
     redactor: Redactor = field(default_factory=Redactor)
-    """Keeps secrets out of what a judge sees, and so out of what it quotes. The `run` comes without them."""
+    """Removes secrets from what a judge sees, and so from what it quotes. `run` is already redacted."""
 
 
 def result(
@@ -42,7 +42,7 @@ def result(
     source: str | None = None,
     score: float | None = None,
 ) -> CriterionResult:
-    """The result of one criterion; `id`, text and kind come from the criterion itself."""
+    """The result of one criterion; its `id`, text and kind are copied from the criterion."""
     return CriterionResult(
         id=criterion.id or "",
         text=criterion.describe(),

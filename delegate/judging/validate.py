@@ -1,4 +1,4 @@
-"""Looks at criteria before anything is run or spent: what can never be decided is refused then, with the mend."""
+"""Validates criteria before anything is run or spent, and rejects those that can never be decided."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,10 +23,10 @@ from delegate.types import (
 
 
 def refuse_undecidable(task: Task, *, strict_checks: bool) -> None:
-    """Raise CallError for the first criterion that could not be decided, or that is forbidden by `strict_checks`."""
+    """Raise CallError for the first criterion that can't be decided, or that `strict_checks` forbids."""
     for n, criterion in enumerate(task.acceptance_criteria):
         if problem := _problem(criterion):
-            raise _refusal("invalid_criterion", n, problem, "mend this criterion, or leave it out")
+            raise _refusal("invalid_criterion", n, problem, "fix this criterion and resend the call, or leave it out")
         if strict_checks and isinstance(criterion, ShellCriterion) and (found := vacuous_parts(criterion)):
             hint = "write a command that fails when the work is wrong; strict_checks forbids this one"
             raise _refusal("vacuous_check", n, found[0], hint)
@@ -46,8 +46,8 @@ def _refusal(code: str, n: int, problem: str, hint: str) -> CallError:
 
 
 def _problem(criterion: AnyCriterion) -> str | None:
-    look = _LOOKS.get(criterion.kind)
-    return look(criterion) if look else None
+    validate = _VALIDATORS.get(criterion.kind)
+    return validate(criterion) if validate else None
 
 
 def _predicate_problem(criterion: JsonPredicateCriterion) -> str | None:
@@ -96,7 +96,7 @@ def _bad_schema(schema: JsonObject) -> str | None:
     return f"not a JSON Schema: {fault}" if fault else None
 
 
-_LOOKS: dict[str, Callable[[Any], str | None]] = {
+_VALIDATORS: dict[str, Callable[[Any], str | None]] = {
     "json_predicate": _predicate_problem,
     "rubric": _rubric_problem,
     "receipt": _receipt_problem,

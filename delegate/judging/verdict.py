@@ -1,14 +1,14 @@
-"""One submission in, one verdict out. `Judging.verdict` is the order of judging, from the gate to the combination.
+"""Turns one submission into one verdict. `Judging.verdict` runs the steps of judging, from the gate to the combination.
 
     gate ──▶ checks ──▶ judge, whose quotes code verifies ──▶ combine
 
-* The gate refuses what needs no look: a run that didn't complete, an empty report, files that were claimed and aren't
-  there. `gate.py`
-* `order.next_step` says what comes next: checks first, then one question to a judge for all that is left; what depends
-  on a criterion that isn't met is skipped. A failed check decides, and no model is asked.
-* A judge's `met` counts only where its quote really occurs in the evidence. `judge/decide.py`
-* PASS only when every criterion is met, or met on trust. `verified` only when each was decided by a check, or by a
-  judge whose quote code found. Anything else is FAIL, with a code that says why. `combine.py`
+* The gate rejects obvious failures: a run that didn't complete, an empty report, claimed files that don't exist.
+  `gate.py`
+* `order.next_step` decides what comes next: checks first, then one question to a judge for all remaining criteria;
+  criteria with an unmet dependency are skipped. After a failed check, no model is asked.
+* A judge's `met` counts only if its quote occurs in the evidence. `judge/decide.py`
+* PASS only if every criterion is met, or met on trust. `verified` only if each was decided by a check, or by a judge
+  whose quote code found. Anything else is FAIL, with a code that gives the reason. `combine.py`
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from delegate.budget.ledger import Ledger
 from delegate.errors import ToolError
 from delegate.judging import gate, validate
 from delegate.judging.checks.run import run_checks
-from delegate.judging.combine import blended, combine, findings_of
+from delegate.judging.combine import combine, findings_of, weighted_score
 from delegate.judging.judge import decide, escalation, rubric
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.session import JudgePool, JudgeSession
@@ -47,7 +47,7 @@ _log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """Gives verdicts. Holds what all verdicts of one delegator share."""
+    """Gives verdicts, with what all verdicts of one delegator share."""
 
     pool: JudgePool
     commands: Commands
@@ -62,10 +62,10 @@ class Judging:
         seconds: float | None = None,
         cancellation: Cancellation | None = None,
     ) -> Verdict | None:
-        """The verdict on one submission; None when the task has no criteria. Never raises: an error here is a FAIL.
+        """The verdict on one submission; None if the task has no criteria. Never raises: an error is a FAIL.
 
-        `seconds` is the wall time that is left for it. Cut short by it, by `cancellation` or by a cancel of the
-        awaiting task, the verdict says so, with what was spent until then.
+        `seconds` is the remaining wall time. If that time, `cancellation` or cancellation of the awaiting task ends the
+        judging, the verdict's code says so, and its record has what was spent until then.
         """
         if not submission.task.criteria:
             return None
@@ -77,12 +77,12 @@ class Judging:
                 return judgment.refused("gate", rejection.code, rejection.reason)
             async with deadline:
                 return await judgment.combined(await judgment.decide())
-        except asyncio.CancelledError:  # the caller keeps the result, and raises the cancel again
-            return judgment.refused("nobody", "cancelled", "the call was cancelled before the verdict")
+        except asyncio.CancelledError:  # the caller keeps the result and re-raises the cancellation
+            return judgment.refused("nobody", "cancelled", "the call was canceled before the verdict")
         except Exception as error:  # an error in judging must not cost the child's work
             if deadline.expired():
                 if cancellation.cancelled:
-                    return judgment.refused("nobody", "cancelled", "the call was cancelled before the verdict")
+                    return judgment.refused("nobody", "cancelled", "the call was canceled before the verdict")
                 return judgment.refused("nobody", "budget_exceeded", "the wall time was used up before the verdict")
             _log.exception("judging failed")
             return judgment.refused("nobody", "internal_error", f"{type(error).__name__}: {error}")
@@ -90,7 +90,7 @@ class Judging:
 
 @dataclass(slots=True)
 class _Judgment:
-    """What one submission gathers on its way to a verdict."""
+    """The state of judging one submission."""
 
     judging: Judging
     submission: Submission
@@ -100,14 +100,14 @@ class _Judgment:
     gate_code: str | None = None
 
     def gate_rejection(self) -> gate.Rejection | None:
-        """The gate's "no", where it counts. A run that ended badly is refused whatever the setting."""
+        """The gate's rejection, if it counts: with the gate disabled, only runs that didn't complete are rejected."""
         submission = self.submission
         rejection = gate.inspect(submission.task, submission.run, lambda path: _exists(submission, path))
         self.gate_code = rejection.code if rejection else None
         return rejection if self.judging.use_gate or submission.run.status != "completed" else None
 
     async def decide(self) -> list[CriterionResult]:
-        """The result of every criterion, decided in the order that `next_step` says."""
+        """The result of every criterion, decided in the order of `next_step`."""
         criteria = self.submission.task.criteria
         results: dict[str, CriterionResult] = {}
         while step := next_step(criteria, results):
@@ -126,32 +126,32 @@ class _Judgment:
     async def _ask_judge(
         self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
     ) -> list[CriterionResult]:
-        """Let a model decide: one question for everything in words, and one for each rubric."""
+        """Let a model decide: one question for all text criteria and questions, and one for each rubric."""
         submission, session, goal = self.submission, self.session, self.submission.task.goal
         evidence = gather(submission, so_far)
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         results: list[CriterionResult] = []
-        if in_words := [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]:
-            reply = await session.ask(decide.question(goal, in_words, evidence))
-            results = decide.read(submission, in_words, reply, evidence)
+        if stated := [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]:
+            reply = await session.ask(decide.build_question(goal, stated, evidence))
+            results = decide.read_reply(submission, stated, reply, evidence)
             if self.judging.pool.escalate and not session.recorder.escalated:
-                undecided = escalation.undecided(submission, results, so_far)
+                undecided = escalation.undecided_criteria(submission, results, so_far)
                 if undecided:
-                    reply = await session.ask(decide.question(goal, undecided, evidence), second=True)
-                    second = decide.read(submission, undecided, reply, evidence)
-                    results = escalation.merged(session.recorder, results, second)
+                    reply = await session.ask(decide.build_question(goal, undecided, evidence), second=True)
+                    second = decide.read_reply(submission, undecided, reply, evidence)
+                    results = escalation.merge(session.recorder, results, second)
         for criterion in criteria:
             if isinstance(criterion, RubricCriterion):
-                reply = await session.ask(rubric.question(goal, criterion, evidence))
-                scored, findings = rubric.read(criterion, reply, evidence)
+                reply = await session.ask(rubric.build_question(goal, criterion, evidence))
+                scored, findings = rubric.read_reply(criterion, reply, evidence)
                 results.append(scored)
                 self.findings += findings
         return results
 
     async def combined(self, results: Sequence[CriterionResult]) -> Verdict:
-        """The verdict that all results come to."""
+        """The verdict that follows from all results."""
         task, combined, recorder = self.submission.task, combine(results), self.session.recorder
-        score, coverage = blended(results)
+        score, coverage = weighted_score(results)
         shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         return Verdict(
             verdict=combined.verdict,
@@ -172,7 +172,7 @@ class _Judgment:
         )
 
     def refused(self, decided_by: DecidedBy, code: str, reason: str) -> Verdict:
-        """A FAIL for the whole task, with the judges that were asked until then and what they cost."""
+        """A FAIL for the whole task, with the judges asked so far and their cost."""
         task, recorder = self.submission.task, self.session.recorder
         return Verdict(
             verdict="FAIL",
@@ -204,7 +204,7 @@ def _vacuous(criteria: Sequence[ShellCriterion]) -> list[Finding]:
 
 
 def _exists(submission: Submission, path: str) -> bool:
-    """Whether a path that the child named exists. One that can't be looked at is not held against it."""
+    """Whether a path that the child named exists. True if that can't be determined."""
     if submission.folder is None:
         return True
     try:

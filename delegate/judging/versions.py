@@ -1,6 +1,6 @@
-"""Two digests on every verdict: of what was asked, and of how it was judged.
+"""Computes the two digests on every verdict: of what was asked, and of how it was judged.
 
-Whatever could change a verdict changes one of them, and nothing else does. They are sha256 over RFC 8785 canonical
+They change if and only if something changes that could change a verdict. They are SHA-256 digests of RFC 8785 canonical
 JSON, so that other languages can compute them too.
 """
 
@@ -17,14 +17,14 @@ from delegate.types import AnyCriterion, RubricCriterion, Task
 
 
 def rubric_version(task: Task) -> str:
-    """What is asked: the goal and the criteria; rubrics by their content, not by their name."""
+    """Digest of what is asked: the goal and the criteria, with rubrics by content instead of name."""
     return _digest([task.goal, [_asked(criterion) for criterion in task.criteria]])
 
 
 @cache
 def judge_version(*models: str) -> str:
-    """How it is judged: cards, reply schemas, parser, and the models that answered, in their order."""
-    how = [
+    """Digest of how it is judged: the judges' prompts, reply schemas and parser, and the models that answered."""
+    parts = [
         prompt.card(),
         text("judges", "rubric.md"),
         json.loads(text("schemas", "judge_reply.json")),
@@ -32,11 +32,11 @@ def judge_version(*models: str) -> str:
         PARSER_VERSION,
         *(models or (None,)),
     ]
-    return _digest(how)
+    return _digest(parts)
 
 
 def canonical(value: Any) -> str:
-    """RFC 8785: no white space, keys in order of their UTF-16 code units, numbers as ECMAScript writes them."""
+    """JSON by RFC 8785: no white space, keys sorted by UTF-16 code units, numbers formatted as in ECMAScript."""
     if isinstance(value, str):
         return encode_basestring(value)
     if isinstance(value, dict):
@@ -55,7 +55,7 @@ def _utf_16(name: str) -> bytes:
 
 
 def _number(value: float) -> str:
-    """ECMAScript's Number::toString; Python's repr has the same shortest digits and other exponents."""
+    """ECMAScript's Number::toString; Python's repr has the same shortest digits but formats exponents differently."""
     if value == int(value) and abs(value) < 1e21:
         return str(int(value))
     mantissa, _, exponent = repr(value).partition("e")

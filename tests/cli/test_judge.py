@@ -95,7 +95,7 @@ def test_without_a_key_it_says_why_no_model_may_judge() -> None:
     [
         (("--criteria", "nothing.txt"), "nothing.txt can't be read: No such file or directory"),
         (("--criteria", "criteria.txt"), "criteria.txt, line 3: "),
-        (("-c", "ok", "-c", "rubric: beauty"), "-c (number 2): there is no rubric 'beauty'; there are "),
+        (("-c", "ok", "-c", "rubric: beauty"), "-c (number 2): there is no rubric 'beauty'; use one of "),
         (("-c", "ok", "--workspace", "nowhere"), "workspace nowhere is not a folder (name a folder that exists)"),
         (("-c", "ok", "--receipts", "criteria.txt"), "criteria.txt, line 1: not valid JSON"),
         (

@@ -46,7 +46,7 @@ def test_criteria_can_be_typed_in_short_forms(typed: str, kind: str, description
         ('{"kind": "shel", "command": "x"}', "did you mean `shell`?"),
         ("shell:", "`acceptance_criteria[0].command` is empty"),
         ("json: total ==", "`acceptance_criteria[0]` can't be used"),
-        ("rubric: beauty", "there is no rubric 'beauty'; there are code_change"),
+        ("rubric: beauty", "there is no rubric 'beauty'; use one of code_change"),
         ("regex: (", "`acceptance_criteria[0]` can't be used: not a regular expression: missing )"),
         ('{"kind": "json_schema", "schema": {"type": 3}}', "can't be used: not a JSON Schema: at $.type"),
     ],

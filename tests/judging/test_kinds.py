@@ -72,7 +72,7 @@ async def test_receipts_of_the_run_itself_decide() -> None:
     assert (verdict.verdict, verdict.criteria[0].source) == ("PASS", "receipt:1")
     other = await judged(words(WROTE), {"kind": "receipt", "mode": "exactly", "of": ["write_file"]})
     assert (other.verdict, other.code) == ("FAIL", "not_met")
-    assert "not asked for: write_file" in other.reasoning
+    assert "not expected: write_file" in other.reasoning
 
 
 # --------------------------------------------------------------------------------------------------------- rubrics

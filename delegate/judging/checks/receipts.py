@@ -1,7 +1,7 @@
-"""Criteria about what the child did, decided from the runtime's own record of its tool calls.
+"""Decides criteria about what the child did, from the runtime's own record of its tool calls.
 
-Only calls that succeeded count. Each expected call needs a call of its own; `exactly` also wants no call beside them,
-since a write that nobody asked for is as wrong as a missing one.
+Only successful calls count. Each expected call needs a recorded call of its own; `exactly` also allows no other calls,
+since an unrequested write is as wrong as a missing one.
 """
 
 import json
@@ -14,12 +14,12 @@ import regex
 from delegate.types import ExpectedCall, Receipt, ReceiptCriterion
 
 REGEX_SECONDS = 0.2
-"""For all patterns of one criterion on all receipts together: each of a thousand pairs may be a slow one."""
+"""Time for all patterns of one criterion on all receipts together, since each of a thousand pairs may be slow."""
 SHOWN = 5
 
 
 def mismatch(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> str | None:
-    """Why the receipts don't satisfy the criterion; None when they do. Raises ValueError for a bad pattern."""
+    """Why the receipts don't satisfy the criterion; None if they do. Raises ValueError for a bad pattern."""
     counted = set(criterion.of or (call.tool for call in criterion.calls))
     done = [receipt for receipt in receipts if receipt.status == "ok" and (not counted or receipt.tool in counted)]
     if criterion.mode == "none":
@@ -29,18 +29,18 @@ def mismatch(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> str | 
     if missing:
         return f"no successful call of {_expected(missing)}; {_seen(done)}"
     if criterion.mode == "exactly" and (extra := [receipt for n, receipt in enumerate(done) if n not in owner]):
-        return f"not asked for: {_shown(extra)}"
+        return f"not expected: {_shown(extra)}"
     return None
 
 
 def matching(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> list[Receipt]:
-    """The receipts that show it: those that the expected calls matched."""
+    """The receipts that match the expected calls."""
     done = [receipt for receipt in receipts if receipt.status == "ok"]
     return [done[n] for n in sorted(_assign(criterion.calls, done, _Patterns()))]
 
 
 def patterns_in(wanted: Any) -> Iterator[str]:
-    """Every pattern among expected arguments."""
+    """Every pattern in expected arguments."""
     if isinstance(wanted, dict):
         fields = cast("dict[str, Any]", wanted)
         if set(fields) == {"matches"} and isinstance(fields["matches"], str):
@@ -52,7 +52,7 @@ def patterns_in(wanted: Any) -> Iterator[str]:
 
 
 def _unwanted(criterion: ReceiptCriterion, done: Sequence[Receipt]) -> str | None:
-    """With expected calls, none of those may have been made; without, no counted tool at all."""
+    """For mode `none`: with expected calls, none of them may have been made; otherwise, no call of a counted tool."""
     if not criterion.calls:
         return f"called: {_shown(done)}" if done else None
     patterns = _Patterns()
@@ -61,40 +61,40 @@ def _unwanted(criterion: ReceiptCriterion, done: Sequence[Receipt]) -> str | Non
 
 
 class _Patterns:
-    """Searches for patterns until the time for all of them is used up."""
+    """Searches for patterns within one time limit for all of them."""
 
     def __init__(self) -> None:
-        self._left = REGEX_SECONDS
+        self._seconds_left = REGEX_SECONDS
 
     def match(self, pattern: str, value: Any) -> bool:
-        """Whether the pattern is found. Raises ValueError where it is none, or takes too long."""
+        """Whether the pattern is found. Raises ValueError if it is invalid or takes too long."""
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         started = time.thread_time()
         try:
-            return regex.search(pattern, text, timeout=max(self._left, 1e-6)) is not None  # 0 means no limit
+            return regex.search(pattern, text, timeout=max(self._seconds_left, 1e-6)) is not None  # 0 means no limit
         except (regex.error, TimeoutError) as error:
             raise ValueError(f"the pattern {pattern[:80]!r} can't be used: {error}") from None
         finally:
-            self._left -= time.thread_time() - started
+            self._seconds_left -= time.thread_time() - started
 
 
 def _assign(calls: Sequence[ExpectedCall], done: Sequence[Receipt], patterns: _Patterns) -> dict[int, int]:
-    """Which done call (key) stands for which expected one: as many as possible (augmenting paths)."""
+    """Maps recorded calls (keys) to expected ones, as many as possible (augmenting paths)."""
     owner: dict[int, int] = {}
     fits = [[n for n, receipt in enumerate(done) if _fits(call, receipt, patterns)] for call in calls]
 
-    def place(call: int, tried: set[int]) -> bool:
+    def assign(call: int, tried: set[int]) -> bool:
         for n in fits[call]:
             if n in tried:
                 continue
             tried.add(n)
-            if n not in owner or place(owner[n], tried):
+            if n not in owner or assign(owner[n], tried):
                 owner[n] = call
                 return True
         return False
 
     for call in range(len(calls)):
-        place(call, set())
+        assign(call, set())
     return owner
 
 
@@ -103,7 +103,7 @@ def _fits(call: ExpectedCall, receipt: Receipt, patterns: _Patterns) -> bool:
 
 
 def _contains(value: Any, wanted: Any, patterns: _Patterns) -> bool:
-    """Whether `value` has what is wanted: objects as a subset, lists item by item, the rest by equality."""
+    """Whether `value` matches `wanted`: objects as a superset, lists item by item, other values by equality."""
     if isinstance(wanted, dict):
         fields = cast("dict[str, Any]", wanted)
         if set(fields) == {"matches"} and isinstance(fields["matches"], str):
@@ -129,7 +129,7 @@ def _shown(receipts: Sequence[Receipt]) -> str:
 
 
 def _seen(done: Sequence[Receipt]) -> str:
-    return f"seen: {_shown(done)}" if done else "no such call was seen"
+    return f"recorded: {_shown(done)}" if done else "no such call was recorded"
 
 
 def _short(args: dict[str, Any]) -> str:

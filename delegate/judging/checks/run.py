@@ -1,7 +1,6 @@
-"""The checks: criteria that code decides. One function per kind; each gives one result and never raises.
+"""Runs the checks, which are the criteria that code decides. One function per kind returns one result and never raises.
 
-A check says `met` or `not_met` where it could look, and `error` with a code where it couldn't. An error is never a
-pass.
+The result is `met` or `not_met` if the check could be made, else `error` with a code. An error never counts as met.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ def is_check(criterion: AnyCriterion) -> bool:
 async def run_checks(
     submission: Submission, criteria: Sequence[AnyCriterion], commands: Commands
 ) -> list[CriterionResult]:
-    """Decide criteria that code can decide, side by side."""
+    """Decide criteria of kinds that code decides, concurrently."""
     if len(criteria) == 1:
         return [await _CHECKS[criteria[0].kind](criteria[0], submission, commands)]
     async with asyncio.TaskGroup() as group:
@@ -92,7 +91,7 @@ async def _file(criterion: FileCriterion, submission: Submission, commands: Comm
         size = _size_of_file(submission.folder.resolve(criterion.path))
     except ToolError as error:
         return result(criterion, "error", "check", "path_refused", str(error))
-    except OSError as error:  # a child may take its own rights away
+    except OSError as error:  # a child may remove its own permissions
         return result(criterion, "error", "check", "unreadable", f"{criterion.path}: {error.strerror}")
     if (size is not None) != criterion.exists:
         return _not_met(criterion, f"{criterion.path} {'does not exist' if criterion.exists else 'exists'}")
@@ -112,7 +111,7 @@ async def _file(criterion: FileCriterion, submission: Submission, commands: Comm
 
 
 def _size_of_file(path: Path) -> int | None:
-    """Bytes of a regular file; None where there is none."""
+    """Bytes of a regular file; None if there is none."""
     try:
         found = os.stat(path, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
@@ -178,7 +177,7 @@ async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands
 
 
 async def _manual(criterion: ManualCriterion, submission: Submission, commands: Commands) -> CriterionResult:
-    return result(criterion, "trusted", "trust", "trusted", "only a person can confirm this; nobody looked")
+    return result(criterion, "trusted", "trust", "trusted", "only a person can confirm this, and it wasn't checked")
 
 
 _Check = Callable[[Any, Submission, Commands], Coroutine[Any, Any, CriterionResult]]
@@ -198,11 +197,11 @@ async def _fits(criterion: AnyCriterion, value: Any, schema: dict[str, Any]) -> 
         problem = await validate(value, schema)
     except SchemaProblem as error:
         return result(criterion, "error", "check", "invalid_schema", str(error))
-    return _not_met(criterion, problem) if problem else _met(criterion, "fits the schema")
+    return _not_met(criterion, problem) if problem else _met(criterion, "matches the schema")
 
 
 def _last_lines(ran: CommandResult, redactor: Redactor) -> str:
-    text = redactor.text(ran.stderr.strip() or ran.stdout.strip())  # before a cut can make a key unrecognizable
+    text = redactor.text(ran.stderr.strip() or ran.stdout.strip())  # before a cut makes a secret unrecognizable
     return "\n".join(text.splitlines()[-TAIL_LINES:])[-1_000:]
 
 
@@ -215,4 +214,4 @@ def _not_met(criterion: AnyCriterion, reason: str, evidence: str | None = None) 
 
 
 def _no_files(criterion: AnyCriterion) -> CriterionResult:
-    return result(criterion, "error", "nobody", "no_workspace", "the child left no workspace to look at")
+    return result(criterion, "error", "nobody", "no_workspace", "there is no workspace to check")

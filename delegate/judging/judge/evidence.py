@@ -1,7 +1,8 @@
-"""What a judge gets to see, as named sources of cleaned and bounded text; and the search for a judge's quotes in it.
+"""Collects the evidence for a judge as named sources of cleaned, bounded text, and searches it for the judge's quotes.
 
-Sources are `output`, `artifact:<path>`, `receipt:<n>` and `check:<id>`. A quote is looked for in exactly the text that
-the judge saw, so neither cleaning nor cutting can make an honest quote fail or a made-up one succeed.
+Sources are `output`, `artifacts` (a list of files), `artifact:<path>`, `receipt:<n>` and `check:<id>`. Quotes are
+searched for in exactly the text that the judge saw, so neither cleaning nor cutting can make a real quote fail or an
+invented one succeed.
 """
 
 import json
@@ -22,79 +23,83 @@ ARTIFACTS_CHARS = 24_000
 RECEIPT_CHARS = 1_200
 RECEIPTS = 40
 MIN_QUOTE = 3
-"""Letters and digits."""
+"""Least number of letters and digits in a quote."""
 
 _ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf])?")
-_JSON_SIGNS = str.maketrans("", "", '"{}')
+_JSON_PUNCTUATION = str.maketrans("", "", '"{}')
 LISTED_ARTIFACTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The sources by name, and what was noticed while gathering them."""
+    """The sources by name, and the findings made while collecting them."""
 
     sources: dict[str, str]
     findings: tuple[Finding, ...]
     cut: frozenset[str] = frozenset()
     """Names of the sources that the judge saw only in part."""
     redacted: Callable[[str], str] = field(default=str, repr=False)
-    """Takes secrets out of the other parts of a prompt too: a parent's key may stand in its goal."""
+    """Removes secrets; for the other parts of a prompt too, since a goal may contain a parent's key."""
 
-    def find(self, quote: str, said: str = "") -> str | None:
-        """The name of a source that holds `quote`, white space aside: the one that was `said`, else the first.
+    def find(self, quote: str, preferred: str = "") -> str | None:
+        """The name of a source that contains `quote`, ignoring white space: the `preferred` one, else the first.
 
-        None when no source does.
+        None if no source does.
         """
-        wanted = " ".join(quote.split())
-        if not wanted:
+        normalized = " ".join(quote.split())
+        if not normalized:
             return None
-        names = (said, *self.sources) if said in self.sources else self.sources
-        return next((name for name in names if _holds(self.sources[name], quote, wanted)), None)
+        names = (preferred, *self.sources) if preferred in self.sources else self.sources
+        return next((name for name in names if _contains(self.sources[name], quote, normalized)), None)
 
-    def ready_answers(self) -> list[str]:
-        """The sources that may hold answers written for the judge, for `echoes`: most evidence has none."""
-        return [_bare(text) for text in self.sources.values() if '"' in text and ("reason" in text or "\\u" in text)]
+    def prewritten_answers(self) -> list[str]:
+        """The sources that may contain answers written for the judge, for `is_prewritten`; usually none."""
+        return [
+            _normalized_json(text)
+            for text in self.sources.values()
+            if '"' in text and ("reason" in text or "\\u" in text)
+        ]
 
     def traces(self, receipts: Sequence[Receipt], *, not_by: Collection[str] = ()) -> dict[str, str]:
-        """What was done rather than reported: artifacts, checks, and tool calls that succeeded, some tools apart."""
-        undone = {f"receipt:{one.n}" for one in receipts if one.status != "ok" or one.tool in not_by}
-        return {name: text for name, text in self.sources.items() if name != "output" and name not in undone}
+        """Sources that show actions: artifacts, checks, and successful tool calls except those of tools in `not_by`."""
+        excluded = {f"receipt:{one.n}" for one in receipts if one.status != "ok" or one.tool in not_by}
+        return {name: text for name, text in self.sources.items() if name != "output" and name not in excluded}
 
 
-def echoes(evidence: str, reason: str, ready: Sequence[str]) -> bool:
-    """Whether quote and reason both stand in one `ready` source as fields of JSON: then the worker wrote the answer."""
-    if not ready:
+def is_prewritten(evidence: str, reason: str, prewritten: Sequence[str]) -> bool:
+    """Whether one source contains both the quote and the reason as JSON fields, so that the worker wrote the answer."""
+    if not prewritten:
         return False
-    fields = [_bare(json.dumps({"evidence": evidence})), _bare(json.dumps({"reason": reason}))]
-    return any(all(field in text for field in fields) for text in ready)
+    fields = [_normalized_json(json.dumps({"evidence": evidence})), _normalized_json(json.dumps({"reason": reason}))]
+    return any(all(field in text for field in fields) for text in prewritten)
 
 
-def _bare(text: str) -> str:
-    """Without what can differ between two spellings of one JSON text: escapes, white space, quotes, braces."""
+def _normalized_json(text: str) -> str:
+    """Without what can differ between two encodings of the same JSON: escapes, white space, quotes, braces."""
     text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", text)
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return "".join(whole.split()).translate(_JSON_SIGNS)
+    return "".join(whole.split()).translate(_JSON_PUNCTUATION)
 
 
-def _holds(text: str, quote: str, wanted: str) -> bool:
-    return _says_something(wanted, text) and (quote in text or wanted in " ".join(text.split()))
+def _contains(text: str, quote: str, normalized: str) -> bool:
+    return _is_long_enough(normalized, text) and (quote in text or normalized in " ".join(text.split()))
 
 
-def _says_something(quote: str, text: str) -> bool:
-    """A full stop or a letter is found in any text: a quote needs a few signs, unless the text has no more."""
-    signs = sum(1 for _ in islice(filter(str.isalnum, quote), MIN_QUOTE))
-    return signs >= MIN_QUOTE or (signs > 0 and 2 * len(quote) >= len(text.strip()))
+def _is_long_enough(quote: str, text: str) -> bool:
+    """Any text contains a period or a letter, so a quote needs a few characters, unless the text is as short."""
+    count = sum(1 for _ in islice(filter(str.isalnum, quote), MIN_QUOTE))
+    return count >= MIN_QUOTE or (count > 0 and 2 * len(quote) >= len(text.strip()))
 
 
 def gather(submission: Submission, checks: Sequence[CriterionResult]) -> Evidence:
-    """Collect what a judge may see of one case."""
+    """Collect the evidence that a judge may see of a submission."""
     sources: dict[str, str] = {}
     hidden: list[str] = []
     cut: list[str] = []
     redacted = submission.redactor.text
     for name, text, limit in _raw_sources(submission, checks):
         cleaned = clean(text)
-        # What was hidden in a key kept it from being recognized.
+        # Hidden characters inside a secret kept it from being recognized before.
         shown = cleaned.text if cleaned.text == text else redacted(cleaned.text)
         sources[name] = _bounded(shown, limit)
         hidden += [name] if cleaned.hidden else []
@@ -103,15 +108,16 @@ def gather(submission: Submission, checks: Sequence[CriterionResult]) -> Evidenc
 
 
 def _raw_sources(submission: Submission, checks: Sequence[CriterionResult]) -> Iterator[tuple[str, str, int]]:
-    """The sources without secrets. The run has none, but for names of files and numbers in the arguments of tools."""
+    """The sources, redacted. The run already is, except file names and numbers in tool arguments."""
     redacted = submission.redactor.text
     yield "output", submission.run.output, OUTPUT_CHARS
     if submission.run.artifacts:
         yield "artifacts", redacted(_manifest(submission.run.artifacts)), OUTPUT_CHARS
     for name, text, limit in _artifact_texts(submission):
         yield redacted(name), redacted(text), limit
-    for receipt in _latest(submission.run.receipts):
-        yield f"receipt:{receipt.n}", f"{redacted(_called(receipt))}\n{_answered(receipt)}", RECEIPT_CHARS
+    for receipt in submission.run.receipts[-RECEIPTS:]:
+        output = receipt.output[: RECEIPT_CHARS - 200]
+        yield f"receipt:{receipt.n}", f"{redacted(_call_line(receipt))}\n{output}", RECEIPT_CHARS
     for check in checks:
         if check.decided_by == "check":
             text = redacted(f"{check.text}: {check.outcome}. {check.reason}")
@@ -119,13 +125,13 @@ def _raw_sources(submission: Submission, checks: Sequence[CriterionResult]) -> I
 
 
 def _artifact_texts(submission: Submission) -> Iterator[tuple[str, str, int]]:
-    left = ARTIFACTS_CHARS
+    chars_left = ARTIFACTS_CHARS
     for artifact in submission.run.artifacts:
-        if artifact.change == "deleted" or not submission.folder or left <= 0:
+        if artifact.change == "deleted" or not submission.folder or chars_left <= 0:
             continue
         if (text := _text_of(submission.folder, artifact)) is not None:
-            yield f"artifact:{artifact.path}", text, min(ARTIFACT_CHARS, left)
-            left -= min(ARTIFACT_CHARS, len(text))
+            yield f"artifact:{artifact.path}", text, min(ARTIFACT_CHARS, chars_left)
+            chars_left -= min(ARTIFACT_CHARS, len(text))
 
 
 def _text_of(folder: Folder, artifact: Artifact) -> str | None:
@@ -135,7 +141,7 @@ def _text_of(folder: Folder, artifact: Artifact) -> str | None:
         return None
     if not excerpt.is_text:
         return None
-    return excerpt.text + (f"\n[… the file goes on: {excerpt.size} bytes in all …]" if excerpt.cut else "")
+    return excerpt.text + (f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else "")
 
 
 def _manifest(artifacts: Iterable[Artifact]) -> str:
@@ -144,22 +150,14 @@ def _manifest(artifacts: Iterable[Artifact]) -> str:
     return "\n".join(lines[:LISTED_ARTIFACTS] + more)
 
 
-def _latest(receipts: Sequence[Receipt]) -> Sequence[Receipt]:
-    return receipts[-RECEIPTS:]
-
-
-def _called(receipt: Receipt) -> str:
+def _call_line(receipt: Receipt) -> str:
     args = json.dumps(receipt.args, ensure_ascii=False, default=str)
     short = args if len(args) <= 400 else args[:399] + "…"
     return f"{receipt.tool} {short} → {receipt.status}"
 
 
-def _answered(receipt: Receipt) -> str:
-    return receipt.output[: RECEIPT_CHARS - 200]
-
-
 def _bounded(text: str, limit: int) -> str:
-    """Head and tail, with the cut said aloud."""
+    """The beginning and end of the text, with a note where it is cut."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -171,7 +169,7 @@ def _findings(submission: Submission, hidden: list[str], cut: list[str]) -> Iter
         message = f"characters that a reader cannot see were removed from {', '.join(hidden[:5])}"
         yield Finding(severity="major", code="hidden_text", message=message)
     if cut:
-        message = f"too long to be judged whole: {', '.join(cut[:5])}"
+        message = f"too long for the judge to see whole: {', '.join(cut[:5])}"
         yield Finding(severity="minor", code="truncated_for_judge", message=message)
     if len(submission.run.receipts) > RECEIPTS:
         message = f"the judge saw the last {RECEIPTS} of {len(submission.run.receipts)} tool calls"

@@ -1,6 +1,6 @@
-"""Writes the judge's question: the card as the system text, then goal, what is asked, and fenced evidence.
+"""Builds the judge's question: the card as the system prompt, then the goal, the criteria, and fenced evidence.
 
-The card and the reply schema never change from task to task, so that providers cache them; what differs comes last.
+The card and the reply schema are the same for every task, so that providers cache them; the parts that differ follow.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from delegate.types import JsonObject
 _ANSWER_TOKENS = 200
 
 
-def question(goal: str, statements: Sequence[tuple[str, str]], evidence: Evidence) -> JudgeQuestion:
+def build_question(goal: str, statements: Sequence[tuple[str, str]], evidence: Evidence) -> JudgeQuestion:
     """The question whether statements hold, each given as (id, statement)."""
-    asked = "Criteria:\n" + "\n".join(f"{id}: {_line(statement)}" for id, statement in statements)
+    asked = "Criteria:\n" + "\n".join(f"{id}: {_one_line(statement)}" for id, statement in statements)
     ids = ", ".join(id for id, _ in statements)
     return JudgeQuestion(
         system=card(),
@@ -28,12 +28,12 @@ def question(goal: str, statements: Sequence[tuple[str, str]], evidence: Evidenc
 
 
 def card() -> str:
-    """The judge's rules."""
+    """The judge's rules, its system prompt."""
     return text("judges", "acceptance.md")
 
 
 def with_evidence(goal: str, asked: str, evidence: Evidence, last: str) -> str:
-    """Goal, what is asked, evidence. What the worker wrote stands between fences with a mark made for this call."""
+    """The goal, what is asked, and the evidence between fences with a mark made for this call."""
     nonce = new_nonce()
     fenced = "\n\n".join(fence(one_line(name, 200), content, nonce) for name, content in evidence.sources.items())
     return (
@@ -47,5 +47,5 @@ def _reply_schema() -> JsonObject:
     return schema("judge_reply")
 
 
-def _line(statement: str) -> str:
+def _one_line(statement: str) -> str:
     return " ".join(clean(statement).text.split())

@@ -1,7 +1,6 @@
-"""Keeps who was asked for one verdict, in which order, what came of it and what it cost.
+"""Records which models were asked for one verdict, in which order, with what result and at what cost.
 
-It holds at every moment all that is known, so that a verdict that ran out of time or broke off still has its record
-and its bill.
+The record is complete at every moment, so that a verdict that ran out of time or failed still has its record and cost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,15 +20,16 @@ from delegate.types import Candidate, Finding, JsonObject, JudgeAnswer, JudgeAtt
 
 @dataclass(frozen=True, slots=True)
 class AnsweredCall:
-    """One call that a model answered, and its place among the attempts."""
+    """One call that a model answered."""
 
     asked: Model
     call: MeteredReply
-    place: int
+    attempt: int
+    """Index in `JudgeRecorder.attempts`."""
 
     @property
     def model(self) -> Model:
-        """The model that really answered; the one that was asked where the catalog doesn't know the other."""
+        """The model that actually answered; the one that was asked if the catalog doesn't have the other."""
         return self.call.served or self.asked
 
 
@@ -44,19 +44,20 @@ class JudgeRecorder:
         self._ceiling: Tier = submission.ceiling
         self._candidates: tuple[Candidate, ...] | None = None
         self._skip_reasons: dict[str, str] = {}
-        self._chose_again = False
-        self._asks_second = False
-        self._last_word = 0
+        self._routed_second = False
+        self._asking_second = False
+        self._deciding = 0
+        """Index in `answered` of the judge whose answers count."""
 
-    def chosen(self, routing: Routing, *, again: bool = False) -> None:
-        """Keep the choice for a question: the one that names the judge, or that of a second judge (`again`)."""
-        if again or not self.answered:
+    def routed(self, routing: Routing, *, second: bool = False) -> None:
+        """Record the candidates for a question: those of the judge that is named, or of a `second` judge."""
+        if second or not self.answered:
             self._candidates = routing.candidates
-        self._chose_again |= again
-        self._asks_second = again
+        self._routed_second |= second
+        self._asking_second = second
 
     def succeeded(self, model: Model, call: MeteredReply, seconds: float) -> None:
-        """Book an answer, whatever it says."""
+        """Record a call with an answer, whatever its content."""
         attempt = JudgeAttempt(
             model=model.id,
             model_served=encodable(call.reply.model_served),
@@ -64,40 +65,40 @@ class JudgeRecorder:
             cost_usd=call.charge.cost_usd,
             seconds=round(seconds, 6),
         )
-        self.escalated |= self._asks_second
+        self.escalated |= self._asking_second
         self.answered.append(AnsweredCall(model, call, len(self.attempts)))
         self.attempts.append(attempt)
 
     def failed(self, model: Model, fault: ProviderFault, message: str, seconds: float) -> None:
-        """Book a call that brought no answer."""
+        """Record a call without an answer."""
         message = encodable(message)
-        self.escalated |= self._asks_second
+        self.escalated |= self._asking_second
         self.attempts.append(JudgeAttempt(model=model.id, fault=fault, message=message, seconds=round(seconds, 6)))
-        self.passed_over(model, f"{fault}: {message}")
+        self.skipped(model, f"{fault}: {message}")
 
-    def passed_over(self, model: Model, why: str) -> None:
-        """Say why a model that may judge doesn't."""
-        self._skip_reasons.setdefault(model.id, why)
+    def skipped(self, model: Model, reason: str) -> None:
+        """Record why a candidate isn't the judge."""
+        self._skip_reasons.setdefault(model.id, reason)
 
-    def unheard(self, reason: str) -> None:
-        """The answers of the first judge stand: if a second one answered, `reason` is why that is of no use."""
+    def second_judge_ignored(self, reason: str) -> None:
+        """Keep the first judge's answers; `reason` is why the second one's reply, if any, isn't usable."""
         if self.escalated and self.attempts[-1].fault is None:
             self._amend(self.answered[-1], message=reason)
 
-    def overruled(self, answers: Sequence[JudgeAnswer]) -> None:
-        """The latest judge has the last word; `answers` are what the one before it said on the same criteria."""
+    def second_judge_used(self, answers: Sequence[JudgeAnswer]) -> None:
+        """Name the latest judge as the deciding one; `answers` are the previous judge's for the same criteria."""
         self._amend(self.answered[-2], answers=tuple(answers))
-        self._last_word = len(self.answered) - 1
+        self._deciding = len(self.answered) - 1
 
     def models(self) -> tuple[str, ...]:
-        """Those that answered, each once, in order."""
+        """The models that answered, each once, in order."""
         return tuple(dict.fromkeys(one.asked.id for one in self.answered))
 
     def record(self) -> JudgeRecord | None:
-        """The record as it stands now; None while no model was wanted."""
+        """The record so far; None if no model was needed."""
         if self._candidates is None:
             return None
-        judge = self.answered[self._last_word] if self.answered else None
+        judge = self.answered[self._deciding] if self.answered else None
         charge = costs.total(one.call.charge for one in self.answered)
         return JudgeRecord(
             **(self._identity(judge) if judge else {}),
@@ -112,15 +113,15 @@ class JudgeRecorder:
         )
 
     def findings(self) -> Iterator[Finding]:
-        """Every judge that a provider served in place of the one asked for, once."""
-        strange = {(one.asked.id, one.call.reply.model_served): one for one in self.answered if one.call.substituted}
-        return (self._substitution(one) for one in strange.values())
+        """A finding for every model that a provider substituted for the requested judge, each once."""
+        unique = {(one.asked.id, one.call.reply.model_served): one for one in self.answered if one.call.substituted}
+        return (self._substitution(one) for one in unique.values())
 
     def _identity(self, judge: AnsweredCall) -> JsonObject:
         worker, model = self._worker, judge.model
         return {
             "model": judge.asked.id,
-            "model_served": self.attempts[judge.place].model_served,
+            "model_served": self.attempts[judge.attempt].model_served,
             "substituted": judge.call.substituted,
             "provider": judge.asked.provider,
             "tier": model.tier,
@@ -132,9 +133,9 @@ class JudgeRecorder:
     def _with_skip_reasons(
         self, candidates: tuple[Candidate, ...], judge: AnsweredCall | None
     ) -> tuple[Candidate, ...]:
-        """The candidates with what became of them; as they are where the first choice judged, which is the rule."""
+        """The candidates with the reasons why they didn't judge; unchanged if the first choice judged, as usual."""
         reasons: dict[str, str | None] = {**self._skip_reasons}
-        if judge and (reasons or self._chose_again):
+        if judge and (reasons or self._routed_second):
             reasons[judge.asked.id] = None
         if not reasons:
             return candidates
@@ -144,16 +145,13 @@ class JudgeRecorder:
 
     def _substitution(self, one: AnsweredCall) -> Finding:
         served = one.call.served
-        said = f"{one.asked.id} was asked to judge, and {one_line(one.call.reply.model_served or '?', 80)} answered"
+        message = f"{one.asked.id} was asked to judge, but {one_line(one.call.reply.model_served or '?', 80)} answered"
         if served is None:
-            message = f"{said}, which the catalog doesn't know"
+            message += ", which isn't in the catalog"
             return Finding(severity="minor", code="judge_substituted", message=message)
-        limit = self._limit()
+        limit = weaker(self._worker.tier if self._worker else None, self._ceiling)
         above = f", of tier {served.tier}, above {limit}" if limit and is_above(served.tier, limit) else ""
-        return Finding(severity="major", code="judge_substituted", message=said + above)
-
-    def _limit(self) -> Tier | None:
-        return weaker(self._worker.tier if self._worker else None, self._ceiling)
+        return Finding(severity="major", code="judge_substituted", message=message + above)
 
     def _amend(self, one: AnsweredCall, **fields: object) -> None:
-        self.attempts[one.place] = self.attempts[one.place].model_copy(update=fields)
+        self.attempts[one.attempt] = self.attempts[one.attempt].model_copy(update=fields)

@@ -1,7 +1,7 @@
-"""Reads a judge's reply, strictly: one JSON object in exactly the asked shape, every criterion once, or nothing.
+"""Parses a judge's reply strictly: one JSON object in exactly the requested format, with every criterion once.
 
 Guessing a verdict from prose is wrong in 15 to 21 % of recorded replies (LLMBar), and lets the judged text speak for
-the judge. So a reply that isn't in the shape decides nothing.
+the judge. So a reply in any other format decides nothing.
 """
 
 import json
@@ -22,23 +22,23 @@ _WORDS = ("met", "not_met", "cannot_tell")
 
 
 class UnparseableReply(DelegateError):
-    """The judge's reply isn't in the asked shape. The text says what is wrong with it."""
+    """The judge's reply isn't in the requested format. The text says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionAnswer:
-    """What the judge says of one criterion. `evidence` is not yet looked for."""
+    """The judge's answer for one criterion. `evidence` isn't verified yet."""
 
     id: str
     evidence: str
     reason: str
     verdict: Literal["met", "not_met", "cannot_tell"]
     source: str = ""
-    """Which piece of evidence the judge says it quotes. Models without strict schemas may leave it out."""
+    """The source that the judge claims to quote. Models without strict schemas may omit it."""
 
 
 def parse_reply(text: str, asked: Collection[str]) -> dict[str, CriterionAnswer]:
-    """The answers by criterion id: exactly those that were asked. Raises UnparseableReply otherwise."""
+    """The answers by criterion id, for exactly the ids in `asked`. Raises UnparseableReply otherwise."""
     reply = one_object(text)
     if set(reply) != {"answers"} or not isinstance(reply["answers"], list):
         raise UnparseableReply("the reply is not an object with the one key `answers`, a list")
@@ -56,13 +56,13 @@ def parse_reply(text: str, asked: Collection[str]) -> dict[str, CriterionAnswer]
 
 
 def one_object(text: str) -> dict[str, Any]:
-    """The one JSON object that a reply is, bare or in one fence. Raises UnparseableReply for anything else."""
+    """The reply's one JSON object, bare or in one fence. Raises UnparseableReply for anything else."""
     text = text.strip().encode("utf-8", "replace").decode()
     if fenced := _FENCED.match(text):
         text = fenced.group(1)
     try:
         value = _DECODER.decode(text)
-        # Refuses half surrogate pairs and 1e999, which no report can carry.
+        # Rejects lone surrogates and 1e999, which no report can contain.
         _ENCODER.encode(value).encode()
     except (ValueError, RecursionError) as error:
         raise UnparseableReply(f"the reply is not one JSON object: {error}") from None
@@ -78,16 +78,16 @@ def _answer(item: object) -> CriterionAnswer:
     if not all(isinstance(value, str) for value in fields.values()):
         raise UnparseableReply("an answer has a value that is not text")
     if fields["verdict"] not in _WORDS:
-        raise UnparseableReply(f"verdict {fields['verdict'][:40]!r} is none of {', '.join(_WORDS)}")
+        raise UnparseableReply(f"verdict {fields['verdict'][:40]!r} is not one of {', '.join(_WORDS)}")
     return CriterionAnswer(**fields)
 
 
-def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("an object has the same key twice")
     return fields
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_twice, parse_constant=refuse_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=refuse_constant)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

@@ -1,7 +1,7 @@
-"""Scores work on a rubric: one question to one model, whose every score needs a quote that code finds.
+"""Scores work on a rubric: asks one model one question, and verifies the quote that each score needs.
 
-A dimension that the judge left out, put out of range or gave no evidence for makes the criterion an error: it is never
-counted as zero, and never left out of the mean.
+If the judge omits a dimension, gives a score out of range or quotes no evidence, the criterion is an error: the
+dimension is never counted as zero and never left out of the mean.
 """
 
 import tomllib
@@ -24,7 +24,7 @@ _SCORE_KEYS = {"id", "evidence", "reason", "score"}
 
 
 def rubric_of(criterion: RubricCriterion) -> Rubric:
-    """The rubric itself. Raises ValueError for a name that isn't one."""
+    """The criterion's rubric. Raises ValueError for an unknown name."""
     if isinstance(criterion.rubric, Rubric):
         return criterion.rubric
     return _shipped(criterion.rubric)
@@ -34,15 +34,15 @@ def rubric_of(criterion: RubricCriterion) -> Rubric:
 def _shipped(name: str) -> Rubric:
     names = sorted(file.name.removesuffix(".toml") for file in folder("judges").joinpath("rubrics").iterdir())
     if name not in names:
-        raise ValueError(f"there is no rubric {name!r}; there are {', '.join(names)}, or give one inline")
+        raise ValueError(f"there is no rubric {name!r}; use one of {', '.join(names)}, or give a rubric inline")
     try:
         return Rubric.model_validate(tomllib.loads(text("judges", f"rubrics/{name}.toml")))
     except ValidationError as error:
-        raise ValueError(f"the rubric {name} is broken: {error.errors()[0]['msg']}") from None
+        raise ValueError(f"the rubric {name} is invalid: {error.errors()[0]['msg']}") from None
 
 
-def question(goal: str, criterion: RubricCriterion, evidence: Evidence) -> JudgeQuestion:
-    """The question how the work scores on the criterion's rubric."""
+def build_question(goal: str, criterion: RubricCriterion, evidence: Evidence) -> JudgeQuestion:
+    """The question that asks for scores on the criterion's rubric."""
     rubric = rubric_of(criterion)
     lines = [f"Rubric: {rubric.name}. {rubric.description}", "Dimensions:"]
     lines += [f"{one.id} (from {one.min:g} to {one.max:g}): {one.description}" for one in rubric.dimensions]
@@ -58,19 +58,21 @@ def question(goal: str, criterion: RubricCriterion, evidence: Evidence) -> Judge
     )
 
 
-def read(criterion: RubricCriterion, given: JudgeReply, evidence: Evidence) -> tuple[CriterionResult, list[Finding]]:
-    """The result with its score, and the failures and wins that the judge named."""
+def read_reply(
+    criterion: RubricCriterion, given: JudgeReply, evidence: Evidence
+) -> tuple[CriterionResult, list[Finding]]:
+    """The result with its score, and a finding for each failure and win that the judge named."""
     if given.reply is None:
         return result(criterion, "error", "nobody", given.code, given.reason), []
     rubric = rubric_of(criterion)
     try:
         reply = one_object(given.reply.text)
         scores = _scores(rubric, reply, evidence)
-        findings = _named(rubric, reply)
+        findings = _findings(rubric, reply)
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error)), []
     total = sum(one.weight for one in rubric.dimensions)
-    score = sum(one.weight * _normal(one, scores[one.id]) for one in rubric.dimensions) / total if total else 0
+    score = sum(one.weight * _normalized(one, scores[one.id]) for one in rubric.dimensions) / total if total else 0
     threshold = rubric.threshold if criterion.threshold is None else criterion.threshold
     shown = ", ".join(f"{one.id} {scores[one.id]:g} of {one.max:g}" for one in rubric.dimensions)
     reason = f"score {score:.2f}, wanted {threshold:g}: {shown}"
@@ -81,7 +83,7 @@ def read(criterion: RubricCriterion, given: JudgeReply, evidence: Evidence) -> t
 
 
 def _scores(rubric: Rubric, reply: dict[str, Any], evidence: Evidence) -> dict[str, float]:
-    """The score of every dimension. Raises UnparseableReply where one is missing, twice, out of range or unproven."""
+    """The score of every dimension. Raises UnparseableReply if one is missing, repeated, out of range or unproven."""
     if set(reply) != {"scores", "failure_modes", "wins"} or not isinstance(reply["scores"], list):
         raise UnparseableReply("the reply does not have exactly the keys scores, failure_modes, wins")
     dimensions = {one.id: one for one in rubric.dimensions}
@@ -92,7 +94,7 @@ def _scores(rubric: Rubric, reply: dict[str, Any], evidence: Evidence) -> dict[s
         fields = cast("dict[str, Any]", item)
         id = str(fields["id"])
         if id not in dimensions or id in scores:
-            raise UnparseableReply(f"dimension {id[:40]!r} was not asked, or was scored twice")
+            raise UnparseableReply(f"dimension {id[:40]!r} was not asked for, or was scored twice")
         scores[id] = _score(dimensions[id], fields["score"])
         if evidence.find(str(fields["evidence"])) is None:
             raise UnparseableReply(f"the quote for {id} is not in the evidence: {str(fields['evidence'])[:100]!r}")
@@ -105,24 +107,24 @@ def _score(dimension: RubricDimension, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UnparseableReply(f"the score of {dimension.id} is not a number")
     if not dimension.min <= value <= dimension.max:
-        shown = str(value)[:20]  # `:g` can't write an integer of 400 digits
+        shown = str(value)[:20]  # `:g` can't format an integer of 400 digits
         raise UnparseableReply(
             f"the score of {dimension.id} is {shown}, outside {dimension.min:g} to {dimension.max:g}"
         )
     return float(value)
 
 
-def _normal(dimension: RubricDimension, score: float) -> float:
+def _normalized(dimension: RubricDimension, score: float) -> float:
     return (score - dimension.min) / (dimension.max - dimension.min)
 
 
-def _named(rubric: Rubric, reply: dict[str, Any]) -> list[Finding]:
+def _findings(rubric: Rubric, reply: dict[str, Any]) -> list[Finding]:
     findings: list[Finding] = []
     for key, modes, severity in (("failure_modes", rubric.failure_modes, "major"), ("wins", rubric.wins, "info")):
         known = {mode.id: mode.description for mode in modes}
         for id in cast("Sequence[object]", reply[key] if isinstance(reply[key], list) else []):
             if str(id) not in known:
-                raise UnparseableReply(f"{key} names {str(id)[:40]!r}, which was not asked")
+                raise UnparseableReply(f"{key} contains {str(id)[:40]!r}, which the rubric doesn't have")
             findings.append(Finding(severity=severity, code=str(id), message=known[str(id)]))  # type: ignore[arg-type]
     return findings
 

@@ -1,7 +1,7 @@
-"""Asks models the questions of one verdict: for each, the cheapest that may be asked, and the next where it fails.
+"""Asks models the questions of one verdict: for each, the cheapest eligible model, and the next one if that fails.
 
-A model that can't be reached, or has no room, gives way to the next candidate. A model that answered is never asked
-again, whatever it answered: a refusal, a cut-off text and an unreadable reply are answers.
+If a model can't be reached or is overloaded, the next candidate is asked. After any answer no other model is asked: a
+refusal, a truncated text and an unparseable reply are answers too.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ from delegate.records.recorder import encodable
 from delegate.types import JsonObject
 
 MAX_ATTEMPTS = 3
-"""Models that are tried per question; the last of them at another endpoint, where the others were at one."""
+"""Models tried per question. The last one is at an endpoint that hasn't failed, if there is one."""
 PATIENCE_SECONDS = 15.0
-"""How long one model's rate limit is waited for while another candidate is left; the last one's, much longer."""
+"""How long to wait for a model's rate limit while other candidates are left; for the last one, much longer."""
 ROUND_TOKENS = 50
 REASONING_TOKENS = 4_000
-"""Judges that reason spend their thoughts from the same allowance as the answer; a tight one cuts the answer off."""
-_WHOLE_ENDPOINT = ("auth", "connection")
-"""Faults that the other models of the same endpoint would meet too."""
+"""Reasoning tokens count against the same limit as the answer; a tight limit would truncate the answer."""
+_ENDPOINT_FAULTS = ("auth", "connection")
+"""Faults that affect all models of an endpoint."""
 _UNAVAILABLE = "judge_unavailable"
 
 
 @dataclass(frozen=True, slots=True)
 class JudgePool:
-    """The models that may be asked, and the way to them."""
+    """The models that may be asked, and how to connect to them."""
 
     catalog: Catalog
     available: Available
@@ -47,7 +47,7 @@ class JudgePool:
     """The only model that may judge."""
     min_accuracy: float | None = None
     escalate: bool = False
-    """Whether a second judge may be asked what the first couldn't tell or prove."""
+    """Whether a second judge may be asked about what the first couldn't decide or prove."""
 
 
 @lru_cache(8)
@@ -57,15 +57,15 @@ def _card_tokens(card: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JudgeQuestion:
-    """What a judge is asked: the card that never changes, the text that does, and the shape of the reply."""
+    """A question for a judge: the constant card as system prompt, the text, and the format of the reply."""
 
     system: str
     text: str
     reply_schema: JsonObject
     reply_tokens: int
-    """How long the answer may become, reasoning aside."""
+    """Limit for the answer, without reasoning."""
     tokens: int = field(init=False)
-    """The length of the prompt, estimated, and rounded up so that like prompts find the choice already made."""
+    """Estimated length of the prompt, rounded up so that similar prompts share a cached routing."""
 
     def __post_init__(self) -> None:
         tokens = _card_tokens(self.system) + tokens_of(self.text)
@@ -85,15 +85,15 @@ class JudgeQuestion:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """What came of a question: a reply, or the code and the reason why there is none."""
+    """The reply to a question, or the code and the reason why there is none."""
 
     reply: ChatReply | None = None
     code: str = "no_eligible_judge"
-    reason: str = "no model may judge this; the candidates say why"
+    reason: str = "no model may judge this; `judge.candidates` has the reason for each"
 
     @classmethod
     def answered(cls, reply: ChatReply) -> Self:
-        """With the reply where it ended cleanly: a refusal or a cut-off text decides nothing."""
+        """With the reply if it ended cleanly: a refusal or a truncated text decides nothing."""
         if reply.stop in ("end", "tool_calls"):
             return cls(reply)
         code = "judge_refused" if reply.stop == "refusal" else "judge_unparseable"
@@ -101,7 +101,7 @@ class JudgeReply:
 
 
 class JudgeSession:
-    """The questions of one verdict: who may be asked, which endpoints are out of reach, and the record of it all."""
+    """Asks the questions of one verdict, and keeps track of failed endpoints and of all attempts."""
 
     def __init__(self, pool: JudgePool, submission: Submission, ledger: Ledger, notify: Notify) -> None:
         self.recorder = JudgeRecorder(submission)
@@ -110,23 +110,23 @@ class JudgeSession:
         self._ledger = ledger
         self._notify = notify
         self._down: dict[EndpointKey, str] = {}
-        """Endpoints that can't be reached, and what was seen there."""
+        """Endpoints that can't be used, with the error."""
 
     async def ask(self, question: JudgeQuestion, *, second: bool = False) -> JudgeReply:
-        """Ask the candidates in order until one answers. Each attempt is on record, however it ends.
+        """Ask the candidates in order until one answers. Every attempt is recorded, however it ends.
 
-        A `second` judge is of another family than the latest one; where it can't be asked, no third one is.
+        A `second` judge is of another family than the latest one; if it fails, no other one is asked.
         """
         recorder, failed = self.recorder, set[EndpointKey]()
         routing = self._route(question, other_than=recorder.answered[-1].model.family if second else None)
-        recorder.chosen(routing, again=second)
+        recorder.routed(routing, second=second)
         left, attempts = self._reachable(routing.ranked), 1 if second else MAX_ATTEMPTS
         reply = JudgeReply()
         if routing.ranked and not left:
-            reply = JudgeReply(code=_UNAVAILABLE, reason=self._down[_key(routing.ranked[0])])
+            reply = JudgeReply(code=_UNAVAILABLE, reason=self._down[_endpoint(routing.ranked[0])])
         while left and attempts:
             attempts -= 1
-            model = left[0] if attempts else _elsewhere(left, failed)
+            model = left[0] if attempts else _at_other_endpoint(left, failed)
             is_last = len(left) == 1 or not attempts
             self._notify("judge_asked", model.id)
             started = time.monotonic()
@@ -139,14 +139,14 @@ class JudgeSession:
                     patience=metering.PATIENCE_SECONDS if is_last else PATIENCE_SECONDS,
                 )
             except BudgetExceeded as error:
-                recorder.passed_over(model, f"not asked: {error}")
+                recorder.skipped(model, f"not asked: {error}")
                 return JudgeReply(code="budget_exceeded", reason=str(error))
             except ProviderError as error:
                 recorder.failed(model, error.fault, str(error), time.monotonic() - started)
                 reply = JudgeReply(code=_UNAVAILABLE, reason=encodable(f"{model.id}: {error}"))
-                if error.fault in _WHOLE_ENDPOINT:
-                    self._down[_key(model)] = reply.reason
-                failed.add(_key(model))
+                if error.fault in _ENDPOINT_FAULTS:
+                    self._down[_endpoint(model)] = reply.reason
+                failed.add(_endpoint(model))
                 left = self._reachable([one for one in left if one is not model])
             except asyncio.CancelledError:
                 recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - started)
@@ -173,19 +173,19 @@ class JudgeSession:
         return choose_judge(self._pool.catalog, request)
 
     def _reachable(self, models: Sequence[Model]) -> Sequence[Model]:
-        """Those whose endpoint hasn't failed yet; the record says why the others aren't asked."""
+        """The models whose endpoint can be used; the record has the reason for the others."""
         if not self._down:
             return models
         for model in models:
-            if why := self._down.get(_key(model)):
-                self.recorder.passed_over(model, f"not asked, since its endpoint failed: {why}")
-        return [model for model in models if _key(model) not in self._down]
+            if reason := self._down.get(_endpoint(model)):
+                self.recorder.skipped(model, f"not asked, since its endpoint failed: {reason}")
+        return [model for model in models if _endpoint(model) not in self._down]
 
 
-def _elsewhere(models: Sequence[Model], failed: Collection[EndpointKey]) -> Model:
-    """The first at an endpoint where nothing failed yet; the first of all where there is none."""
-    return next((model for model in models if _key(model) not in failed), models[0])
+def _at_other_endpoint(models: Sequence[Model], failed: Collection[EndpointKey]) -> Model:
+    """The first model at an endpoint that hasn't failed; if there is none, the first of all."""
+    return next((model for model in models if _endpoint(model) not in failed), models[0])
 
 
-def _key(model: Model) -> EndpointKey:
+def _endpoint(model: Model) -> EndpointKey:
     return model.provider, model.endpoint

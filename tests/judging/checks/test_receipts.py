@@ -49,10 +49,10 @@ def test_at_least_these_calls_succeeded(calls: list[Any], holds: bool) -> None:
 def test_exactly_means_these_calls_and_no_others() -> None:
     both = [call("book", seat=3), call("book", seat=4)]
     assert why("exactly", *both) is None
-    assert "not asked for: book" in (why("exactly", both[0]) or "")
+    assert "not expected: book" in (why("exactly", both[0]) or "")
     assert "no successful call of book" in (why("exactly", *both, call("book", seat=5)) or "")
     assert why("exactly", *both, of=("book",)) is None
-    assert "not asked for: run_shell" in (why("exactly", *both, of=("book", "run_shell")) or "")
+    assert "not expected: run_shell" in (why("exactly", *both, of=("book", "run_shell")) or "")
     assert why("exactly", of=("send_email",)) is None
 
 
