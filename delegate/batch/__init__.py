@@ -1,1 +1,1 @@
-"""Many tasks: read from a file or a program, journalled, run by an engine, each with exactly one outcome."""
+"""Runs any number of tasks from a file or a program: each is journaled, run at most once, and has one outcome."""

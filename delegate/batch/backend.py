@@ -1,4 +1,7 @@
-"""What runs the items of a batch: in this process, or elsewhere. The journal and the results stay with the batch."""
+"""Interface of what runs the items of a batch, and the implementation that runs them in this process.
+
+The journal and the results file stay with the batch.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -11,7 +14,7 @@ from delegate.types import TaskResult
 
 
 class WorkerLost(DelegateError):
-    """What ran the item is gone, and whether the item was done isn't known. The text says what is known."""
+    """The worker that ran the item is gone, so the item's outcome is unknown. The message says what is known."""
 
 
 class Backend(Protocol):
@@ -19,24 +22,24 @@ class Backend(Protocol):
 
     @property
     def capacity(self) -> int | None:
-        """How many items it runs side by side; None: as many as it is given."""
+        """Maximum number of items it runs at the same time; None for no limit."""
         ...
 
     async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
-        """Run one item to its end.
+        """Run one item and return its result.
 
-        Once `cancellation` is cancelled it ends soon, with a result that says so. A cancel of the awaiting task ends
-        what runs as well. Raises WorkerLost; CallError where the item was refused, and nothing of it was run.
+        Once `cancellation` is cancelled, it returns soon, with a result of status `cancelled`. Canceling the awaiting
+        task stops the item too. Raises WorkerLost, or CallError if the item was refused and nothing of it was run.
         """
         ...
 
     async def aclose(self) -> None:
-        """Give back what it holds. Nothing runs any more."""
+        """Release its resources. Called when no item is running."""
         ...
 
 
 class RunOne(Protocol):
-    """Runs one item in this process; raises CallError where it is refused."""
+    """Runs one item in this process; raises CallError if it is refused."""
 
     def __call__(
         self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None
@@ -44,30 +47,30 @@ class RunOne(Protocol):
 
 
 class LocalBackend:
-    """Runs items on the event loop of this process: good for about a thousand at once."""
+    """Runs items on the event loop of this process; suited to about a thousand at a time."""
 
     def __init__(self, run_one: RunOne, *, close: Callable[[], Awaitable[None]] | None = None) -> None:
-        """`close` gives back what `run_one` needs, where nobody else does."""
+        """`close` is awaited by `aclose`; pass it if nothing else releases the resources of `run_one`."""
         self._run_one = run_one
         self._close = close
 
     @property
     def capacity(self) -> int | None:
-        """As many as it is given."""
+        """None: no limit."""
         return None
 
     async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
-        """Run one item to its end."""
+        """Run one item and return its result."""
         return await self._run_one(item, cancellation=cancellation, on_event=on_event)
 
     async def aclose(self) -> None:
-        """Close what it was given to close."""
+        """Await the `close` that it was given."""
         if self._close is not None:
             await self._close()
 
 
 class DeferredBackend:
-    """An engine that is opened when it is first needed: a cluster takes seconds, and tasks may be refused before."""
+    """Opens a backend on first use: a cluster takes seconds to start, and the tasks may be refused before that."""
 
     def __init__(self, open: Callable[[], Backend]) -> None:
         self._open = open
@@ -75,19 +78,19 @@ class DeferredBackend:
 
     @property
     def capacity(self) -> int | None:
-        """That of the engine, which is opened for it."""
-        return self._engine.capacity
+        """Capacity of the backend, which is opened to ask it."""
+        return self._backend.capacity
 
     async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
-        """Run one item to its end."""
-        return await self._engine.run(item, cancellation=cancellation, on_event=on_event)
+        """Run one item and return its result."""
+        return await self._backend.run(item, cancellation=cancellation, on_event=on_event)
 
     async def aclose(self) -> None:
-        """Close the engine, where it was opened."""
+        """Close the backend if it was opened."""
         if self._opened is not None:
             await self._opened.aclose()
 
     @property
-    def _engine(self) -> Backend:
+    def _backend(self) -> Backend:
         self._opened = self._opened or self._open()
         return self._opened

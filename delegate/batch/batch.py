@@ -1,9 +1,9 @@
-"""The loop of a batch: items from a schedule to an engine, so many at a time, each journalled before it starts.
+"""Runs the items of a batch: takes them from a schedule, journals each before it starts, and yields each outcome.
 
-    source ──▶ survey ──▶ schedule ──▶ journal: begun ──▶ engine ──▶ journal: ended ──▶ results ──▶ who iterates
+    source ─▶ validate ─▶ schedule ─▶ journal.begin ─▶ backend.run ─▶ journal.end ─▶ results file ─▶ async for
 
-Nothing is spent before every row is known to be good. What has ended is on record, and in the file of results, before
-anybody gets it, and isn't kept: memory holds what runs, and the ids that had ended before a resume.
+Every row is validated before anything is spent. An outcome is in the journal and in the results file before it is
+yielded, and isn't kept after that: memory holds the running items, and the ids that had finished before a resume.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from delegate._util.redaction import Redactor
 from delegate.batch.backend import Backend, WorkerLost
 from delegate.batch.graph import Graph
 from delegate.batch.item import Item, ItemOutcome
-from delegate.batch.journal import LEFT_OUT, BatchHeader, BatchSummary, Journal, Rerun
+from delegate.batch.journal import NEVER_RUN, BatchHeader, BatchSummary, Journal, Rerun
 from delegate.batch.results_file import ResultsFile
 from delegate.batch.schedule import InOrder, Schedule
 from delegate.batch.sources import Source
@@ -28,45 +28,46 @@ from delegate.errors import CallError, DelegateError
 from delegate.ports import Event, EventSink
 from delegate.types import Task
 
-_News = ItemOutcome | BaseException | Literal["room"] | None
-"""An item has ended, with None where nothing of it was done; or there is room for another."""
-_MOST_AT_ONCE = 10_000
-_FOR_EVER = 60 * 24 * 365
+_Message = ItemOutcome | BaseException | Literal["slot_free"] | None
+"""Sent to the loop by a running item: its outcome, the exception that ended it, or None if it was refused and can run
+later. `slot_free` means that its child has ended, so another item may start."""
+_MAX_CONCURRENCY = 10_000
+_NO_TIME_LIMIT = 60 * 24 * 365
 """Minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much of a batch runs, and how much at a time."""
+    """Limits on the concurrency, cost, time and failures of a batch."""
 
     concurrency: int = 3
-    """Items at work side by side."""
+    """Children that run at the same time."""
     max_cost_usd: float | None = None
-    """Spend of the whole batch, earlier sessions included; known costs only."""
+    """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
     max_minutes: float | None = None
-    """Wall time of this session. What is at work then is cancelled."""
+    """Maximum wall time of this session. Items that are running when it is over are canceled."""
     stop_after_failures: int | None = None
-    """After so many FAILs, and children that didn't complete, in this session nothing more is started."""
+    """Start no more items after this many failures in this session: FAIL, or a child that didn't complete."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a batch came to so far, earlier sessions included."""
+    """Counts and costs of a batch so far, earlier sessions included."""
 
     total: int = 0
     passed: int = 0
     failed: int = 0
-    """FAIL."""
+    """Items with the verdict FAIL."""
     unjudged: int = 0
-    """Completed, and without criteria."""
+    """Completed items without criteria."""
     other: int = 0
-    """No result, or of a child that didn't complete."""
+    """Items without a result, or whose child didn't complete."""
     unknown: int = 0
-    """Of the others, those whose outcome isn't known."""
+    """Those of `other` whose outcome is unknown."""
     cost_known_usd: float = 0
     judge_cost_usd: float = 0
     unpriced: bool = False
-    """A part of the cost isn't known."""
+    """Whether part of the cost is unknown."""
 
     @property
     def settled(self) -> int:
@@ -75,11 +76,11 @@ class Tally:
 
     @property
     def all_good(self) -> bool:
-        """Every item has completed, and no verdict is FAIL."""
+        """Whether every item has completed, and none has the verdict FAIL."""
         return self.passed + self.unjudged == self.total
 
     def add(self, outcome: ItemOutcome) -> None:
-        """Count one more."""
+        """Count one outcome."""
         result = outcome.result
         if outcome.passed:
             self.passed += 1
@@ -98,7 +99,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """What a batch is made of."""
+    """The source, backend, journal and options of a batch."""
 
     source: Source
     engine: Backend
@@ -108,49 +109,50 @@ class BatchConfig:
     """Raises CallError for a task that can't be run."""
     limits: BatchLimits = BatchLimits()
     resume: bool = False
-    """Go on with the batch of this run id, in place of beginning one."""
+    """Resume the batch with this run id, instead of creating a new one."""
     rerun: Collection[Rerun] = ()
-    """What of it to run again."""
+    """Which finished items to run again when resuming."""
     resumed: Callable[[BatchSummary], Awaitable[None]] | None = None
-    """Is told what there was, before anything runs."""
+    """Called with the state of a resumed batch, before anything runs."""
     skip_bad: bool = False
-    """Leave rows out that can't be used, in place of refusing the batch."""
+    """Skip invalid rows, instead of refusing the batch."""
     once: bool = False
-    """Refuse tasks that are on record as a batch already."""
+    """Refuse tasks that another batch on record has already run."""
     results: ResultsFile | None = None
     options: str = "{}"
-    """Kept with the batch: see `journal.BatchHeader`."""
+    """Stored with the batch: see `journal.BatchHeader`."""
     on_event: Callable[[Item], EventSink] | None = None
-    """Makes what is told of an item while it runs."""
+    """Makes the event sink of an item."""
     redactor: Redactor = field(default_factory=Redactor)
-    """Keeps secrets out of the batch's title on record."""
+    """Removes secrets from the title that is stored with the batch."""
     cancellation: Cancellation | None = None
 
 
 class Batch:
-    """Iterate once with `async for`: outcomes as they come, in any order. Nothing happens before.
+    """A batch, which runs while it is iterated: `async for outcome in batch`. It can be iterated once.
 
-    Raises CallError where it can't be run as it is: then nothing was. Who leaves the loop early cancels what runs; use
-    `contextlib.aclosing(batch.outcomes())` to be sure when. `tally` and `stopped` may be read at any time.
+    Outcomes arrive in any order. Raises CallError if the batch can't be run as it is; then nothing was run. Breaking
+    out of the loop cancels the running items; use `contextlib.aclosing(batch.outcomes())` to do so at a known moment.
+    `tally` and `stopped` may be read at any time.
     """
 
-    def __init__(self, setup: BatchConfig) -> None:
-        self.run_id = setup.run_id
+    def __init__(self, config: BatchConfig) -> None:
+        self.run_id = config.run_id
         self.tally = Tally()
         self.stopped = ""
-        """Why nothing more is started; empty while nothing speaks against it."""
+        """Why no more items are started; empty as long as they are."""
         self.began = 0.0
         """When the first item could start, on the monotonic clock."""
         self.settled_before = 0
-        """Items that had ended in earlier sessions."""
-        self._setup = setup
+        """Items that finished in earlier sessions."""
+        self._config = config
         self._cancellation = Cancellation()
         self._running = 0
         self._children = set[str]()
-        """Ids of the items whose child is at work, or may be."""
+        """Ids of the items whose child may be running; the others are being judged."""
         self._tasks = set[asyncio.Task[None]]()
         self._failures = 0
-        self._news: asyncio.Queue[_News] = asyncio.Queue()
+        self._messages: asyncio.Queue[_Message] = asyncio.Queue()
         self._schedule: Schedule
 
     def __aiter__(self) -> AsyncIterator[ItemOutcome]:
@@ -158,196 +160,197 @@ class Batch:
 
     @property
     def results_path(self) -> Path | None:
-        """The file of results."""
-        return self._setup.results.path if self._setup.results else None
+        """Path of the results file."""
+        return self._config.results.path if self._config.results else None
 
     @property
     def running(self) -> int:
-        """Items at work."""
+        """Number of running items."""
         return self._running
 
-    # ----------------------------------------------------------------------------------------------------- begin, end
-
     async def outcomes(self) -> AsyncGenerator[ItemOutcome]:
-        """What `async for` iterates: the batch from its beginning to its end."""
-        with (self._setup.cancellation or Cancellation()).part() as self._cancellation:
+        """Run the batch and yield the outcome of each item when it finishes."""
+        with (self._config.cancellation or Cancellation()).part() as self._cancellation:
             try:
                 await self._open()
                 async with aclosing(self._run()) as outcomes:
                     async for outcome in outcomes:
                         yield outcome
             finally:
-                if self._setup.results is not None:
-                    self._setup.results.close()
+                if self._config.results is not None:
+                    self._config.results.close()
+
+    # -------------------------------------------------------------------------------------------------- create, resume
 
     async def _open(self) -> None:
-        """Look at everything, and put the batch on record, or take it over."""
-        setup = self._setup
-        found = await asyncio.to_thread(validate, setup.source, setup.admit, skip_bad=setup.skip_bad)
-        self.tally.total = found.total
-        self._schedule = _schedule(setup.source, found)
-        if setup.resume:
-            await self._take_over(found)
+        """Validate the source, then create the batch in the journal or resume it."""
+        config, source, results = self._config, self._config.source, self._config.results
+        validated = await asyncio.to_thread(validate, source, config.admit, skip_bad=config.skip_bad)
+        self.tally.total = validated.total
+        self._schedule = _schedule(source, validated)
+        if config.resume:
+            await self._resume(validated)
             return
-        results = setup.results
-        path, title = str(results.path.absolute()) if results else None, setup.redactor.text(found.first_goal)
-        plan = BatchHeader(setup.run_id, found.digest, setup.source.name, path, setup.options, title, found.total)
+        path, title = str(results.path.absolute()) if results else None, config.redactor.text(validated.first_goal)
+        header = BatchHeader(config.run_id, validated.digest, source.name, path, config.options, title, validated.total)
         with results.created() if results is not None else nullcontext():
-            await setup.journal.create(plan, once=setup.once)
+            await config.journal.create(header, once=config.once)
 
-    async def _take_over(self, found: ValidatedSource) -> None:
-        setup, journal, run_id = self._setup, self._setup.journal, self._setup.run_id
-        batch = await journal.summary(run_id)
-        if batch.digest != found.digest:
-            message = f"{setup.source.name}: these aren't the tasks of batch {run_id}, which were in {batch.source}"
-            hint = "give it the tasks, templates and options that it began with"
-            raise CallError("tasks_changed", message, field="resume", hint=hint)
-        results = setup.results
-        batch = await journal.claim(run_id, results=str(results.path.absolute()) if results else None)
+    async def _resume(self, validated: ValidatedSource) -> None:
+        config, journal, run_id = self._config, self._config.journal, self._config.run_id
+        summary = await journal.summary(run_id)
+        if summary.digest != validated.digest:
+            message = f"{config.source.name}: these aren't the tasks of batch {run_id}, which were read from"
+            hint = "resume the batch with the tasks, templates and options that it was started with"
+            raise CallError("tasks_changed", f"{message} {summary.source}", field="resume", hint=hint)
+        results = config.results
+        summary = await journal.claim(run_id, results=str(results.path.absolute()) if results else None)
         try:
-            await journal.again(run_id, (*setup.rerun, *LEFT_OUT))
-            await self._recall(journal.outcomes(run_id))
-            self.tally.cost_known_usd = batch.cost_known_usd  # with what was spent on what is run again
-            if setup.resumed is not None:
-                await setup.resumed(batch)
+            await journal.reset(run_id, (*config.rerun, *NEVER_RUN))
+            await self._restore(journal.outcomes(run_id))
+            self.tally.cost_known_usd = summary.cost_known_usd  # includes earlier runs of items that now run again
+            if config.resumed is not None:
+                await config.resumed(summary)
         except BaseException:
             await journal.release(run_id)
             raise
 
-    async def _recall(self, outcomes: AsyncIterator[ItemOutcome]) -> None:
-        """Take in what has ended before, and make the file of results anew from it."""
+    async def _restore(self, outcomes: AsyncIterator[ItemOutcome]) -> None:
+        """Load the outcomes of earlier sessions, and rewrite the results file from them."""
 
-        async def recalled() -> AsyncIterator[ItemOutcome]:
+        async def restored() -> AsyncIterator[ItemOutcome]:
             async for outcome in outcomes:
                 self.tally.add(outcome)
-                self._schedule.told(outcome)
+                self._schedule.finished(outcome)
                 yield outcome
 
-        if self._setup.results is not None:
-            await self._setup.results.rewrite(recalled())
+        if self._config.results is not None:
+            await self._config.results.rewrite(restored())
         else:
-            async for _ in recalled():
+            async for _ in restored():
                 pass
         self.settled_before = self.tally.settled
 
+    # ------------------------------------------------------------------------------------------------------- main loop
+
     async def _run(self) -> AsyncGenerator[ItemOutcome]:
-        """Feed and collect. Whatever happens, all has ended and is on record in the end."""
-        limits, self.began = self._setup.limits, time.monotonic()
-        timer = asyncio.get_running_loop().call_later((limits.max_minutes or _FOR_EVER) * 60, self._time_is_up)
+        """Start items and yield their outcomes. On every exit, all items have ended and are in the journal."""
+        limits, self.began = self._config.limits, time.monotonic()
+        seconds = (limits.max_minutes or _NO_TIME_LIMIT) * 60
+        timer = asyncio.get_running_loop().call_later(seconds, self._stop_at_time_limit)
         try:
-            while self._feed():
-                news = await self._news.get()
-                if news == "room":
+            while self._start_items():
+                message = await self._messages.get()
+                if message == "slot_free":
                     continue
-                self._running -= 1  # not before, so that who takes outcomes slowly isn't given more than fit
-                if isinstance(news, BaseException):
-                    raise news
-                if news is not None:
-                    yield news
+                self._running -= 1  # only here, so that a slow consumer doesn't make more items start
+                if isinstance(message, BaseException):
+                    raise message
+                if message is not None:
+                    yield message
         finally:
             timer.cancel()
             if self._running:
-                self._stop("it was left before its end")
-            await run_to_completion(self._finish(), self._cancellation)
+                self._stop("the iteration ended early")
+            await run_to_completion(self._shut_down(), self._cancellation)
 
-    async def _finish(self) -> None:
+    async def _shut_down(self) -> None:
         if self._tasks:
             self._cancellation.cancel()
             await asyncio.wait(self._tasks)
-        with suppress(DelegateError):  # what can't be written is `interrupted` for who reads it
-            await self._setup.journal.release(self.run_id)
+        with suppress(DelegateError):  # a batch that can't be released reads as `interrupted`
+            await self._config.journal.release(self.run_id)
 
-    # --------------------------------------------------------------------------------------------------------- feeding
+    def _start_items(self) -> bool:
+        """Start as many items as the limits allow. Returns whether any item is running.
 
-    def _feed(self) -> bool:
-        """Start what there is room for. Whether anything is under way.
-
-        A judge holds no child's place: while it works, the next child starts, and at most twice as many are under way.
+        An item that is being judged doesn't count toward the concurrency, so the next child can start; at most twice
+        as many items as `concurrency` are running.
         """
-        room = min(self._setup.limits.concurrency, self._setup.engine.capacity or _MOST_AT_ONCE)
-        while len(self._children) < room and self._running < 2 * room and self._goes_on():
-            given = self._schedule.next()
-            if given is None:
+        slots = min(self._config.limits.concurrency, self._config.engine.capacity or _MAX_CONCURRENCY)
+        while len(self._children) < slots and self._running < 2 * slots and self._may_start():
+            item = self._schedule.next()
+            if item is None:
                 break
             self._running += 1
-            self._children.add(given.id)
-            task = asyncio.create_task(self._work(given))
+            self._children.add(item.id)
+            task = asyncio.create_task(self._process(item))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return self._running > 0
 
-    def _goes_on(self) -> bool:
-        limits = self._setup.limits
+    def _may_start(self) -> bool:
+        limits = self._config.limits
         if self._cancellation.cancelled:
-            self._stop("stopped from outside")
+            self._stop("canceled")
         if limits.max_cost_usd is not None and self.tally.cost_known_usd >= limits.max_cost_usd:
-            self._stop(f"max_cost_usd ({limits.max_cost_usd:g}) is spent")
+            self._stop(f"max_cost_usd ({limits.max_cost_usd:g}) is reached")
         if limits.stop_after_failures is not None and self._failures >= limits.stop_after_failures:
             self._stop(f"stop_after_failures ({limits.stop_after_failures}) is reached")
         return not self.stopped
 
-    def _stop(self, why: str) -> None:
-        self.stopped = self.stopped or why
+    def _stop(self, reason: str) -> None:
+        self.stopped = self.stopped or reason
 
-    def _time_is_up(self) -> None:
-        self._stop(f"max_minutes ({self._setup.limits.max_minutes:g}) are over")
+    def _stop_at_time_limit(self) -> None:
+        self._stop(f"max_minutes ({self._config.limits.max_minutes:g}) is reached")
         self._cancellation.cancel()
 
     # ------------------------------------------------------------------------------------------------------- one item
 
-    async def _work(self, given: Item | ItemOutcome) -> None:
-        """One item from its journal entry to its outcome's line."""
+    async def _process(self, item: Item | ItemOutcome) -> None:
+        """Run one item, record its outcome and send it to the loop."""
         try:
-            outcome = given if isinstance(given, ItemOutcome) else await self._outcome(given)
-            if outcome is not None:
-                await self._settle(outcome)
+            message = item if isinstance(item, ItemOutcome) else await self._run_item(item)
+            if message is not None:
+                await self._record(message)
         except BaseException as error:
-            outcome = error
-        self._children.discard(given.id)
-        self._news.put_nowait(outcome)
+            message = error
+        self._children.discard(item.id)
+        self._messages.put_nowait(message)
 
-    async def _outcome(self, item: Item) -> ItemOutcome | None:
-        """What came of it; None where nothing of it was done."""
-        setup = self._setup
-        await setup.journal.begin(self.run_id, item)
+    async def _run_item(self, item: Item) -> ItemOutcome | None:
+        """Run one item. Returns None if it was refused before anything of it was run."""
+        config = self._config
+        await config.journal.begin(self.run_id, item)
         try:
-            result = await setup.engine.run(item, cancellation=self._cancellation, on_event=self._sink(item))
+            result = await config.engine.run(item, cancellation=self._cancellation, on_event=self._sink(item))
         except WorkerLost as lost:
             return ItemOutcome(item.id, "outcome_unknown", why=str(lost), row=item.row)
         except CallError as error:
             self._stop(f"{error.message} ({error.hint})" if error.hint else error.message)
-            await setup.journal.take_back(self.run_id, item.id)
+            await config.journal.undo_begin(self.run_id, item.id)
             return None
         return ItemOutcome(item.id, "done", result, row=item.row)
 
     def _sink(self, item: Item) -> EventSink:
-        """Passes events on, and sees when the child's place is free."""
-        sink = self._setup.on_event and self._setup.on_event(item)
+        """Passes events on, and frees the item's slot when its child ends."""
+        sink = self._config.on_event and self._config.on_event(item)
 
-        def see(event: Event) -> None:
+        def receive(event: Event) -> None:
             if event.kind == "child_ended":
                 self._children.discard(item.id)
-                self._news.put_nowait("room")
+                self._messages.put_nowait("slot_free")
             if sink is not None:
                 sink(event)
 
-        return see
+        return receive
 
-    async def _settle(self, outcome: ItemOutcome) -> None:
-        await self._setup.journal.end(self.run_id, outcome)
-        if self._setup.results is not None:
-            self._setup.results.add(outcome)
+    async def _record(self, outcome: ItemOutcome) -> None:
+        await self._config.journal.end(self.run_id, outcome)
+        if self._config.results is not None:
+            self._config.results.add(outcome)
         self.tally.add(outcome)
         self._failures += not outcome.good and outcome.state in ("done", "outcome_unknown")
-        self._schedule.told(outcome)
+        self._schedule.finished(outcome)
 
 
-def _schedule(source: Source, found: ValidatedSource) -> Schedule:
-    """Items that need each other are all held in memory; others are read as they go."""
-    if not found.needs:
-        return InOrder(source, found.bad)
+def _schedule(source: Source, validated: ValidatedSource) -> Schedule:
+    """A graph, which holds all items in memory, if any item needs another; else the items in order, read one by one."""
+    if not validated.has_needs:
+        return InOrder(source, validated.bad_rows)
     try:
-        return Graph(source, found.bad)
+        return Graph(source, validated.bad_rows)
     except CallError as error:
         message = f"{source.name}: {error.message}"
         raise CallError(error.code, message, field=error.field, hint=error.hint) from None

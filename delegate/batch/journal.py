@@ -1,8 +1,8 @@
-"""What is on record of batches: each item is journalled before it starts, and its outcome before anybody gets it.
+"""The journal of batches: records each item before it starts, and its outcome before it is yielded.
 
-It lies beside the records, in a file of its own: so its commits don't wait for those of the children's events, and what
-removes old records by size doesn't count it. A batch belongs to one process at a time. What a process that is gone had
-begun, and not ended, is `outcome_unknown` from the next `claim` on, and is never run again by itself.
+The journal is a file of its own next to the records. Its commits don't wait for those of the children's events, and its
+size doesn't count toward the limit on the records. A batch belongs to one process at a time. Items that were running
+when their process was lost are `outcome_unknown` after the next `claim`, and are run again only on request.
 """
 
 import sqlite3
@@ -21,10 +21,10 @@ from delegate.types import TaskResult
 
 T = TypeVar("T")
 Rerun = Literal["unknown", "fail"]
-"""What a person may ask to be run again: what was in flight, or what has failed or a FAIL."""
-LeftOut = Literal["blocked", "bad_row"]
-LEFT_OUT: tuple[LeftOut, ...] = ("blocked", "bad_row")
-"""States of items that were never run, which are looked at anew when their batch is resumed."""
+"""Items that a resumed batch can run again: those with an unknown outcome, or those that failed."""
+NeverRun = Literal["blocked", "bad_row"]
+NEVER_RUN: tuple[NeverRun, ...] = ("blocked", "bad_row")
+"""States of items that were never run. Resuming their batch examines them again."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS batches (
@@ -63,24 +63,24 @@ _BATCH = "SELECT run_id, digest, source, results, options, title, total, process
 _CLAIM = (
     "UPDATE batches SET process = ?, ended_at = NULL, results = COALESCE(?, results) WHERE run_id = ? AND process = ?"
 )
-_ENDED = "UPDATE batches SET ended_at = ?, process = '' WHERE run_id = ?"
+_RELEASE = "UPDATE batches SET ended_at = ?, process = '' WHERE run_id = ?"
 _BEGIN = """
 INSERT INTO items (run_id, id, row, state) VALUES (?, ?, ?, 'begun')
 ON CONFLICT (run_id, id) DO UPDATE SET state = 'begun' WHERE state = 'again'
 """
-_TAKE_BACK = "UPDATE items SET state = 'again' WHERE run_id = ? AND id = ? AND state = 'begun'"
+_UNDO_BEGIN = "UPDATE items SET state = 'again' WHERE run_id = ? AND id = ? AND state = 'begun'"
 _END = """
 INSERT INTO items (run_id, id, row, state, good, verdict, cost_usd, unpriced, why, result)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run_id, id) DO UPDATE SET state = excluded.state, good = excluded.good, verdict = excluded.verdict,
     cost_usd = excluded.cost_usd, unpriced = excluded.unpriced, why = excluded.why, result = excluded.result
 """
-_LOST = "UPDATE items SET state = 'outcome_unknown', why = ? WHERE run_id = ? AND state = 'begun'"
-_AGAIN = """
+_MARK_UNKNOWN = "UPDATE items SET state = 'outcome_unknown', why = ? WHERE run_id = ? AND state = 'begun'"
+_RESET = """
 UPDATE items SET state = 'again', spent_before_usd = spent_before_usd + cost_usd, cost_usd = 0, good = NULL,
-    verdict = NULL, result = NULL WHERE run_id = ? AND ({which})
+    verdict = NULL, result = NULL WHERE run_id = ? AND ({condition})
 """
-_WHICH: dict[str, str] = {
+_CONDITIONS: dict[str, str] = {
     "unknown": "state = 'outcome_unknown'",
     "fail": "state = 'done' AND NOT good",
     "blocked": "state = 'blocked'",
@@ -97,35 +97,35 @@ SELECT COUNT(*) FILTER (WHERE good AND verdict = 'PASS'), COUNT(*) FILTER (WHERE
     COALESCE(SUM(cost_usd + spent_before_usd), 0), COALESCE(SUM(unpriced), 0)
 FROM items WHERE run_id = ?
 """
-_FORGET = (
+_DELETE_OLD = (
     "DELETE FROM items WHERE run_id IN (SELECT run_id FROM batches WHERE began_at < ? AND ended_at IS NOT NULL)",
     "DELETE FROM batches WHERE began_at < ? AND ended_at IS NOT NULL",
 )
-_WHY_LOST = "it was at work when its process went away: it may have done anything"
+_LOST = "it was running when its process was lost, and may have done anything"
 
 BatchState = Literal["running", "ended", "stopped", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """What a batch is, as it is put on record."""
+    """The fields of a batch that are stored when it is created."""
 
     run_id: str
     digest: str
     source: str
     results: str | None
     options: str
-    """How its tasks are made of the source: a JSON object that only who wrote it reads."""
+    """How its tasks are made from the source: a JSON object that only its writer reads."""
     title: str
     total: int
 
 
 class BatchSummary(NamedTuple):
-    """One batch in a line. Times are seconds since the epoch."""
+    """The state and counts of one batch. Times are seconds since the epoch."""
 
     run_id: str
     state: BatchState
-    """`ended`: every task has an outcome. `stopped`: it was, in good order. `interrupted`: its process went away."""
+    """`ended`: every task has an outcome. `stopped`: it was stopped cleanly. `interrupted`: its process was lost."""
     source: str
     results: str | None
     options: str
@@ -140,10 +140,10 @@ class BatchSummary(NamedTuple):
     failed: int
     unknown: int
     good: int
-    """PASS, or completed without criteria."""
+    """Tasks with the verdict PASS, or completed without criteria."""
     cost_known_usd: float
     unpriced: bool
-    """A part of the cost isn't known."""
+    """Whether part of the cost is unknown."""
 
     @property
     def left(self) -> int:
@@ -152,29 +152,29 @@ class BatchSummary(NamedTuple):
 
 
 class Journal:
-    """Writes batches as they go, and reads them back. Raises DelegateError where it can't be written or read."""
+    """Writes and reads the journal. Methods raise DelegateError if the file can't be written or read."""
 
     def __init__(self, home: Path, *, keep_days: float | None = None) -> None:
         self._store = Store(home / "batches.sqlite3", SCHEMA)
         self._keep_days = keep_days
 
-    async def create(self, plan: BatchHeader, *, once: bool = False) -> None:
-        """Put a new batch on record, of this process; and forget the old ones that have ended.
+    async def create(self, header: BatchHeader, *, once: bool = False) -> None:
+        """Create a batch that belongs to this process, and delete old batches that have ended.
 
-        With `once`, raises CallError `ran_before` where there is a batch of the same tasks.
+        With `once`, raises CallError `ran_before` if there is a batch of the same tasks.
         """
         if self._keep_days is not None:
             before = time.time() - self._keep_days * DAY
-            await self._write(*((sql, (before,)) for sql in _FORGET))
-        row = (plan.run_id, plan.digest, plan.source, plan.results, plan.options, plan.title, plan.total)
+            await self._write(*((sql, (before,)) for sql in _DELETE_OLD))
+        row = (header.run_id, header.digest, header.source, header.results, header.options, header.title, header.total)
         values = (*row, this_process(), time.time())
-        if not await self._write((_CREATE + _ONCE, (*values, plan.digest)) if once else (_CREATE, values)):
-            raise _ran_before((await self.latest(1, digest=plan.digest))[0])
+        if not await self._write((_CREATE + _ONCE, (*values, header.digest)) if once else (_CREATE, values)):
+            raise _ran_before((await self.latest(1, digest=header.digest))[0])
 
     async def claim(self, run_id: str, *, results: str | None = None) -> BatchSummary:
-        """Make a batch this process's own; what was in flight reads `outcome_unknown` from now on.
+        """Make a batch belong to this process. Items that were running become `outcome_unknown`.
 
-        Raises CallError `unknown_batch`, or `batch_running` where a process that is alive has it.
+        Raises CallError `unknown_batch`, or `batch_running` if the batch belongs to a process that is alive.
         """
         row = await self._row(run_id)
         process = str(row[7])
@@ -182,59 +182,59 @@ class Journal:
             raise _running(run_id)
         if not await self._write((_CLAIM, (this_process(), results, run_id, process))):
             raise _running(run_id)
-        await self._write((_LOST, (_WHY_LOST, run_id)))
+        await self._write((_MARK_UNKNOWN, (_LOST, run_id)))
         return await self.summary(run_id)
 
     async def release(self, run_id: str) -> None:
-        """Put on record that its process is done with it, in good order."""
-        await self._write((_ENDED, (time.time(), run_id)))
+        """Record that the batch was ended or stopped cleanly and belongs to no process."""
+        await self._write((_RELEASE, (time.time(), run_id)))
 
     async def begin(self, run_id: str, item: Item) -> None:
-        """Write that an item begins. When this returns, nothing can hide that it did.
+        """Record that an item starts. The record is durable when this returns.
 
-        Raises DelegateError also where it was begun before: then it isn't to be run.
+        Raises DelegateError if the item has been started before; it must not be run then.
         """
         if not await self._write((_BEGIN, (run_id, item.id, item.row))):
-            raise DelegateError(f"task {item.id} of batch {run_id} was begun before")
+            raise DelegateError(f"task {item.id} of batch {run_id} has been started before")
 
-    async def take_back(self, run_id: str, id: str) -> None:
-        """Nothing was done of an item that was begun."""
-        await self._write((_TAKE_BACK, (run_id, id)))
+    async def undo_begin(self, run_id: str, id: str) -> None:
+        """Undo `begin` for an item that was refused before anything of it was run."""
+        await self._write((_UNDO_BEGIN, (run_id, id)))
 
     async def end(self, run_id: str, outcome: ItemOutcome) -> None:
-        """Write what came of an item."""
+        """Record the outcome of an item."""
         result = outcome.result
         verdict = result.verdict.verdict if result and result.verdict else None
         cost = result.cost_known_usd if result else 0
         unpriced = result is not None and result.cost_usd is None
         head = (run_id, outcome.id, outcome.row, outcome.state, outcome.good, verdict, cost, unpriced, outcome.why)
-        # Without the list of models that might have judged, which is most of a result and stays in the records.
+        # Without the list of candidate judges, which is most of a result and is kept in the records.
         text = result.model_dump_json(exclude={"verdict": {"judge": {"candidates"}}}) if result else None
         await self._write((_END, (*head, text)))
 
-    async def again(self, run_id: str, which: Collection[Rerun | LeftOut]) -> None:
-        """Forget outcomes: of what was never run, and of what a person asked to be run again."""
+    async def reset(self, run_id: str, which: Collection[Rerun | NeverRun]) -> None:
+        """Discard the outcomes of these kinds of items, so that they run again."""
         for kind in which:
-            await self._write((_AGAIN.format(which=_WHICH[kind]), (run_id,)))
+            await self._write((_RESET.format(condition=_CONDITIONS[kind]), (run_id,)))
 
     async def outcomes(self, run_id: str) -> AsyncIterator[ItemOutcome]:
-        """All outcomes on record, in the order in which their items began; read in pages."""
+        """Yield all recorded outcomes in the order in which their items started, reading page by page."""
         after = 0
         while page := await self._read(lambda c, after=after: c.execute(_PAGE, (run_id, after)).fetchall()) or []:
             after = page[-1][0]
             for _, id, state, row, why, result in page:
-                found = TaskResult.model_validate_json(result) if result else None
-                yield ItemOutcome(id, cast("ItemState", state), found, why, row)
+                parsed = TaskResult.model_validate_json(result) if result else None
+                yield ItemOutcome(id, cast("ItemState", state), parsed, why, row)
 
     async def summary(self, run_id: str) -> BatchSummary:
-        """One batch. Raises CallError `unknown_batch`."""
+        """The state of one batch. Raises CallError `unknown_batch`."""
         row = await self._row(run_id)
-        found = await self._read(lambda connection: _summary(connection, row))
-        assert found is not None
-        return found
+        summary = await self._read(lambda connection: _summary(connection, row))
+        assert summary is not None
+        return summary
 
     async def latest(self, limit: int = 20, *, digest: str | None = None) -> list[BatchSummary]:
-        """The latest batches, the newest first; with `digest`, those of the same tasks."""
+        """The latest batches, newest first; with `digest`, only those of the same tasks."""
         where, values = (" WHERE digest = ?", (digest,)) if digest is not None else ("", ())
         sql = f"{_BATCH}{where} ORDER BY began_at DESC LIMIT ?"
 
@@ -244,13 +244,13 @@ class Journal:
         return await self._read(query) or []
 
     async def aclose(self) -> None:
-        """Close the file; a later use opens it again."""
+        """Close the file. It is opened again on the next use."""
         await self._store.aclose()
 
     async def _row(self, run_id: str) -> Sequence[Any]:
         row = await self._read(lambda c: c.execute(f"{_BATCH} WHERE run_id = ?", (run_id,)).fetchone())
         if row is None:
-            hint = "`delegate runs` lists the latest"
+            hint = "use a run id from `delegate runs`"
             raise CallError("unknown_batch", f"there is no batch {run_id!r} on record", field="resume", hint=hint)
         return row
 
@@ -269,15 +269,15 @@ class Journal:
 
 def _ran_before(batch: BatchSummary) -> CallError:
     counts = f"{batch.passed} PASS, {batch.failed} FAIL, {batch.settled} of {batch.total} done"
-    message = f"these tasks are those of batch {batch.run_id} ({batch.state}: {counts})"
+    message = f"these tasks were run before, as batch {batch.run_id} ({batch.state}: {counts})"
     message += f"; its results are in {batch.results}" if batch.results else ""
-    on = f"--resume {batch.run_id} goes on with the {batch.left} that haven't started, " if batch.left else ""
-    return CallError("ran_before", message, hint=f"nothing was run; {on}--again runs all anew")
+    resume = f"use --resume {batch.run_id} to run the {batch.left} that haven't started, or " if batch.left else "use "
+    return CallError("ran_before", message, hint=f"nothing was run; {resume}--again to run all of them again")
 
 
 def _running(run_id: str) -> CallError:
-    message = f"batch {run_id} is at work in another process"
-    return CallError("batch_running", message, field="resume", hint="wait for its end, or stop it")
+    message = f"batch {run_id} is running in another process"
+    return CallError("batch_running", message, field="resume", hint="wait until it ends, or stop it, then resume")
 
 
 def _summary(connection: sqlite3.Connection, row: Sequence[Any]) -> BatchSummary:

@@ -1,4 +1,4 @@
-"""What a batch would do and about what it would cost, before anything is spent."""
+"""Plans a batch: the model of each task, the stages and an estimate of the cost. Nothing is spent."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,28 +15,28 @@ from delegate.models.catalog import Model
 from delegate.types import Task
 
 Basis = Literal[
-    "records",  # the median of completed tasks on record that were asked of this model, judging included
-    "assumed",  # a child of a size by which models are compared, without its judging
-    "unknown",  # the price of the model isn't known, or the runner brings its own
+    "records",  # the median cost of completed tasks on record that requested this model, judging included
+    "assumed",  # the cost of a child of typical size, without judging
+    "unknown",  # the price of the model is unknown, or the runner chooses its own model
 ]
 FEWEST_RECORDS = 5
-"""Tasks on record from which their median is thought to say something."""
+"""Minimum number of tasks on record for an estimate from their median."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The tasks of a plan that one model would do; `model` is None where the runner brings its own."""
+    """The tasks that one model would run. `model` is None if the runner chooses its own."""
 
     model: str | None
     tasks: int
     each_usd: float | None
     basis: Basis
     records: int = 0
-    """On how many tasks the estimate rests."""
+    """Number of tasks on record behind the estimate."""
 
     @property
     def usd(self) -> float | None:
-        """What all of them would cost together."""
+        """Estimated cost of the whole group in US dollars."""
         return None if self.each_usd is None else self.tasks * self.each_usd
 
 
@@ -49,11 +49,11 @@ class BatchPlan:
     bad_rows: int
     groups: tuple[Group, ...]
     stages: tuple[tuple[str, ...], ...] = ()
-    """Ids of a workflow's tasks; those of one stage need only those before it. Empty where no task needs another."""
+    """Ids of the tasks by stage; a stage needs only tasks of earlier stages. Empty if no task needs another."""
 
     @property
     def usd(self) -> float | None:
-        """The estimate for all; None as soon as one part isn't known."""
+        """Estimated cost of the batch in US dollars; None if a part of it is unknown."""
         return sum_usd(group.usd for group in self.groups)
 
 
@@ -65,9 +65,9 @@ async def plan(
     assumed_usd: Callable[[Model], float | None],
     skip_bad: bool = False,
 ) -> BatchPlan:
-    """Read all tasks, choose their models, and estimate. Raises CallError for what a batch would refuse.
+    """Read all tasks, select their models and estimate the cost. Raises CallError for whatever a batch would refuse.
 
-    `costs` gives what tasks on record came to that were asked of a model, in US dollars.
+    `costs` returns the costs in US dollars of the tasks on record that requested a model.
     """
     tasks: Counter[str | None] = Counter()
     models: dict[str, Model] = {}
@@ -77,15 +77,16 @@ async def plan(
             models[model.id] = model
         tasks[model.id if model else None] += 1
 
-    found = validate(source, admit, skip_bad=skip_bad)
+    validated = validate(source, admit, skip_bad=skip_bad)
     groups = [await _group(models.get(id or ""), count, costs, assumed_usd) for id, count in tasks.most_common()]
     stages: list[list[Item]] = []
-    if found.needs:
-        given = [(place, one) for place, one in enumerate(source) if place not in found.bad]
-        items = [one for _, one in given if isinstance(one, Item)]
-        stages = check(items, left_out=frozenset(bad.id for bad in found.bad.values()))
+    if validated.has_needs:
+        good = [one for index, one in enumerate(source) if index not in validated.bad_rows]
+        items = [one for one in good if isinstance(one, Item)]
+        stages = check(items, left_out=frozenset(bad.id for bad in validated.bad_rows.values()))
     ids = tuple(tuple(item.id for item in stage) for stage in stages)
-    return BatchPlan(source.name, found.total - len(found.bad), len(found.bad), tuple(groups), ids)
+    bad_rows = len(validated.bad_rows)
+    return BatchPlan(source.name, validated.total - bad_rows, bad_rows, tuple(groups), ids)
 
 
 async def _group(

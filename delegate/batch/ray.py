@@ -1,11 +1,11 @@
-"""Items on the workers of a Ray cluster: one asynchronous actor for each processor, none of whose calls Ray repeats.
+"""Runs items on a Ray cluster, with one asynchronous actor per processor. Ray retries none of the actors' calls.
 
-Journal and results stay with the driver, so a worker needs nothing but this package and its keys. What is on record of
-a child (`delegate show HANDLE`) is where it ran. A task's workspace must be reachable from every node. Progress of a
-single item isn't sent: its result is.
+The journal and the results file stay with the driver, so a worker needs only this package and its API keys. The record
+of a child (`delegate show HANDLE`) is on the node where it ran. A task's workspace must be reachable from every node.
+Workers send results, but no events.
 
-A worker that is lost, with its node or alone, costs what ran on it: those items raise WorkerLost, since nobody knows
-how far they came. Another is started in its place for what comes next.
+When a worker is lost, alone or with its node, the items that ran on it raise WorkerLost, because their outcome is
+unknown. A new worker replaces it for later items.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -29,104 +29,104 @@ from delegate.ports import EventSink
 from delegate.types import Task, TaskResult
 
 OpenBackend = Callable[[int], Backend]
-"""Makes what runs items inside a worker, given how many at once. Must be importable there by its name."""
+"""Makes the backend inside a worker, given its concurrency. Workers must be able to import it by name."""
 
 ATTEMPTS = 5
-"""Workers that are tried for one item before the batch ends: each is a new one, and none of them has begun it."""
+"""How many workers are tried for one item before the batch ends. None of them has started the item."""
 
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 class Worker:
-    """The actor. It speaks JSON, so that driver and worker may differ in their libraries' versions."""
+    """The Ray actor. It exchanges JSON, so that driver and worker may use different library versions."""
 
-    def __init__(self, open_engine: OpenBackend, concurrency: int) -> None:
-        self._engine = open_engine(concurrency)
-        self._at_work: dict[int, Cancellation] = {}
+    def __init__(self, open_backend: OpenBackend, concurrency: int) -> None:
+        self._backend = open_backend(concurrency)
+        self._running: dict[int, Cancellation] = {}
 
     async def run(self, number: int, id: str, row: int | None, task: str) -> tuple[str, str]:
-        """Run one item; gives `("result", JSON)` or, where nothing of it was run, `("refused", JSON)`."""
+        """Run one item. Returns `("result", JSON)`, or `("refused", JSON)` if nothing of it was run."""
         item = Item(id, Task.model_validate_json(task), row)
-        with contextlib.ExitStack() as done:
-            self._at_work[number] = cancellation = Cancellation()
-            done.callback(self._at_work.pop, number)
+        with contextlib.ExitStack() as stack:
+            self._running[number] = cancellation = Cancellation()
+            stack.callback(self._running.pop, number)
             try:
-                result = await self._engine.run(item, cancellation=cancellation)
+                result = await self._backend.run(item, cancellation=cancellation)
             except CallError as error:
-                return "refused", _refusal(error)
+                return "refused", _error_to_json(error)
             return "result", result.model_dump_json()
 
     async def cancel(self, number: int) -> None:
-        """Stop one item, which then ends with a result that says so."""
-        if cancellation := self._at_work.get(number):
+        """Cancel one item, which then returns a result of status `cancelled`."""
+        if cancellation := self._running.get(number):
             cancellation.cancel()
 
     def pid(self) -> int:
-        """The worker's process."""
+        """Process id of the worker."""
         return os.getpid()
 
     async def aclose(self) -> None:
-        """Give back what the worker holds."""
-        await self._engine.aclose()
+        """Release the worker's resources."""
+        await self._backend.aclose()
 
 
 @dataclass(eq=False)
 class _WorkerSlot:
-    """One worker as the driver sees it."""
+    """The driver's view of one worker."""
 
     actor: Any
-    at_work: set[int] = field(default_factory=set[int])
+    running: set[int] = field(default_factory=set[int])
     started: bool = False
-    """It has answered: nothing is sent to a worker of which it isn't known that it ever lived."""
+    """Whether it has answered once. Items are sent only to workers that have."""
 
 
 class RayBackend:
-    """An `Backend` over a Ray cluster; with neither `address` nor RAY_ADDRESS it starts one on this machine.
+    """A `Backend` on a Ray cluster. With neither `address` nor RAY_ADDRESS, it starts a cluster on this machine.
 
-    `workers` is how many actors there are; None: as many as the cluster has processors. Raises ConfigError where Ray
-    isn't installed, or the cluster can't be reached.
+    `workers` is the number of actors, by default the number of processors in the cluster. Raises ConfigError if Ray
+    isn't installed or the cluster can't be reached.
     """
 
     def __init__(
-        self, open_engine: OpenBackend, *, concurrency: int, address: str | None = None, workers: int | None = None
+        self, open_backend: OpenBackend, *, concurrency: int, address: str | None = None, workers: int | None = None
     ) -> None:
-        self._ray = _connected(address)
-        self._open_engine = open_engine
+        self._ray = _connect(address)
+        self._open_backend = open_backend
         processors = int(self._ray.cluster_resources().get("CPU", 1))
-        seats = max(1, min(workers or processors, concurrency))
-        self._each = -(-concurrency // seats)
-        self._numbers, self._turns = count(), count()
-        self._slots = [self._new_slot() for _ in range(seats)]
+        size = max(1, min(workers or processors, concurrency))
+        self._per_worker = -(-concurrency // size)
+        self._item_numbers, self._worker_numbers = count(), count()
+        self._slots = [self._new_slot() for _ in range(size)]
 
     @property
     def capacity(self) -> int | None:
-        """As many as all workers take together."""
-        return self._each * len(self._slots)
+        """Total number of items that the workers run at the same time."""
+        return self._per_worker * len(self._slots)
 
     async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
-        """Run one item on the worker with the least to do."""
-        number = next(self._numbers)
+        """Run one item on the least busy worker."""
+        number = next(self._item_numbers)
         slot = await self._slot_for(number)
         running = slot.actor.run.remote(number, item.id, item.row, item.task.model_dump_json())
         try:
             with cancellation.part() as own:
-                own.add(_Stop(slot.actor, number, asyncio.get_running_loop()))
-                # Cancelling the wait alone would let the item go on where it runs.
-                kind, text = await run_to_completion(_awaited(running), own)
+                own.add(_RemoteCancel(slot.actor, number, asyncio.get_running_loop()))
+                # Canceling only the wait would leave the item running on its worker.
+                kind, text = await run_to_completion(_wait_for(running), own)
         except self._ray.exceptions.RayError as error:
-            raise self._lost(slot, error) from None
+            raise WorkerLost(f"its worker was lost and its outcome is unknown: {self._replace(slot, error)}") from None
         finally:
-            slot.at_work.discard(number)
+            slot.running.discard(number)
         if kind == "refused":
-            raise _refused(text)
+            raise _error_from_json(text)
         return TaskResult.model_validate_json(text)
 
     async def pid_of_a_worker(self) -> int:
-        """The process of the worker with the most to do, on whatever node it is."""
-        return await max(self._slots, key=lambda one: len(one.at_work)).actor.pid.remote()
+        """Process id of the busiest worker, on whichever node it runs."""
+        return await max(self._slots, key=lambda one: len(one.running)).actor.pid.remote()
 
     async def aclose(self) -> None:
-        """End the workers. A cluster that was there before stays."""
+        """Stop the workers. A cluster that was running before keeps running."""
         for slot in self._slots:
             with contextlib.suppress(self._ray.exceptions.RayError, TimeoutError):
                 await asyncio.wait_for(slot.actor.aclose.remote(), 10)
@@ -135,67 +135,65 @@ class RayBackend:
         await asyncio.to_thread(self._ray.shutdown)
 
     def _new_slot(self) -> _WorkerSlot:
-        # Ray repeats neither an actor nor its calls unless it is told to. That is said here once more, since at most
-        # once is what a batch promises.
+        # No restarts and no retries are Ray's defaults, set explicitly because a batch runs each item at most once.
         options = {"max_restarts": 0, "max_task_retries": 0, "num_cpus": 0, "scheduling_strategy": self._next_node()}
-        actor = self._ray.remote(Worker).options(max_concurrency=2 * self._each + 2, **options)
-        return _WorkerSlot(actor.remote(self._open_engine, self._each))
+        actor = self._ray.remote(Worker).options(max_concurrency=2 * self._per_worker + 2, **options)
+        return _WorkerSlot(actor.remote(self._open_backend, self._per_worker))
 
     def _next_node(self) -> Any:
-        """Nodes take turns; Ray's own spreading may put all workers that ask for no processor on one."""
+        """Assigns workers to nodes round-robin: Ray may put all actors that reserve no processor on one node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         alive = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
-        return NodeAffinitySchedulingStrategy(alive[next(self._turns) % len(alive)], soft=True)
+        return NodeAffinitySchedulingStrategy(alive[next(self._worker_numbers) % len(alive)], soft=True)
 
     async def _slot_for(self, number: int) -> _WorkerSlot:
-        """A place on a worker that lives. A new one may have been put on a node that is going down, so it is asked."""
-        why = ""
+        """Reserve a slot on a live worker. A new worker is pinged first, since its node may be going down."""
+        reason = ""
         for _ in range(ATTEMPTS):
-            slot = min(self._slots, key=lambda one: len(one.at_work))
-            slot.at_work.add(number)
+            slot = min(self._slots, key=lambda one: len(one.running))
+            slot.running.add(number)
             try:
                 slot.started = slot.started or bool(await slot.actor.pid.remote())
             except self._ray.exceptions.RayError as error:
-                slot.at_work.discard(number)
-                why = self._replaced(slot, error)
+                slot.running.discard(number)
+                reason = self._replace(slot, error)
                 continue
             except BaseException:
-                slot.at_work.discard(number)
+                slot.running.discard(number)
                 raise
             return slot
-        raise CallError("no_worker", f"the cluster starts no worker: {why}", hint="see `ray status`")
+        raise CallError(
+            "no_worker", f"the cluster can't start a worker: {reason}", hint="check the cluster with `ray status`"
+        )
 
-    def _lost(self, slot: _WorkerSlot, error: Exception) -> WorkerLost:
-        return WorkerLost(f"its worker was lost, and how far it came isn't known: {self._replaced(slot, error)}")
-
-    def _replaced(self, slot: _WorkerSlot, error: Exception) -> str:
-        """Put another worker in its place, where nobody has yet, and say what it died of."""
+    def _replace(self, slot: _WorkerSlot, error: Exception) -> str:
+        """Replace a lost worker, unless that was done already. Returns what it failed with."""
         if slot in self._slots:
             self._slots[self._slots.index(slot)] = self._new_slot()
-        why = str(error).strip().partition("\n")[0]
-        return f"{type(error).__name__}: {why:.200}"
+        reason = str(error).strip().partition("\n")[0]
+        return f"{type(error).__name__}: {reason:.200}"
 
 
 @dataclass(frozen=True, eq=False)
-class _Stop:
-    """Passes a cancel on to where the item runs, from whatever thread it comes."""
+class _RemoteCancel:
+    """Cancels an item on its worker, from any thread."""
 
     actor: Any
     number: int
     loop: asyncio.AbstractEventLoop
 
     def cancel(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs on it any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing runs on it
             self.loop.call_soon_threadsafe(self.actor.cancel.remote, self.number)
 
 
-async def _awaited(running: Any) -> tuple[str, str]:
+async def _wait_for(running: Any) -> tuple[str, str]:
     return await running
 
 
-def _connected(address: str | None) -> Any:
-    for name, value in _QUIET.items():
+def _connect(address: str | None) -> Any:
+    for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -205,15 +203,15 @@ def _connected(address: str | None) -> Any:
         try:
             ray.init(address=address or os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            why = str(error).strip().partition("\n")[0]
-            raise ConfigError(f"the Ray cluster at {address or 'this machine'} can't be reached: {why}") from None
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigError(f"the Ray cluster at {address or 'this machine'} can't be reached: {reason}") from None
     return ray
 
 
-def _refusal(error: CallError) -> str:
+def _error_to_json(error: CallError) -> str:
     return json.dumps([error.code, error.message, error.field, error.hint])
 
 
-def _refused(text: str) -> CallError:
-    code, message, at, hint = json.loads(text)
-    return CallError(code, message, field=at, hint=hint)
+def _error_from_json(text: str) -> CallError:
+    code, message, field_name, hint = json.loads(text)
+    return CallError(code, message, field=field_name, hint=hint)

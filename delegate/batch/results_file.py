@@ -1,10 +1,9 @@
-"""The file of results: one line per task, the verdict first, written as each outcome comes.
+"""Writes the results file: one line per task with the verdict first, appended as each outcome arrives.
 
-The journal holds every outcome before its line is written, so the file can always be made from it anew, and a resumed
-batch does just that: into a file beside, which then takes the old one's place. However the batch was killed, before a
-line, in the middle of it or after it, and whatever is run again, each task with an outcome has exactly one line then.
-While a batch runs, each line is one write at the end of the file: a reader sees whole lines only, but for a last one
-without its newline where the process was killed within the write itself.
+An outcome is in the journal before its line is written, so the file can be rebuilt from the journal. A resumed batch
+rebuilds it in a temporary file that then replaces the old one. Each task with an outcome therefore has exactly one
+line, no matter when the batch was killed and what is run again. While a batch runs, each line is appended with a single
+write: a reader sees complete lines, except for a last one without a newline if the process was killed while writing.
 """
 
 import csv
@@ -24,14 +23,14 @@ COLUMNS = (
     "verdict", "id", "row", "state", "status", "code", "reasoning", "output", "structured_output", "why", "verified",
     "score", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle", "criteria",
 )  # fmt: skip
-"""The fields of a line, in their order. `criteria` is one object per criterion; all else is flat."""
+"""The fields of a line, in order. `criteria` is a list with one object per criterion."""
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 _NESTED = ("structured_output", "criteria")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def fields(outcome: ItemOutcome) -> dict[str, Any]:
-    """One line's fields."""
+    """The fields of one line."""
     result, verdict = outcome.result, outcome.result.verdict if outcome.result else None
     line: dict[str, Any] = dict.fromkeys(COLUMNS)
     line.update(id=outcome.id, row=outcome.row, state=outcome.state, why=outcome.why)
@@ -66,17 +65,17 @@ def _criteria(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 class ResultsFile:
-    """Writes to `path`, as JSONL or CSV by its name. Raises CallError where that can't be: see `refuse_unusable`."""
+    """A results file in JSONL or CSV format, depending on its suffix. Raises CallError as `refuse_unusable` does."""
 
     def __init__(self, path: Path) -> None:
         refuse_unusable(path)
         self.path = path
-        self._line: Callable[[ItemOutcome], bytes] = _csv_line if path.suffix.lower() == ".csv" else _json_line
+        self._format: Callable[[ItemOutcome], bytes] = _csv_line if path.suffix.lower() == ".csv" else _json_line
         self._file: int | None = None
 
     @contextmanager
     def created(self) -> Generator[None]:
-        """Begin a new file, which is gone again where the block fails. Raises CallError as `create` does."""
+        """Create a new file, and delete it if the block fails. Raises CallError as `create` does."""
         self.create()
         try:
             yield
@@ -86,33 +85,33 @@ class ResultsFile:
             raise
 
     def create(self) -> None:
-        """Begin a new file. Raises CallError where there is one that holds something."""
+        """Create a new file. Raises CallError if the file exists and isn't empty."""
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise _unwritable(self.path, error) from None
         if os.fstat(self._file).st_size:
             self.close()
-            hint = "name another file, or go on with its batch by --resume"
+            hint = "name another file, or resume its batch with --resume"
             raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
-        self._append(self._head())
+        self._append(self._header())
 
     async def rewrite(self, outcomes: AsyncIterator[ItemOutcome]) -> None:
-        """Make the file anew from all outcomes on record, in place of what was there."""
-        beside = self.path.with_name(f".{self.path.name}.new")
+        """Replace the file with one that holds these outcomes, which are all that are on record."""
+        temporary = self.path.with_name(f".{self.path.name}.new")
         try:
-            self._file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise _unwritable(self.path, error) from None
-        self._append(self._head())
+        self._append(self._header())
         async for outcome in outcomes:
             self.add(outcome)
         os.fsync(self._file)
-        os.replace(beside, self.path)
+        os.replace(temporary, self.path)
 
     def add(self, outcome: ItemOutcome) -> None:
-        """Write one line. Raises DelegateError where the disk is full or the like; then nothing of it stays."""
-        self._append(self._line(outcome))
+        """Append one line. Raises DelegateError if the disk is full, for example; no part of the line remains."""
+        self._append(self._format(outcome))
 
     def close(self) -> None:
         """Close the file."""
@@ -120,7 +119,7 @@ class ResultsFile:
             os.close(self._file)
             self._file = None
 
-    def _head(self) -> bytes:
+    def _header(self) -> bytes:
         return _csv_row(COLUMNS) if self.path.suffix.lower() == ".csv" else b""
 
     def _append(self, data: bytes) -> None:
@@ -138,12 +137,12 @@ class ResultsFile:
 
 
 def refuse_unusable(path: Path) -> None:
-    """Raise CallError where results can't be written to a file of this name."""
+    """Raise CallError if results can't be written to this path."""
     if path.suffix.lower() not in SUFFIXES:
-        message = f"{path}: can't tell the format of the results; the name must end in {', '.join(SUFFIXES)}"
+        message = f"{path}: can't tell the format of the results; use a name that ends in {', '.join(SUFFIXES)}"
         raise CallError("bad_results", message, field="results")
     if not path.absolute().parent.is_dir():
-        raise CallError("bad_results", f"{path}: there is no such folder", field="results", hint="make it first")
+        raise CallError("bad_results", f"{path}: the folder doesn't exist", field="results", hint="create it first")
 
 
 def _unwritable(path: Path, error: OSError) -> CallError:
@@ -164,7 +163,7 @@ def _csv_line(outcome: ItemOutcome) -> bytes:
 
 
 def _cell(value: object) -> object:
-    """A text that a spreadsheet would take for a formula gets an apostrophe before it, which it doesn't show."""
+    """Prefix text that a spreadsheet would read as a formula with an apostrophe, which it doesn't show."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 

@@ -1,4 +1,4 @@
-"""Runs each item of a batch as a call of one task, all of them in one run."""
+"""Runs each item of a batch as a call with one task; all calls belong to one run."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -21,17 +21,17 @@ from delegate.types import Task, TaskResult
 
 @dataclass(frozen=True, slots=True)
 class BatchRunner:
-    """Runs the items of one batch, which share the run of `context`."""
+    """Runs the items of one batch in the run of `context`."""
 
     admission: Admission
     records: Records
     context: RunContext
 
     async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None) -> TaskResult:
-        """Run one item. Raises CallError where nothing of it was done, so that it can be run later."""
+        """Run one item. Raises CallError if nothing of it was run, so that it can run later."""
         started = False
 
-        def watch(event: Event) -> None:
+        def receive(event: Event) -> None:
             nonlocal started
             started = started or event.kind == "child_started"
             if on_event is not None:
@@ -42,7 +42,7 @@ class BatchRunner:
             "person",
             self.context.for_one_task(self.admission.settings),
             first_index=item.row - 1 if item.row else 0,
-            on_event=watch,
+            on_event=receive,
             cancellation=cancellation,
         )
         (result,) = report.results
@@ -53,20 +53,20 @@ class BatchRunner:
         return result
 
     def admit(self, task: Task) -> Model | None:
-        """The model that will do the task; None where the runner brings its own. Raises CallError."""
+        """The model that will run the task; None if the runner chooses its own. Raises CallError."""
         return self.admission.admit(task, self.context)
 
     def check(self, task: Task) -> None:
-        """Raise CallError for a task that can't be run anywhere. Its model is selected where it is run."""
+        """Raise CallError for a task that can't be run anywhere. The process that runs it selects the model."""
         refuse_undecidable(task, strict_checks=self.admission.settings.strict_checks)
 
     async def resume(self, batch: BatchSummary) -> None:
-        """Continue the numbering of tasks and the sum of costs where the batch was left."""
+        """Continue the numbering of tasks and the sum of costs of an earlier session."""
         numbers = [int(task.handle.rpartition("-")[2]) for task in await self.records.tasks(batch.run_id)]
         self.context.run.resume(number=max(numbers, default=-1) + 1, spent_usd=batch.cost_known_usd)
 
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
-        """What the items would do and about cost, if they were run today. Raises CallError as a batch does."""
+        """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
         today = date.today()
         return await plan(
             source,

@@ -1,4 +1,4 @@
-"""The order in which items run: the seam where a workflow's needs come in."""
+"""The order in which the items of a batch start. `graph.Graph` implements it for workflows."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol, cast
@@ -8,49 +8,49 @@ from delegate.errors import CallError
 
 
 class Schedule(Protocol):
-    """Says what may start now. The batch asks it whenever there is room, and tells it every outcome."""
+    """Gives the batch the next item whenever another one may start, and receives every outcome."""
 
     def next(self) -> Item | ItemOutcome | None:
-        """An item that may start, or the outcome of one that never will (`blocked`, `bad_row`).
+        """Return an item that may start, or the outcome of one that never will (`blocked`, `bad_row`).
 
-        None: nothing now. It is asked again after each outcome; what is never given is `not_started`. An item whose
-        outcome was told before is not given. Raises CallError where the source can't be read any more.
+        None means that no item may start now; it is called again after each outcome. Items that are never returned are
+        `not_started`. An item that has finished is not returned. Raises CallError if the source can't be read anymore.
         """
         ...
 
-    def told(self, outcome: ItemOutcome) -> None:
-        """Something has ended; or, before the first `next` of a batch that is resumed, had ended then."""
+    def finished(self, outcome: ItemOutcome) -> None:
+        """Record an outcome. Before the first `next`, it is one of an earlier session."""
         ...
 
 
 class InOrder:
-    """Every item as soon as there is room, in the order of the source, which is read as it goes."""
+    """Starts items in the order of the source, which is read one item at a time."""
 
     def __init__(self, items: Iterable[Item | BadRow], bad: Mapping[int, BadRow]) -> None:
         self._items = enumerate(items)
         self._bad = bad
-        self._ended_before = set[str]()
-        self._began = False
+        self._finished_before = set[str]()
+        self._started = False
 
     def next(self) -> Item | ItemOutcome | None:
-        """The next one that hadn't ended before."""
-        self._began = True
-        for place, one in self._items:
-            bad = self._bad.get(place)
+        """The next item that hadn't finished in an earlier session."""
+        self._started = True
+        for index, one in self._items:
+            bad = self._bad.get(index)
             if bad is None and isinstance(one, BadRow):
-                raise CallError("source_changed", f"row {one.row} was readable before: {one.error.message}")
-            if (bad or one).id not in self._ended_before:
-                return refused(bad) if bad else cast("Item", one)
+                raise CallError("source_changed", f"row {one.row} changed and is invalid now: {one.error.message}")
+            if (bad or one).id not in self._finished_before:
+                return bad_row_outcome(bad) if bad else cast("Item", one)
         return None
 
-    def told(self, outcome: ItemOutcome) -> None:
-        """What it gave itself doesn't come again; what had ended before must not come."""
-        if not self._began:
-            self._ended_before.add(outcome.id)
+    def finished(self, outcome: ItemOutcome) -> None:
+        """Remember an item of an earlier session, so that it is skipped."""
+        if not self._started:
+            self._finished_before.add(outcome.id)
 
 
-def refused(bad: BadRow) -> ItemOutcome:
-    """The outcome of a row that is left out."""
+def bad_row_outcome(bad: BadRow) -> ItemOutcome:
+    """The outcome of a row that is skipped."""
     error = bad.error
     why = f"{error.message} ({error.hint})" if error.hint else error.message
     return ItemOutcome(bad.id, "bad_row", why=why, row=bad.row)

@@ -1,7 +1,7 @@
-"""Texts with `{column}` in them, filled from a row. What a value is put into decides how it is written there.
+"""Fills templates with `{column}` placeholders from the row of a table, escaping each value for its context.
 
-A name in braces that is a column is replaced. One that only looks like a column is an error, so that a typo is no
-silence; whatever else stands in braces (`{2,3}`, `{print $1}`, `${HOME}`, `{{ id.output }}`) is left alone.
+A column name in braces is replaced. Any other identifier in braces is an error, so that typos are reported; all other
+text in braces (`{2,3}`, `{print $1}`, `${HOME}`, `{{ id.output }}`) is left as it is.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any, cast
 from delegate.errors import CallError
 from delegate.types import JsonObject
 
-Write = Callable[[str], str]
+Escape = Callable[[str], str]
 _BRACES = re.compile(r"(?<![{$])\{([^{}\n]+)\}(?!\})")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SHELL_NAME = re.compile(r"\W")
@@ -23,17 +23,17 @@ _SHELL_NAME = re.compile(r"\W")
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """What every row of a table becomes a task by."""
+    """The templates that turn each row of a table into a task."""
 
     goal: str = "{goal}"
     criteria: tuple[object, ...] = ()
-    """Each a text, or a criterion's table."""
+    """Each is a sentence, or the mapping of a typed criterion."""
     output_schema: JsonObject | None = None
     fields: Mapping[str, Any] | None = None
-    """Further fields of every task, as they are."""
+    """Further fields of every task, used as they are."""
 
     def task(self, columns: Mapping[str, str]) -> JsonObject:
-        """The fields of a row's task. Raises CallError naming the column that there isn't."""
+        """The fields of the task for a row. Raises CallError naming a column that doesn't exist."""
         task = {**(self.fields or {}), "goal": fill(self.goal, columns)}
         if self.criteria:
             task["acceptance_criteria"] = [_criterion(one, columns) for one in self.criteria]
@@ -42,24 +42,24 @@ class Templates:
         return task
 
 
-def fill(text: str, columns: Mapping[str, str], write: Write = str) -> str:
-    """`text` with each `{column}` replaced by its value, as `write` puts it. Raises CallError naming the column."""
+def fill(text: str, columns: Mapping[str, str], escape: Escape = str) -> str:
+    """Replace each `{column}` in `text` by its escaped value. Raises CallError naming a column that doesn't exist."""
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1].strip()
+    def value(match: re.Match[str]) -> str:
+        name = match[1].strip()
         if name in columns:
-            return write(columns[name])
+            return escape(columns[name])
         if not _NAME.fullmatch(name):
-            return found[0]
+            return match[0]
         raise _unknown(name, columns)
 
     return _BRACES.sub(value, text)
 
 
 def _unknown(name: str, columns: Mapping[str, str]) -> CallError:
-    near = get_close_matches(name, columns, n=1)
-    there = ", ".join(columns) or "none"
-    hint = f"did you mean {{{near[0]}}}?" if near else f"the columns are: {there:.400}"
+    similar = get_close_matches(name, columns, n=1)
+    names = ", ".join(columns) or "none"
+    hint = f"did you mean {{{similar[0]}}}?" if similar else f"the columns are: {names:.400}"
     return CallError("unknown_column", f"there is no column {name!r}", field=name, hint=hint)
 
 
@@ -67,15 +67,15 @@ def _criterion(one: object, columns: Mapping[str, str]) -> object:
     if not isinstance(one, Mapping):
         return _filled(one, columns)
     table = dict(cast("Mapping[str, object]", one))
-    special = _SPECIAL.get(str(table.get("kind")))
-    if special is not None and isinstance(text := table.get(special[0]), str):
-        rest = {key: _filled(value, columns) for key, value in table.items() if key != special[0]}
-        return {**rest, special[0]: special[1](text, columns)}
+    escaped = _ESCAPED_FIELDS.get(str(table.get("kind")))
+    if escaped is not None and isinstance(text := table.get(escaped[0]), str):
+        rest = {key: _filled(value, columns) for key, value in table.items() if key != escaped[0]}
+        return {**rest, escaped[0]: escaped[1](text, columns)}
     return _filled(table, columns)
 
 
 def _filled(value: object, columns: Mapping[str, str]) -> object:
-    """The same with every text in it filled."""
+    """Fill every string inside a value."""
     if isinstance(value, str):
         return fill(value, columns)
     if isinstance(value, Mapping):
@@ -86,7 +86,7 @@ def _filled(value: object, columns: Mapping[str, str]) -> object:
 
 
 def _command(text: str, columns: Mapping[str, str]) -> str:
-    """Values reach a command as variables, since no quoting of them would be right at every place of it."""
+    """Pass values as shell variables, because no way of quoting is right everywhere in a command."""
     used: dict[str, str] = {}
 
     def variable(name: str) -> str:
@@ -94,8 +94,8 @@ def _command(text: str, columns: Mapping[str, str]) -> str:
         return f'"${{{used[name]}}}"'
 
     filled = fill(text, {name: name for name in columns}, variable)
-    given = " ".join(f"{of}={shlex.quote(columns[name])}" for name, of in used.items())
-    return f"{given}; {filled}" if used else filled
+    assignments = " ".join(f"{variable}={shlex.quote(columns[name])}" for name, variable in used.items())
+    return f"{assignments}; {filled}" if used else filled
 
 
 def _pattern(text: str, columns: Mapping[str, str]) -> str:
@@ -103,13 +103,13 @@ def _pattern(text: str, columns: Mapping[str, str]) -> str:
 
 
 def _expression(text: str, columns: Mapping[str, str]) -> str:
-    """Values are written as they stand inside quotes of any kind."""
+    """Escape values for use inside quotes of any kind."""
     return fill(text, columns, lambda value: json.dumps(value)[1:-1].replace("'", "\\u0027").replace("`", "\\u0060"))
 
 
-_SPECIAL: Mapping[str, tuple[str, Callable[[str, Mapping[str, str]], str]]] = {
+_ESCAPED_FIELDS: Mapping[str, tuple[str, Callable[[str, Mapping[str, str]], str]]] = {
     "shell": ("command", _command),
     "regex": ("pattern", _pattern),
     "json_predicate": ("expr", _expression),
 }
-"""Criteria whose text is a language of its own: which field, and how it is filled."""
+"""By kind of criterion: the field whose values need escaping, and the function that fills it."""

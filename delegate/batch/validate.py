@@ -1,4 +1,4 @@
-"""The first reading of a whole source, before anything is spent: is every row good, and is it the batch it was?"""
+"""First pass over a source: validates every row and computes the digest, before anything is spent."""
 
 import hashlib
 import json
@@ -13,51 +13,51 @@ from delegate.types import Task
 
 @dataclass(frozen=True, slots=True)
 class ValidatedSource:
-    """What a first reading of a whole source found."""
+    """The result of validating a source."""
 
     total: int
-    """Items and bad rows."""
+    """Number of items, bad rows included."""
     digest: str
-    """Changes with any task and with their order, and not with how the file is written."""
-    bad: Mapping[int, BadRow]
-    """What is left out, by its place from 0; each with an id of its own."""
-    needs: bool
-    """Whether any item needs another, or may speak of one (`{{ id.output }}`)."""
+    """Depends on the tasks and their order, and not on the format of the file."""
+    bad_rows: Mapping[int, BadRow]
+    """The skipped rows by their index, from 0. Each has a unique id."""
+    has_needs: bool
+    """Whether any item needs another, or may refer to one (`{{ id.output }}`)."""
     first_goal: str
 
 
 def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool = False) -> ValidatedSource:
-    """Read everything once, before anything is spent.
+    """Read and validate the whole source.
 
-    Raises CallError naming file, row and field of the first row that can't be used; with `skip_bad` only where no row
-    can. `admit` raises CallError for a task that couldn't be run.
+    Raises CallError naming file, row and field of the first invalid row; with `skip_bad`, only if all rows are invalid.
+    `admit` raises CallError for a task that can't be run.
     """
-    digest, seen, bad = hashlib.sha256(), dict[str, int | None](), dict[int, BadRow]()
-    total, needs, first_goal = 0, False, ""
-    for place, one in enumerate(source):
+    digest, seen, bad_rows = hashlib.sha256(), dict[str, int | None](), dict[int, BadRow]()
+    total, has_needs, first_goal = 0, False, ""
+    for index, one in enumerate(source):
         total += 1
-        found = one if isinstance(one, BadRow) else _refused(one, admit, seen)
-        if found is not None:
+        bad_row = one if isinstance(one, BadRow) else _check(one, admit, seen)
+        if bad_row is not None:
             if not skip_bad:
-                raise _placed(found, source.name)
-            bad[place] = _named(found, seen)
+                raise _row_error(bad_row, source.name)
+            bad_rows[index] = _with_unique_id(bad_row, seen)
             continue
         assert isinstance(one, Item)
         seen[one.id] = one.row
-        needs = needs or bool(one.needs) or "{{" in f"{one.task.goal}{one.task.context}"
+        has_needs = has_needs or bool(one.needs) or "{{" in f"{one.task.goal}{one.task.context}"
         first_goal = first_goal or one.task.goal
         digest.update(_canonical(one))
-    if len(bad) == total:
-        raise _nothing(source.name, bad)
-    digest.update(json.dumps(sorted(bad)).encode())
-    return ValidatedSource(total, digest.hexdigest(), bad, needs, first_goal)
+    if len(bad_rows) == total:
+        raise _no_tasks_error(source.name, bad_rows)
+    digest.update(json.dumps(sorted(bad_rows)).encode())
+    return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, first_goal)
 
 
-def _refused(item: Item, admit: Callable[[Task], object], seen: Mapping[str, int | None]) -> BadRow | None:
+def _check(item: Item, admit: Callable[[Task], object], seen: Mapping[str, int | None]) -> BadRow | None:
     row = item.row or len(seen) + 1
     if item.id in seen:
-        message = f"id {item.id!r} is taken by row {seen[item.id]}"
-        hint = "give every task an id of its own, or none"
+        message = f"id {item.id!r} is already used by row {seen[item.id]}"
+        hint = "give every task a unique id, or none"
         return BadRow(item.id, row, CallError("duplicate_id", message, field="id", hint=hint))
     try:
         admit(item.task)
@@ -66,14 +66,13 @@ def _refused(item: Item, admit: Callable[[Task], object], seen: Mapping[str, int
     return None
 
 
-def _placed(bad: BadRow, name: str) -> CallError:
+def _row_error(bad: BadRow, name: str) -> CallError:
     error = bad.error
-    hint = error.hint or "mend the row, or leave bad rows out (--skip-bad)"
+    hint = error.hint or "fix the row, or skip bad rows with --skip-bad"
     return CallError(error.code, f"{name}: row {bad.row}: {error.message}", field=error.field, hint=hint)
 
 
-def _named(bad: BadRow, seen: dict[str, int | None]) -> BadRow:
-    """With an id that nothing else has."""
+def _with_unique_id(bad: BadRow, seen: dict[str, int | None]) -> BadRow:
     id = bad.id if bad.id and bad.id not in seen else f"row {bad.row}"
     while id in seen:
         id += "'"
@@ -81,11 +80,11 @@ def _named(bad: BadRow, seen: dict[str, int | None]) -> BadRow:
     return BadRow(id, bad.row, bad.error)
 
 
-def _nothing(name: str, bad: Mapping[int, BadRow]) -> CallError:
+def _no_tasks_error(name: str, bad: Mapping[int, BadRow]) -> CallError:
     if not bad:
-        return CallError("empty", f"{name}: there are no tasks in it")
+        return CallError("empty", f"{name} has no tasks")
     first = next(iter(bad.values()))
-    return CallError(first.error.code, f"{name}: no row can be used; row {first.row}: {first.error.message}")
+    return CallError(first.error.code, f"{name}: every row is invalid; row {first.row}: {first.error.message}")
 
 
 def _canonical(item: Item) -> bytes:

@@ -240,7 +240,7 @@ async def test_a_batch_that_another_process_is_at_can_t_be_taken_over(
         assert other.stdout
         assert other.stdout.readline() == "there\n"
         assert (await delegator.batch_on_record("abc")).state == "running"
-        with pytest.raises(CallError, match="at work in another process"):
+        with pytest.raises(CallError, match="running in another process"):
             await outcomes(delegator.batch(tasks("a"), resume="abc"))
         other.kill()
     assert (await delegator.batch_on_record("abc")).state == "interrupted"

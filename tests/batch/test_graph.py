@@ -42,10 +42,10 @@ def played(
     while (one := graph.next()) is not None:
         if isinstance(one, ItemOutcome):
             order.append(f"{one.id}: {one.why}")
-            graph.told(one)
+            graph.finished(one)
         else:
             order.append(one.id)
-            graph.told(ends.get(one.id, done(one.id)))
+            graph.finished(ends.get(one.id, done(one.id)))
     return order
 
 
@@ -63,7 +63,7 @@ def test_what_could_run_side_by_side_is_given_side_by_side() -> None:
     assert isinstance(second, Item)
     assert {first.id, second.id} == {"start", "alone"}
     assert graph.next() is None
-    graph.told(done("start"))
+    graph.finished(done("start"))
     assert [one.id for one in (graph.next(), graph.next()) if one] == ["left", "right"]
 
 
@@ -71,8 +71,8 @@ def test_what_could_run_side_by_side_is_given_side_by_side() -> None:
     ("end", "why"),
     [
         (done("left", "FAIL"), "it needs 'left', which is FAIL (not_met)"),
-        (done("left", None), "it needs 'left', which has no verdict: it had no criteria"),
-        (done("left", "FAIL", status="timeout"), "it needs 'left', whose run ended as timeout"),
+        (done("left", None), "it needs 'left', which has no verdict because it has no criteria"),
+        (done("left", "FAIL", status="timeout"), "it needs 'left', whose status is timeout"),
         (
             ItemOutcome("left", "outcome_unknown", why="the worker was lost"),
             "it needs 'left', which is outcome_unknown",
@@ -90,10 +90,10 @@ def test_when_always_runs_on_whatever_its_needs_came_to() -> None:
     items = [item("left"), item("gone", "left"), item("report", "left", "gone", goal=goal, when="always")]
     graph = Graph(items, {})
     graph.next()
-    graph.told(done("left", "FAIL", summary="I failed."))
+    graph.finished(done("left", "FAIL", summary="I failed."))
     blocked = graph.next()
     assert isinstance(blocked, ItemOutcome)
-    graph.told(blocked)
+    graph.finished(blocked)
     report = graph.next()
     assert isinstance(report, Item)
     assert "I failed." in report.task.goal
@@ -103,7 +103,7 @@ def test_when_always_runs_on_whatever_its_needs_came_to() -> None:
 def filled_goal(goal: str, **fields: Any) -> str:
     graph = Graph([item("a.b"), item("next", "a.b", goal=goal)], {})
     graph.next()
-    graph.told(done("a.b", **fields))
+    graph.finished(done("a.b", **fields))
     given = graph.next()
     assert isinstance(given, Item), given
     return given.task.goal
@@ -147,7 +147,7 @@ def test_a_task_whose_need_has_not_what_it_takes_is_blocked() -> None:
         (
             [item("a"), item("b", "a", context="{{ a.structure }}{{ a.structuredly }}")],
             "unknown_reference",
-            ["nothing of 'a'"],
+            ["names no part of the result of 'a'"],
         ),
         ([item("a"), item("b", "a", goal="{{ a.output.x }}{{ a.x.output }}")], "unknown_reference", ["a.x.output"]),
     ],
@@ -173,9 +173,9 @@ def test_what_needs_a_bad_row_is_blocked() -> None:
 def test_a_resumed_workflow_goes_on_behind_what_has_ended() -> None:
     graph = Graph(DIAMOND, {})
     for ended in ("left", "start"):
-        graph.told(done(ended))
+        graph.finished(done(ended))
     assert [one.id for one in (graph.next(), graph.next(), graph.next()) if one] == ["right", "alone"]
-    graph.told(done("right"))
+    graph.finished(done("right"))
     end = graph.next()
     assert isinstance(end, Item)
     assert end.id == "end"
@@ -200,12 +200,12 @@ def test_whatever_the_graph_each_item_comes_once_and_after_all_its_needs(data: s
             verdicts[one.id] = "FAIL"
             order.append(one.id)
             ended.add(one.id)
-            graph.told(one)
+            graph.finished(one)
         elif running:
             last = running.pop(data.draw(st.integers(0, len(running) - 1)))
             order.append(last.id)
             ended.add(last.id)
-            graph.told(done(last.id, verdicts[last.id]))
+            graph.finished(done(last.id, verdicts[last.id]))
         else:
             break
     assert sorted(order) == sorted(ids)

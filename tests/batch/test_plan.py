@@ -58,5 +58,5 @@ async def test_what_a_batch_would_refuse_a_plan_refuses(delegator: Delegator) ->
     with pytest.raises(CallError, match="no-such-model"):
         await delegator.plan([*items(1), Task(goal="Find it.", model="no-such-model")])
     task = Task(goal="Find the answer.")
-    with pytest.raises(CallError, match="circle"):
+    with pytest.raises(CallError, match="cycle"):
         await delegator.plan([Item("a", task, needs=("b",)), Item("b", task, needs=("a",))])

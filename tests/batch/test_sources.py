@@ -34,13 +34,13 @@ def _items(source: TaskFile) -> list[Item]:
     return [one for one in found if isinstance(one, Item)]
 
 
-def _survey(source: TaskFile, *, skip_bad: bool = False) -> ValidatedSource:
+def _validated(source: TaskFile, *, skip_bad: bool = False) -> ValidatedSource:
     return validate(source, lambda task: None, skip_bad=skip_bad)
 
 
 def _refusal(source: TaskFile) -> CallError:
     with pytest.raises(CallError) as error:
-        _survey(source)
+        _validated(source)
     return error.value
 
 
@@ -118,11 +118,11 @@ def test_fields_may_hold_newlines_and_rows_are_counted_as_rows() -> None:
 
 
 def test_the_digest_is_that_of_the_tasks_and_not_of_their_writing() -> None:
-    as_lines = _survey(_source("t.jsonl", "\n".join(json.dumps(task) for task in TASKS)))
-    as_list = _survey(_source("t.json", json.dumps(TASKS, indent=3)))
-    other = _survey(_source("u.json", json.dumps([*TASKS[:2], {"goal": "another"}])))
+    as_lines = _validated(_source("t.jsonl", "\n".join(json.dumps(task) for task in TASKS)))
+    as_list = _validated(_source("t.json", json.dumps(TASKS, indent=3)))
+    other = _validated(_source("u.json", json.dumps([*TASKS[:2], {"goal": "another"}])))
     assert as_lines.digest == as_list.digest != other.digest
-    assert (as_lines.total, as_lines.needs, as_lines.first_goal) == (3, True, "first")
+    assert (as_lines.total, as_lines.has_needs, as_lines.first_goal) == (3, True, "first")
 
 
 def test_a_column_that_is_not_there_is_named_with_what_was_meant() -> None:
@@ -139,11 +139,11 @@ def _csv(row_317: str) -> str:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("only one field\n", "1 fields, where the header has 2"),
-        ("a,b,c\n", "3 fields, where the header has 2"),
+        ("only one field\n", "the row has 1 fields, but the header has 2"),
+        ("a,b,c\n", "the row has 3 fields, but the header has 2"),
         ('"never closed,b\n', "a quote is never closed"),
         ('"a" b,c\n', "expected after"),
-        ("a\0,b\n", "holds a NUL character"),
+        ("a\0,b\n", "the line contains a NUL character"),
         (",b\n", "`goal` is empty"),
     ],
 )
@@ -156,13 +156,13 @@ def test_a_broken_row_is_named_by_file_row_and_line(row: str, said: str) -> None
 
 def test_bytes_that_are_no_text_are_named() -> None:
     error = _refusal(_source("t.csv", _csv("a,b\n").encode().replace(b"a,b", b"\xff,b"), GOAL))
-    assert error.message == "t.csv: row 317: not UTF-8 (line 318)"
+    assert error.message == "t.csv: row 317: the line is not UTF-8 (line 318)"
 
 
 def test_bad_rows_are_left_out_and_those_after_them_are_read() -> None:
-    found = _survey(_source("t.csv", _csv("a,b,c\n"), GOAL), skip_bad=True)
-    assert (found.total, list(found.bad)) == (400, [316])
-    assert (found.bad[316].id, found.bad[316].row) == ("row 317", 317)
+    found = _validated(_source("t.csv", _csv("a,b,c\n"), GOAL), skip_bad=True)
+    assert (found.total, list(found.bad_rows)) == (400, [316])
+    assert (found.bad_rows[316].id, found.bad_rows[316].row) == ("row 317", 317)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_bad_rows_are_left_out_and_those_after_them_are_read() -> None:
         ("[1]", "not a task"),
         ("{}", "`goal` is missing"),
         ('{"goal": "a", "acceptance": ["x"]}', "acceptance"),
-        ('{"goal": "a", "id": ""}', "id '' can't be used"),
+        ('{"goal": "a", "id": ""}', "id '' is invalid"),
         ('{"goal": "a", "needs": 3}', "`needs` is not a list of ids"),
         ('{"goal": "a", "when": "never"}', "`when` is 'never'"),
         ("[" * 100_000, "not valid JSON"),
@@ -187,7 +187,7 @@ def test_a_broken_line_is_named_by_its_number(line: str, said: str) -> None:
 
 def test_an_id_that_is_taken_is_named_with_both_rows() -> None:
     error = _refusal(_source("t.jsonl", '{"goal": "a", "id": "x"}\n{"goal": "b"}\n{"goal": "c", "id": "x"}\n'))
-    assert error.message == "t.jsonl: row 3: id 'x' is taken by row 1"
+    assert error.message == "t.jsonl: row 3: id 'x' is already used by row 1"
     assert error.field == "id"
 
 
@@ -195,8 +195,8 @@ def test_an_id_that_is_taken_is_named_with_both_rows() -> None:
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_an_empty_file_is_said_to_be_empty(name: str, text: str) -> None:
     assert _refusal(_source(name, text)).message in (
-        f"{name} is empty: there are no tasks in it",
-        f"{name}: there are no tasks in it",
+        f"{name} is empty; write at least one task into it",
+        f"{name} has no tasks",
     )
 
 
@@ -215,13 +215,13 @@ def test_a_line_of_a_gigabyte_is_named_and_never_read(name: str, head: bytes) ->
 
 def test_after_a_line_that_is_too_long_the_next_is_read() -> None:
     text = '{"goal": "a"}\n' + "x" * (3 * LONGEST_LINE) + '\n{"goal": "b"}\n'
-    found = _survey(_source("t.jsonl", text), skip_bad=True)
-    assert (found.total, list(found.bad)) == (3, [1])
+    found = _validated(_source("t.jsonl", text), skip_bad=True)
+    assert (found.total, list(found.bad_rows)) == (3, [1])
 
 
 def test_a_file_of_which_no_row_can_be_used_is_refused_all_the_same() -> None:
-    with pytest.raises(CallError, match="no row can be used; row 1: not valid JSON"):
-        _survey(_source("t.jsonl", "x\ny\n"), skip_bad=True)
+    with pytest.raises(CallError, match="every row is invalid; row 1: not valid JSON"):
+        _validated(_source("t.jsonl", "x\ny\n"), skip_bad=True)
 
 
 @pytest.mark.parametrize(
@@ -231,13 +231,13 @@ def test_a_file_of_which_no_row_can_be_used_is_refused_all_the_same() -> None:
         ("t.json", "{", "t.json: not valid JSON"),
         ("t.yaml", "a: [", "t.yaml: not valid YAML"),
         ("t.json", '{"task": []}', "unknown key 'task'"),
-        ("t.json", "3", "no tasks"),
-        ("t.csv", "a,a\n1,2\n", "two columns are called 'a'"),
+        ("t.json", "3", "there are no tasks; write a list of tasks"),
+        ("t.csv", "a,a\n1,2\n", "two columns are named 'a'"),
     ],
 )
 def test_what_is_wrong_with_the_whole_file_is_said(name: str, text: str, said: str) -> None:
     with pytest.raises(CallError) as error:
-        _survey(_source(name, text))
+        _validated(_source(name, text))
     assert said in error.value.message
 
 
@@ -253,7 +253,7 @@ def test_a_file_that_isn_t_there_is_named() -> None:
 
 def test_a_file_that_was_changed_after_it_was_looked_at_is_not_run() -> None:
     source = _source("t.jsonl", '{"goal": "a"}\n')
-    _survey(source)
+    _validated(source)
     _file("t.jsonl", '{"goal": "something else"}\n')
     with pytest.raises(CallError, match="was changed while it was read"):
         list(source)

@@ -124,8 +124,8 @@ def test_a_broken_row_is_one_line_and_nothing_is_spent_unless_it_is_left_out() -
         skipped = delegate("batch", "companies.csv", "-o", "r.jsonl", *GOAL, "--skip-bad", **openai_at(server))
     assert refused.returncode == 2
     assert refused.stderr == (
-        "delegate: companies.csv: row 317: 2 fields, where the header has 1 (line 318) "
-        "(mend the row, or leave bad rows out (--skip-bad))\n"
+        "delegate: companies.csv: row 317: the row has 2 fields, but the header has 1 (line 318) "
+        "(fix the row, or skip bad rows with --skip-bad)\n"
     )
     assert skipped.returncode == 1
     assert {row["id"]: row["state"] for row in lines(Path("r.jsonl"))} == {"1": "done", "row 2": "bad_row", "3": "done"}
@@ -162,7 +162,7 @@ def test_a_circle_is_refused_before_anything_is_spent() -> None:
         assert server.calls == []
     assert done.returncode == 2
     assert done.stderr.startswith("delegate: flow.json: ")
-    assert "circle" in done.stderr
+    assert "cycle" in done.stderr
 
 
 def test_a_plan_says_what_would_be_done_and_nothing_is_run_or_put_on_record() -> None:
@@ -208,7 +208,7 @@ def test_ctrl_c_puts_all_on_record_and_a_resume_by_its_run_alone_goes_on() -> No
         assert (process.returncode, err.splitlines()[-1]) == (1, STOPPING)
         assert out.startswith("2 of 4 done: 1 PASS, 1 FAIL")
         run = out.partition("run ")[2].split()[0]
-        assert f"2 not started (stopped from outside); to go on: delegate batch --resume {run}\n" in out
+        assert f"2 not started (canceled); to go on: delegate batch --resume {run}\n" in out
         listed = delegate("runs").stdout
         assert f"{run}" in listed
         assert "stopped" in listed
