@@ -1,8 +1,8 @@
 """What `import delegate` gives, and what it costs."""
 
-import json
 import ast
 import inspect
+import json
 import math
 import os
 import subprocess
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import delegate
-from scripts.write_surface import FILE, surface
 from delegate import Task
+from scripts.write_surface import FILE, surface
 
 PYDANTIC_MS = 95
 """How long Pydantic takes to load on the machine for which the limits are given."""

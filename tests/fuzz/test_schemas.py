@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from delegate.judging.checks.json_schema import SchemaProblem, check_schema, close_worker, validate
+from delegate.judging.checks.json_schema import SchemaProblem, check_schema, validate
+from delegate.judging.checks.worker import close_workers
 from tests.fuzz.fuzzing import ends_soon, fuzz
 from tests.fuzz.values import ANY_CHARACTER, JUNK
 
@@ -50,9 +51,9 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(JUNK | st.booleans(), keywords, m
 
 @pytest.fixture(autouse=True)
 def fresh_worker() -> Generator[None]:
-    close_worker()
+    close_workers()
     yield
-    close_worker()
+    close_workers()
 
 
 def check(schema: Any, instance: Any) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 import delegate
 from delegate.errors import ToolDenied, ToolError
-from delegate.judging.checks.json_schema import close_worker
 from delegate.judging.checks.run import run_checks
+from delegate.judging.checks.worker import close_workers
 from delegate.judging.submission import Submission
 from delegate.sandbox.commands import CommandResult, Commands, CommandsNotAllowed
 from delegate.sandbox.confinement import SandboxFailed
@@ -461,7 +461,7 @@ async def test_commands_leave_no_descriptor_and_no_process(commands: Commands, f
     late.cancel()
     await asyncio.gather(late, return_exceptions=True)
     assert sorted(os.listdir("/proc/self/fd")) == before
-    close_worker()  # another test's
+    close_workers()  # another test's
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 - doesn't wait
 

@@ -24,8 +24,8 @@ PATIENCE_SECONDS = 3.0
 LINUX = sys.platform == "linux"
 _PR_SET_CHILD_SUBREAPER = 36
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
-_SHARED = "/judging/checks/schema_worker.py"
-"""A process that all validations use, for as long as their host lives."""
+_SHARED = "/judging/checks/worker_main.py"
+"""The program of the processes that checks share, which live as long as their host."""
 
 
 class Watch:

@@ -1,11 +1,14 @@
-"""How slow the machine is at the moment, for limits on what takes micro- or milliseconds.
+"""How slow the machine is at the moment, for limits on what takes micro- or milliseconds; and how long a loop is held.
 
 What hangs or multiplies is told from what doesn't by seconds, on any machine. For a limit that is near to what it
 bounds, use `pace`.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 USUAL_SECONDS = 0.0012
 """What `_work` takes on the machine for which the limits are given."""
@@ -36,3 +39,30 @@ def _work() -> int:
         word = f"w{n % 97}"
         counts[word] = counts.get(word, 0) + len(word)
     return sum(counts.values())
+
+
+@dataclass
+class Held:
+    """`seconds`: the longest that the event loop worked without a pause, however busy the machine is."""
+
+    seconds: float = 0.0
+
+
+@asynccontextmanager
+async def watched_loop() -> AsyncGenerator[Held]:
+    """Measure, until the block ends, how long the event loop is held."""
+    held = Held()
+
+    async def watch() -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0.001)
+            held.seconds = max(held.seconds, time.thread_time() - before)
+
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0)  # it watches from now on
+    try:
+        yield held
+        await asyncio.sleep(0.002)  # it has seen the last of the block
+    finally:
+        watching.cancel()

@@ -1,22 +1,14 @@
-"""JSON Schema validation that a schema can't use as a weapon.
+"""JSON Schema validation that is safe with hostile schemas.
 
 Schemas come from models. Plain `jsonschema` fetches remote references, hangs on a pattern with catastrophic
 backtracking while it holds the interpreter, and takes exponential time over doubled `allOf`s. So:
 
 * references never leave the schema itself;
-* a small, plain schema and a small value are checked here, at once;
-* everything else goes to a worker process, which is killed when it takes too long. It is reused, shared by all event
-  loops, and owned by none: between two questions nothing of it is registered anywhere.
+* a small, plain schema and a small value are validated in this process;
+* everything else goes to a worker process, which is killed when it takes too long.
 """
 
-import asyncio
-import atexit
 import json
-import os
-import socket
-import subprocess
-import sys
-import weakref
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
@@ -25,25 +17,22 @@ from delegate.contract.patterns import pattern_fault
 from delegate.errors import DelegateError
 from delegate.judging.checks import schema_worker
 from delegate.judging.checks.schema_worker import BadSchema, find_error, find_schema_error, one_line
+from delegate.judging.checks.worker import WorkerError, WorkerPool
 
 MAX_SCHEMA_VALUES = 1_500
 MAX_SCHEMA_DEPTH = 60
 MAX_SCHEMA_CHARS = 50_000
-MAX_PATTERN_CHARS = 1_000
-MAX_QUESTION_BYTES = 20_000_000
-"""Schema and value as JSON, on their way to the worker."""
 INLINE_SCHEMA_VALUES = 200
 INLINE_INSTANCE_VALUES = 500
 INLINE_NESTED_BRANCHES = 2
 """More levels of allOf, anyOf and the like inside one another can multiply."""
-START_SECONDS = 20.0
-"""For the worker to come up on a busy machine; not counted against a validation."""
 
-_UNTAMED = frozenset({
+_COSTLY = frozenset({
     "pattern", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef", "uniqueItems",
     "unevaluatedProperties", "unevaluatedItems",
 })  # fmt: skip
 _BRANCHING = frozenset({"allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas"})
+_workers = WorkerPool(schema_worker.__file__)
 
 
 class SchemaProblem(DelegateError):
@@ -64,7 +53,7 @@ async def validate(instance: object, schema: object, *, timeout_seconds: float =
     """
     if (problem := check_schema(schema)) is not None:
         raise SchemaProblem(problem)
-    if not (_is_tame(schema) and _is_small(instance)):
+    if not (_is_plain(schema) and _is_small(instance)):
         return await _ask_worker(instance, schema, timeout_seconds)
     try:
         return find_error(instance, schema)
@@ -72,13 +61,23 @@ async def validate(instance: object, schema: object, *, timeout_seconds: float =
         raise SchemaProblem(str(bad)) from bad
 
 
-def close_worker() -> None:
-    """End the idle worker, if there is one; the next validation that needs one starts another."""
-    while _idle:
-        _idle.pop().close()
+async def _ask_worker(instance: object, schema: object, timeout_seconds: float) -> str | None:
+    try:
+        request = json.dumps({"schema": schema, "instance": instance}).encode()
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise SchemaProblem(f"not plain JSON, or nested too deep: {problem}") from problem
+    try:
+        answer = await _workers.ask(request, timeout_seconds)
+    except TimeoutError as problem:
+        raise SchemaProblem(f"validation against the schema took over {timeout_seconds:g} s") from problem
+    except WorkerError as problem:
+        raise SchemaProblem(f"the schema can't be used for validation: {problem}") from problem
+    if "bad_schema" in answer:
+        raise SchemaProblem(answer["bad_schema"])
+    return answer["error"]
 
 
-# ------------------------------------------------------------------------------------------- looking at a schema
+# --------------------------------------------------------------------------------------------- checking a schema
 
 
 def _unusable(schema: "dict[str, Any] | bool") -> str | None:
@@ -143,7 +142,7 @@ def _values(value: Any) -> Iterator[tuple[int, str, Any]]:
             stack += [(depth + 1, "", item) for item in cast("list[Any]", value)]
 
 
-def _is_tame(schema: Any) -> bool:
+def _is_plain(schema: Any) -> bool:
     """True where the cost of checking grows with nothing but the sizes of schema and value."""
     stack: list[tuple[int, Any]] = [(0, schema)]
     seen = 0
@@ -154,7 +153,7 @@ def _is_tame(schema: Any) -> bool:
             return False
         if isinstance(value, dict):
             for name, item in cast("dict[str, Any]", value).items():
-                if name in _UNTAMED:
+                if name in _COSTLY:
                     return False
                 stack.append((branches + (name in _BRANCHING), item))
         elif isinstance(value, list):
@@ -170,119 +169,3 @@ def _is_small(instance: object) -> bool:
         if count >= INLINE_INSTANCE_VALUES or total > 100_000:
             return False
     return True
-
-
-# ------------------------------------------------------------------------------------------------- the worker
-
-
-class _Worker:
-    """One worker process, spoken to over a socket pair."""
-
-    def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
-        self._socket.setblocking(False)
-        self._received = bytearray()
-        with theirs:
-            # -P: or the folder of the program would come first on its path, and with it our own module names.
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", schema_worker.__file__],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=subprocess.DEVNULL,
-                env=_worker_environment(),
-                start_new_session=True,
-            )
-
-    async def ready(self) -> None:
-        await self._line()
-
-    async def ask(self, question: bytes) -> dict[str, Any]:
-        await asyncio.get_running_loop().sock_sendall(self._socket, question)
-        return json.loads(await self._line())
-
-    async def _line(self) -> bytes:
-        while b"\n" not in self._received:
-            chunk = await asyncio.get_running_loop().sock_recv(self._socket, 65_536)
-            if not chunk:
-                raise ConnectionError("the worker is gone")
-            self._received += chunk
-        line, _, rest = bytes(self._received).partition(b"\n")
-        self._received[:] = rest
-        return line
-
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def close(self) -> None:
-        self._socket.close()
-        self._process.kill()
-        self._process.wait()
-
-
-_idle: list[_Worker] = []
-_turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
-atexit.register(close_worker)
-
-
-async def _ask_worker(instance: object, schema: object, timeout_seconds: float) -> str | None:
-    """Let a worker validate. One at a time per event loop: three hundred children don't start as many workers."""
-    question = _question(instance, schema)
-    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-        answer = await _answered(await _take_worker(), question, timeout_seconds)
-    if "bad_schema" in answer:
-        raise SchemaProblem(answer["bad_schema"])
-    return answer["error"]
-
-
-async def _answered(worker: _Worker, question: bytes, timeout_seconds: float) -> dict[str, Any]:
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            answer = await worker.ask(question)
-    except BaseException as problem:
-        # An interrupted worker still owes an answer, which the next question would get: it can't be used again.
-        worker.close()
-        if isinstance(problem, TimeoutError):
-            raise SchemaProblem(f"checking against the schema took over {timeout_seconds:g} s") from problem
-        if isinstance(problem, (OSError, ValueError)):
-            raise SchemaProblem("checking against the schema needs more than the worker may use") from problem
-        raise
-    _idle.append(worker)
-    return answer
-
-
-def _question(instance: object, schema: object) -> bytes:
-    try:
-        question = json.dumps({"schema": schema, "instance": instance}).encode() + b"\n"
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise SchemaProblem(f"not plain JSON, or nested too deep: {problem}") from problem
-    if len(question) > MAX_QUESTION_BYTES:
-        raise SchemaProblem(f"schema and value together are over {MAX_QUESTION_BYTES:,} bytes")
-    return question
-
-
-async def _take_worker() -> _Worker:
-    while _idle:
-        worker = _idle.pop()
-        if worker.is_alive():
-            return worker
-        worker.close()
-    try:
-        worker = _Worker()
-    except OSError as problem:
-        raise SchemaProblem(f"the worker for JSON Schema can't be started: {problem}") from problem
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            await worker.ready()
-    except (TimeoutError, OSError) as problem:
-        worker.close()
-        raise SchemaProblem("the worker for JSON Schema doesn't come up") from problem
-    except BaseException:
-        worker.close()
-        raise
-    return worker
-
-
-def _worker_environment() -> dict[str, str]:
-    """No keys, but the same place to import from, whatever put `jsonschema` on this process's path."""
-    passed = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
-    return {**passed, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}

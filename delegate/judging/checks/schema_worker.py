@@ -1,24 +1,35 @@
-"""Finds what is wrong with a value under a JSON Schema. Also a program: one question and one answer per line.
+"""Finds what is wrong with a value under a JSON Schema.
 
-As a program it is started by its path, without the rest of delegate, so that it is up quickly; hence no imports from
-delegate here. Nothing in it resists a hostile schema: `json_schema` decides what is run in-process, and kills the
-program when an answer takes too long.
+A worker process serves it, hence no imports from delegate. Nothing here resists a hostile schema: `json_schema` decides
+what is validated in its own process, and a worker is killed when it takes too long.
 """
 
 import itertools
 import json
-import sys
 from typing import Any, cast
 
 MAX_ERRORS_LOOKED_AT = 50
 MAX_MESSAGE_CHARS = 300
-MEMORY_BYTES = 1 << 30
-CPU_SECONDS = 60
-"""Of the program's whole life; it is replaced afterwards."""
 
 
 class BadSchema(Exception):
     """The schema can't be used. The text says where and why."""
+
+
+def prepare() -> None:
+    """Load jsonschema."""
+    find_schema_error({})
+
+
+def answer(request: bytes) -> dict[str, str | None]:
+    """`{"error"}` of the request's `instance` under its `schema`, null where it fits; or `{"bad_schema": why}`."""
+    try:
+        question = json.loads(request)
+        return {"error": find_error(question["instance"], question["schema"])}
+    except BadSchema as problem:
+        return {"bad_schema": str(problem)}
+    except (RecursionError, MemoryError) as problem:
+        return {"bad_schema": f"too much to check: {type(problem).__name__}"}
 
 
 def find_error(instance: Any, schema: Any) -> str | None:
@@ -76,29 +87,3 @@ def _validator_class(schema: Any) -> Any:
     if not isinstance(declared, str):
         raise BadSchema("at $.$schema: not a string")
     return validators.validator_for(cast("dict[str, Any]", schema), default=validators.Draft202012Validator)
-
-
-def _answer(line: bytes) -> dict[str, str | None]:
-    try:
-        question = json.loads(line)
-        return {"error": find_error(question["instance"], question["schema"])}
-    except BadSchema as problem:
-        return {"bad_schema": str(problem)}
-    except (RecursionError, MemoryError) as problem:
-        return {"bad_schema": f"too much to check: {type(problem).__name__}"}
-
-
-def main() -> None:
-    """Answer questions from standard input until it ends."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    find_schema_error({})  # loads jsonschema
-    print("ready", flush=True)  # noqa: T201
-    for line in sys.stdin.buffer:
-        print(json.dumps(_answer(line)), flush=True)  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

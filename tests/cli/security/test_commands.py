@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from delegate.cli.security.commands import ATTACKS, MechanismUnderTest, Row, mechanisms, shell_attacks
-from delegate.judging.checks.json_schema import close_worker
+from delegate.judging.checks.worker import close_workers
 from delegate.sandbox.confinement import Confinement
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the table is Linux's")
@@ -85,6 +85,6 @@ def test_every_row_says_why(table: dict[tuple[str, str], Row]) -> None:
 
 def test_the_attacks_leave_nothing_behind(table: dict[tuple[str, str], Row]) -> None:
     assert list(Path("/var/tmp").glob(f"delegate-attacks-{os.getpid()}-*")) == []
-    close_worker()  # another test's
+    close_workers()  # another test's
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from delegate.judging.checks.json_schema import SchemaProblem, check_schema, close_worker, validate
+from delegate.judging.checks.json_schema import SchemaProblem, check_schema, validate
+from delegate.judging.checks.worker import close_workers
+from tests.support.pace import watched_loop
 
 PERSON: dict[str, Any] = {
     "type": "object",
@@ -28,9 +30,9 @@ LINKED: dict[str, Any] = {
 @pytest.fixture
 def no_worker_yet() -> Iterator[None]:
     """For tests that look at worker processes; the others may use the one that is there."""
-    close_worker()
+    close_workers()
     yield
-    close_worker()
+    close_workers()
 
 
 def workers() -> list[int]:
@@ -101,7 +103,7 @@ async def test_plain_schemas_need_no_worker_and_one_worker_serves_the_rest(no_wo
     first = workers()
     await validate({}, LINKED)
     assert (len(first), workers()) == (1, first)
-    close_worker()
+    close_workers()
     assert workers() == []
 
 
@@ -172,25 +174,12 @@ ATTACKS: dict[str, tuple[Any, Any]] = {
 async def test_a_hostile_schema_is_a_problem_within_its_time_and_the_loop_goes_on(name: str) -> None:
     instance, schema = ATTACKS[name]
     await validate({}, LINKED)  # a running worker, whose start isn't measured
-    longest, stop = 0.0, asyncio.Event()
-
-    async def watch() -> None:
-        nonlocal longest
-        while not stop.is_set():
-            before = time.thread_time()  # what the loop did, however busy the machine is
-            await asyncio.sleep(0.001)
-            longest = max(longest, time.thread_time() - before)
-
-    watching = asyncio.create_task(watch())
-    await asyncio.sleep(0)  # it watches from now on
     started = time.monotonic()
-    with pytest.raises(SchemaProblem):
-        await validate(instance, schema, timeout_seconds=0.2)
-    taken = time.monotonic() - started
-    stop.set()
-    await watching
-    assert taken < 15
-    assert longest < 1
+    async with watched_loop() as held:
+        with pytest.raises(SchemaProblem):
+            await validate(instance, schema, timeout_seconds=0.2)
+    assert time.monotonic() - started < 15
+    assert held.seconds < 1
     assert await validate({"v": 1}, LINKED) is None
 
 
