@@ -1,7 +1,7 @@
-"""What is known about models: tier, dated prices, context, capabilities. Data and its arithmetic, no choosing.
+"""The model catalog: tier, dated prices, context length and capabilities of each model, and cost calculation.
 
-`judges/catalog.toml` ships with the package; an operator adds models to it, or replaces entries of the same id
-(`declared.py`). A model that isn't here has no tier and no price, and nothing in delegate guesses either.
+`judges/catalog.toml` ships with the package. An operator can add models or replace entries by ID (see `overrides.py`).
+A model that isn't in the catalog has no tier and no price; neither is guessed.
 """
 
 import difflib
@@ -24,16 +24,16 @@ from delegate.types import Text, Tier, Usage, Value
 
 SHIPPED = "judges/catalog.toml"
 LONGEST_NAME = 200
-"""Characters. No model's name is longer; looking into a longer one could take as long as its writer likes."""
+"""In characters. Longer names are never looked up, which bounds the time that a lookup takes."""
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """US dollars per million tokens."""
 
 
 class Price(Value):
-    """What a million tokens cost, in US dollars, from `since` to `until` (both included; None is open).
+    """Prices in US dollars per million tokens, from `since` to `until` (both inclusive; None means no bound).
 
-    A price with `above_tokens` holds for the whole of a call whose input is longer than that.
+    A price with `above_tokens` applies to a whole call if its input is longer than that.
     """
 
     since: date | None = None
@@ -42,29 +42,29 @@ class Price(Value):
     input: Usd
     output: Usd
     cached_input: Usd | None = None
-    """None: tokens read from the provider's cache cost as much as others."""
+    """None: tokens read from the provider's cache cost as much as other input."""
     cache_write: Usd | None = None
-    """None: tokens written to the provider's cache cost as much as others."""
+    """None: tokens written to the provider's cache cost as much as other input."""
 
     @model_validator(mode="after")
-    def _ends_after_it_begins(self) -> Self:
+    def _refuse_reversed_dates(self) -> Self:
         if self.since and self.until and self.until < self.since:
-            raise ValueError(f"until {self.until} lies before since {self.since}; swap or correct them")
+            raise ValueError(f"until {self.until} is before since {self.since}; swap or correct them")
         return self
 
     def is_in_force(self, on: date) -> bool:
-        """True on every day from `since` to `until`."""
+        """Whether the price applies on this day."""
         return (self.since is None or self.since <= on) and (self.until is None or on <= self.until)
 
     def usd(self, *, plain: int = 0, cached: int = 0, written: int = 0, output: int = 0) -> float:
-        """What so many tokens come to: of input as it is, read from the provider's cache, written to it; of output."""
+        """The cost of these tokens: plain input, input read from and written to the provider's cache, and output."""
         cached_price = self.input if self.cached_input is None else self.cached_input
         write_price = self.input if self.cache_write is None else self.cache_write
         read = plain * self.input + cached * cached_price + written * write_price
         return (read + output * self.output) / 1_000_000
 
     def overlaps(self, other: "Price") -> bool:
-        """True when some call on some day would have both prices."""
+        """Whether both prices would apply to some call."""
         return (
             self.above_tokens == other.above_tokens
             and (self.since or date.min) <= (other.until or date.max)
@@ -72,64 +72,64 @@ class Price(Value):
         )
 
 
-def _one_at_a_time(prices: tuple[Price, ...]) -> tuple[Price, ...]:
+def _refuse_overlaps(prices: tuple[Price, ...]) -> tuple[Price, ...]:
     for one, other in combinations(prices, 2):
         if one.overlaps(other):
             step = f" above {one.above_tokens} tokens" if one.above_tokens else ""
-            raise ValueError(f"two prices{step} hold on the same day; end one with `until` before the other begins")
+            raise ValueError(f"two prices{step} apply on the same day; end one with `until` before the other starts")
     return prices
 
 
-Prices = Annotated[tuple[Price, ...], AfterValidator(_one_at_a_time)]
-"""Of which no two hold for the same call on the same day."""
+Prices = Annotated[tuple[Price, ...], AfterValidator(_refuse_overlaps)]
+"""Prices, of which no two apply to the same call on the same day."""
 Accuracy = Annotated[float, Field(ge=0, le=1)]
-"""The share of verdicts that a judge got right, on cases whose truth is known."""
+"""The fraction of correct verdicts on cases with a known answer."""
 
 
 class Model(Value):
     """One model as one provider serves it."""
 
     id: Text
-    """The name that goes into the request."""
+    """The model name in requests."""
     provider: Text
-    """Whose API it speaks: `openai`, `anthropic`, `google` or `scripted`."""
+    """The API it uses: `openai`, `anthropic`, `google` or `scripted`."""
     endpoint: str | None = None
-    """Name of an endpoint declared in the settings; None is the provider's own."""
+    """The name of an endpoint declared in the settings; None is the provider's own endpoint."""
     family: Text
-    """Models of one family share training, and are thought to favour each other's answers."""
+    """Models of the same family share training, and may favor each other's output."""
     tier: Tier
     context_tokens: int = Field(gt=0)
-    """The longest input."""
+    """The maximum input length."""
     max_output_tokens: int = Field(gt=0)
     structured_output: bool
-    """It can be held to a JSON schema, which a judge must be."""
+    """Whether it supports output constrained by a JSON schema, which judges need."""
     tools: bool
     effort: bool = False
-    """The request may name a reasoning effort."""
+    """Whether requests may set a reasoning effort."""
     deprecated_on: date | None = None
-    """The day on which its provider switches it off."""
+    """The day on which the provider shuts it down."""
     judge_accuracy: Accuracy | None = None
-    """None: nobody has measured it."""
+    """None if it hasn't been measured."""
     token_factor: float = Field(default=1, gt=0, allow_inf_nan=False)
-    """Tokens that its tokenizer makes of a text, for each that `tokens_of` estimates."""
+    """The number of its own tokens per token estimated by `tokens_of`."""
     caches_from_tokens: int | None = Field(default=None, gt=0)
-    """The shortest beginning of a prompt that the provider caches unasked; None: it caches only what it is asked to."""
+    """The shortest prompt prefix that the provider caches automatically; None if it caches only on request."""
     aliases: tuple[Text, ...] = ()
     prices: Prices = ()
-    """Empty: the price is unknown. A model is free only where it says so with a price of 0."""
+    """Empty if the price is unknown. A model is free only if it has a price of 0."""
     source: str = ""
     checked_on: date | None = None
 
     def __hash__(self) -> int:
-        """By name: the rest follows from it within a catalog, and requests with models in them are cached."""
+        """Only the key within a catalog: fast, since routing requests that contain models are cached."""
         return hash((self.provider, self.endpoint, self.id))
 
     def tokens(self, estimated: int) -> int:
-        """An estimate of `tokens_of` in this model's own tokens, rounded up."""
+        """Convert an estimate by `tokens_of` to this model's own tokens, rounded up."""
         return math.ceil(estimated * self.token_factor)
 
     def price(self, on: date, input_tokens: int) -> Price | None:
-        """The price of a call of that many input tokens on that day, or None when none is in force."""
+        """The price of a call with that many input tokens on that day; None if no price applies."""
         highest = None
         for price in self.prices:
             reached = price.above_tokens < max(input_tokens, 1) and price.is_in_force(on)
@@ -139,11 +139,12 @@ class Model(Value):
 
 
 class Catalog:
-    """Models by id and alias. Immutable, and in order of id, so that the order of a file means nothing."""
+    """Models by ID and alias. Immutable, and sorted by ID, so that the order of a file doesn't matter."""
 
     def __init__(self, models: Iterable[Model], *, file: str = SHIPPED, declared: frozenset[str] = frozenset()) -> None:
-        """Index `models`; `declared` are the ids that an operator wrote. Raises ConfigError, naming `file`, where two
-        claim the same name.
+        """Index `models`. `declared` are the IDs that an operator declared.
+
+        Raises ConfigError, with `file` in its text, if two models have the same name.
         """
         self._declared = declared
         self.models = tuple(sorted(models, key=lambda model: model.id))
@@ -152,49 +153,51 @@ class Catalog:
             for field, name in (("id", model.id), *(("aliases", alias) for alias in model.aliases)):
                 if name in self._by_name:
                     other = self._by_name[name].id
-                    raise _wrong(file, model.id, field, f"{name!r} already names {other}; rename or remove one of them")
+                    raise _model_error(
+                        file, model.id, field, f"{name!r} is already a name of {other}; rename or remove one of them"
+                    )
                 self._by_name[name] = model
 
     @classmethod
     def shipped(cls) -> "Catalog":
-        """The catalog that comes with the package, parsed once."""
+        """The catalog that ships with the package. Parsed once."""
         return _shipped()
 
     def with_models(self, extra: Iterable[Model], *, file: str = "delegate.toml") -> "Catalog":
-        """A catalog of these models and `extra`; an entry of the same id takes the place of the old one."""
+        """A copy with `extra` models added. A model with an existing ID replaces that entry."""
         added = tuple(extra)
         replaced = {model.id for model in added}
         kept = (model for model in self.models if model.id not in replaced)
         return Catalog((*kept, *added), file=file, declared=self._declared | replaced)
 
     def with_accuracy(self, measured: Mapping[str, float], *, file: str = "delegate.toml") -> "Catalog":
-        """A catalog in which the models that go by these names judge as well as was measured. Raises ConfigError."""
+        """A copy with the measured judge accuracy of these models, by name. Raises ConfigError."""
         changed: dict[str, Model] = {}
         for name, accuracy in measured.items():
-            model = self._named(name, file)
+            model = self._find_or_raise(name, file)
             if model.id in changed:
-                raise ConfigError(f"{file}: judge_accuracy: {name!r} is {model.id}, which is given twice; remove one")
+                raise ConfigError(f"{file}: judge_accuracy: {name!r} is {model.id}, which is listed twice; remove one")
             changed[model.id] = model.model_copy(update={"judge_accuracy": accuracy})
         models = (changed.get(model.id, model) for model in self.models)
         return Catalog(models, file=file, declared=self._declared)
 
-    def _named(self, name: str, file: str) -> Model:
+    def _find_or_raise(self, name: str, file: str) -> Model:
         if model := self.find(name):
             return model
         near = difflib.get_close_matches(name, self._by_name, n=3)
-        mend = f"did you mean {' or '.join(near)}?" if near else "`delegate models` lists those there are"
-        raise ConfigError(f"{file}: judge_accuracy: there is no model {name!r} in the catalog; {mend}")
+        fix = f"did you mean {' or '.join(near)}?" if near else "`delegate models` lists all models"
+        raise ConfigError(f"{file}: judge_accuracy: there is no model {name!r} in the catalog; {fix}")
 
     def is_declared(self, model: Model) -> bool:
-        """Whether an operator wrote this entry: then a missing price is a decision, and the model may be used."""
+        """Whether an operator declared this entry. If so, the model may be used even without a price."""
         return model.id in self._declared
 
     def find(self, name: str) -> Model | None:
-        """The model that goes by `name`, or None: an id, an alias, either with a snapshot date or a provider prefix.
+        """The model with this name, or None. A name is an ID or alias, also with a snapshot date or provider prefix.
 
         `gpt-6-luna-2026-08-01`, `claude-haiku-5-5@20261001`, `openrouter/anthropic/claude-haiku-5.5` and
-        `models/gemini-3.8-flash` are known where their base is. Nothing else is stripped, so `gpt-6` is not
-        `gpt-6-luna`, and `google/gpt-6-luna` is nothing.
+        `models/gemini-3.8-flash` are found if their base name is. Nothing else is stripped: `gpt-6` doesn't find
+        `gpt-6-luna`, and `google/gpt-6-luna` finds nothing.
         """
         if len(name) > LONGEST_NAME:
             return None
@@ -206,16 +209,16 @@ class Catalog:
             providers.add(_PREFIXES[prefix])
         return model if providers <= {None, model.provider} else None
 
-    def served(self, asked: Model, name: str | None) -> Model | None:
-        """The model that a provider names in its reply to a call of `asked`; None for a name that isn't known.
+    def served(self, requested: Model, name: str | None) -> Model | None:
+        """The model that a provider named in its reply to a request for `requested`; None if the name is unknown.
 
-        A provider that says nothing, or only spells the name its own way, is taken to have served what was asked for.
+        If the reply has no name, or another spelling of the requested one, the requested model was served.
         """
-        if name is None or name == asked.id or (found := self.find(name)) is asked:
-            return asked
-        with_version = name.startswith(asked.id) and _VERSION.fullmatch(name, len(asked.id))
-        with_owner = name.endswith(f"/{asked.id}") or asked.id.endswith(f"/{name}")
-        return asked if found is None and (with_version or with_owner) else found
+        if name is None or name == requested.id or (found := self.find(name)) is requested:
+            return requested
+        with_version = name.startswith(requested.id) and _VERSION.fullmatch(name, len(requested.id))
+        with_owner = name.endswith(f"/{requested.id}") or requested.id.endswith(f"/{name}")
+        return requested if found is None and (with_version or with_owner) else found
 
     def _find_snapshot(self, name: str) -> Model | None:
         match = _SNAPSHOT.fullmatch(name)
@@ -226,7 +229,7 @@ class Catalog:
 
 _SNAPSHOT = re.compile(r"(?P<base>.+)[-@](?P<date>\d{4}-\d{2}-\d{2}|\d{8})")
 _VERSION = re.compile(r"(?:[-@:.](?:\d+|latest|preview|exp))+")
-"""What providers append to the name of the model that they served."""
+"""What providers append to the name of the model they served."""
 _PREFIXES: dict[str, str | None] = {
     "openai": "openai",
     "anthropic": "anthropic",
@@ -237,7 +240,7 @@ _PREFIXES: dict[str, str | None] = {
     "litellm": None,
     "vertex_ai": None,
 }
-"""What may stand before a slash, and the provider it implies (None: it serves several)."""
+"""Prefixes before a slash, and the provider that each implies (None if several)."""
 
 
 def _is_date(text: str) -> bool:
@@ -252,10 +255,10 @@ def _is_date(text: str) -> bool:
 
 
 def cost_usd(model: Model, usage: Usage, on: date) -> float | None:
-    """What one call of `model` cost on that day, in US dollars; None when no price is in force, never 0 for that.
+    """The cost of one call of `model` on that day, in US dollars; None (never 0) if no price applies.
 
-    `usage` is that of one call, since its input decides the long-context step: add up costs, not usages. An input token
-    is either read from the provider's cache, or written to it, or plain; each kind has its price.
+    `usage` must be that of one call, since the price depends on the length of its input: add up costs, not usages. An
+    input token is either read from the provider's cache, written to it, or plain; each kind has its own price.
     """
     price = model.price(on, usage.input_tokens)
     if price is None:
@@ -271,10 +274,10 @@ _ASCII = bytes(range(128))
 
 
 def tokens_of(text: str) -> int:
-    """Tokens in a text, estimated and rounded up; `Model.tokens` turns them into a model's own.
+    """The estimated number of tokens in a text, rounded up. `Model.tokens` converts it to a model's own tokens.
 
-    Words are cheap, and signs and digits dear: a token is 4.4 letters and spaces, or 1.9 other ASCII characters, or 3.5
-    bytes of anything else. Measured on four tokenizers (`scripts/measure_tokens.py`); tests state the error.
+    Words take fewer tokens than punctuation and digits: a token is 4.4 letters and spaces, 1.9 other ASCII characters,
+    or 3.5 bytes of anything else. Measured on four tokenizers (`scripts/measure_tokens.py`); tests check the error.
     """
     data = text.encode("utf-8", "replace")
     others = data.translate(None, _LETTERS)
@@ -286,13 +289,13 @@ def tokens_of(text: str) -> int:
 
 
 def read_catalog(text: str, *, file: str = SHIPPED) -> Catalog:
-    """The catalog in a TOML text: `[[models]]` tables and nothing else. Raises ConfigError."""
+    """Parse a catalog in TOML, which contains only `[[models]]` tables. Raises ConfigError."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not TOML: {error}") from error
+        raise ConfigError(f"{file} is not valid TOML: {error}") from error
     if unknown := sorted(document.keys() - {"models"}):
-        raise ConfigError(f"{file}: unknown key {unknown[0]!r}; a catalog holds [[models]] tables only")
+        raise ConfigError(f"{file}: unknown key {unknown[0]!r}; a catalog contains only [[models]] tables")
     return Catalog(_read_models(document.get("models", []), file), file=file)
 
 
@@ -307,18 +310,18 @@ def _read_model(table: Any, n: int, file: str) -> Model:
         return Model.model_validate(table)
     except ValidationError as error:
         name = cast("Mapping[str, object]", table).get("id") if isinstance(table, Mapping) else None
-        raise _invalid(file, str(name or f"number {n}"), error) from error
+        raise _validation_error(file, str(name or f"number {n}"), error) from error
 
 
-def _invalid(file: str, model: str, error: ValidationError) -> ConfigError:
+def _validation_error(file: str, model: str, error: ValidationError) -> ConfigError:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "table"
     known = Price if "prices" in first["loc"] else Model
-    return _wrong(file, model, field, hint_for(first, known.model_fields))
+    return _model_error(file, model, field, hint_for(first, known.model_fields))
 
 
 def hint_for(error: ErrorDetails, known: Iterable[str]) -> str:
-    """What is wrong with one field and what to do about it; `known` are the keys that its table may have."""
+    """What is wrong with one field and how to fix it. `known` are the keys that its table may have."""
     if error["type"] == "missing":
         return "it is missing; add it"
     if error["type"] == "extra_forbidden":
@@ -328,8 +331,8 @@ def hint_for(error: ErrorDetails, known: Iterable[str]) -> str:
     return f"{error['msg']}, not {error['input']!r:.80}"
 
 
-def _wrong(file: str, model: str, field: str, mend: str) -> ConfigError:
-    return ConfigError(f"{file}: model {model}: {field}: {mend}")
+def _model_error(file: str, model: str, field: str, problem: str) -> ConfigError:
+    return ConfigError(f"{file}: model {model}: {field}: {problem}")
 
 
 @cache

@@ -1,6 +1,6 @@
-"""Which model providers can be reached from here, with which key, and the pooled clients to them.
+"""Finds the model endpoints that have an API key, and opens pooled clients to them.
 
-The variables are the SDKs' own. A key belongs to the endpoint it was set for and is sent nowhere else.
+Keys come from the SDKs' own environment variables. A key is sent only to the endpoint it was set for.
 """
 
 from collections import defaultdict
@@ -14,29 +14,29 @@ from delegate.models.ratelimit import RateLimiter
 from delegate.models.routing import Available, EndpointKey
 from delegate.ports import ChatClient
 
-_OWN: Mapping[Protocol, tuple[tuple[str, ...], str]] = {
+_PROVIDER_VARIABLES: Mapping[Protocol, tuple[tuple[str, ...], str]] = {
     "openai": (("OPENAI_API_KEY",), "OPENAI_BASE_URL"),
     "anthropic": (("ANTHROPIC_API_KEY",), "ANTHROPIC_BASE_URL"),
     "google": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "GOOGLE_GEMINI_BASE_URL"),
 }
 NO_KEY = "none"
-"""Sent where a server wants no key: the SDKs insist on one."""
+"""Sent to servers that need no key, since the SDKs require one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A model and the way to it. The limiter is shared by all who call this model at its endpoint."""
+    """A model and the client for it. All callers of this model at its endpoint share the limiter."""
 
     model: Model
     client: ChatClient
     limiter: RateLimiter
     catalog: Catalog
-    """Knows the models that a provider may serve in place of the one asked for."""
+    """Identifies the model that a provider served, which may differ from the requested one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """The places that can be reached, and the way to a model."""
+    """The available endpoints, and clients for their models."""
 
     catalog: Catalog
     available: Available
@@ -45,10 +45,10 @@ class Connections:
     limiters: defaultdict[tuple[EndpointKey, str], RateLimiter] = field(
         default_factory=lambda: defaultdict(RateLimiter)
     )
-    """One for each model of each endpoint, shared by children and judges."""
+    """One limiter for each model of each endpoint, shared by children and judges."""
 
     async def open(self, model: Model) -> Connection:
-        """The way to `model`. Raises ConfigError when its provider's SDK isn't installed."""
+        """Open a connection to `model`. Raises ConfigError if its provider's SDK isn't installed."""
         limiter = self.limiters[(model.provider, model.endpoint), model.id]
         return Connection(model, await self.client(model), limiter, self.catalog)
 
@@ -61,9 +61,9 @@ class Connections:
 def connect(
     catalog: Catalog, declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str], *, timeout_seconds: float
 ) -> Connections:
-    """Connections to whatever the environment holds keys for, and to the declared endpoints.
+    """Connections to the providers that the environment has keys for, and to the declared endpoints.
 
-    `timeout_seconds` bounds one model call, the SDK's own retries included.
+    `timeout_seconds` limits one model call, including the SDK's own retries.
     """
     endpoints = find_endpoints(declared, environ)
     pool = ClientPool(timeout_seconds=timeout_seconds)
@@ -77,29 +77,29 @@ def connect(
 
 
 def through_client(client: ChatClient, catalog: Catalog) -> Connections:
-    """Every provider's models answered by one client: for scripted models, and for hosts with their own access."""
+    """Connections that use one client for all models: for scripted models and for hosts with their own access."""
 
-    async def the_one(model: Model) -> ChatClient:
+    async def same_client(model: Model) -> ChatClient:
         return client
 
-    return Connections(catalog, frozenset((provider, None) for provider in _OWN), the_one)
+    return Connections(catalog, frozenset((provider, None) for provider in _PROVIDER_VARIABLES), same_client)
 
 
 def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str]) -> dict[EndpointKey, Endpoint]:
-    """Every endpoint that can be called: those of the SDKs' variables, then the declared ones."""
+    """All endpoints that can be called: those configured by the SDKs' variables, and the declared ones."""
     found: dict[EndpointKey, Endpoint] = {}
-    for provider, (key_names, url_name) in _OWN.items():
+    for provider, (key_names, url_name) in _PROVIDER_VARIABLES.items():
         key = next((environ[name] for name in key_names if environ.get(name)), "")
         base_url = environ.get(url_name) or None
-        # A server of one's own may want no key; the providers' own endpoints always do.
+        # A custom server may need no key; the providers' own endpoints always do.
         if key or (provider == "openai" and base_url):
             found[provider, None] = Endpoint(provider, base_url, key or NO_KEY)
     for one in declared:
-        if (endpoint := _declared(one, environ)) is not None:
+        if (endpoint := _declared_endpoint(one, environ)) is not None:
             found[one.protocol, one.name] = endpoint
     return found
 
 
-def _declared(declared: DeclaredEndpoint, environ: Mapping[str, str]) -> Endpoint | None:
+def _declared_endpoint(declared: DeclaredEndpoint, environ: Mapping[str, str]) -> Endpoint | None:
     key = environ.get(declared.key_env, "") if declared.key_env else NO_KEY
     return Endpoint(declared.protocol, declared.base_url, key) if key else None

@@ -1,4 +1,4 @@
-"""The catalog in force: the one that ships, with the models and measurements that an operator declares."""
+"""Applies an operator's models, endpoints and measured accuracies to the shipped catalog."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal, Self
@@ -10,12 +10,12 @@ from delegate.models.catalog import Catalog, Model, Price, Prices
 from delegate.types import Text, Tier, Value
 
 PROVIDERS = ("openai", "anthropic", "google")
-"""Whose own endpoints there are."""
+"""Providers with an endpoint of their own."""
 _FLAT_PRICES = frozenset(("input_price", "output_price", "cached_input_price"))
 
 
 class DeclaredModel(Value):
-    """A model of an endpoint. Prices are USD per million tokens; left out means unknown, not free.
+    """A model of a declared endpoint. Prices are US dollars per million tokens; without a price it is unknown, not 0.
 
     `input_price` and `output_price` are for a price that never changes; `prices` are dated, as in the catalog.
     """
@@ -34,7 +34,7 @@ class DeclaredModel(Value):
     prices: Prices = ()
 
     @model_validator(mode="after")
-    def _is_priced_in_one_way(self) -> Self:
+    def _check_price_fields(self) -> Self:
         flat = {"input_price": self.input_price, "output_price": self.output_price}
         missing = [name for name, price in flat.items() if price is None]
         if len(missing) == 1 or (missing and self.cached_input_price is not None):
@@ -45,37 +45,37 @@ class DeclaredModel(Value):
 
 
 class DeclaredEndpoint(Value):
-    """A model server of the operator's own, such as Ollama or vLLM, and the models it serves."""
+    """A custom model server, such as Ollama or vLLM, and the models it serves."""
 
     name: Text
     base_url: Text
     protocol: Literal["openai", "anthropic", "google"] = "openai"
     key_env: str | None = None
-    """The variable that holds this endpoint's key; None for a server that wants none."""
+    """The environment variable with this endpoint's key; None for a server that needs no key."""
     models: tuple[DeclaredModel, ...] = Field(min_length=1)
 
 
 def effective_catalog(
     models: Iterable[Model], endpoints: Iterable[DeclaredEndpoint], judge_accuracy: Mapping[str, float]
 ) -> Catalog:
-    """The shipped catalog with `models`, the models of `endpoints`, and `judge_accuracy` over all of them.
+    """The shipped catalog with `models`, the models of `endpoints`, and `judge_accuracy` applied to all of them.
 
     Raises:
-        ConfigError: a name is declared twice, an endpoint isn't declared, or an accuracy names no model.
+        ConfigError: a name is declared twice, an endpoint isn't declared, or an accuracy is for an unknown model.
     """
     models, endpoints = tuple(models), tuple(endpoints)
     for model in models:
-        _check_place(model, endpoints)
+        _check_endpoint(model, endpoints)
     declared = (*models, *declared_models(endpoints))
     return Catalog.shipped().with_models(declared).with_accuracy(judge_accuracy)
 
 
 def declared_models(endpoints: Iterable[DeclaredEndpoint]) -> tuple[Model, ...]:
-    """The models that an operator's own endpoints serve."""
-    return tuple(_declared(endpoint, model) for endpoint in endpoints for model in endpoint.models)
+    """All models of the declared endpoints."""
+    return tuple(_catalog_entry(endpoint, model) for endpoint in endpoints for model in endpoint.models)
 
 
-def _declared(endpoint: DeclaredEndpoint, model: DeclaredModel) -> Model:
+def _catalog_entry(endpoint: DeclaredEndpoint, model: DeclaredModel) -> Model:
     fields = model.model_dump(exclude={"prices", *_FLAT_PRICES})
     return Model(provider=endpoint.protocol, endpoint=endpoint.name, prices=_prices(model), **fields)
 
@@ -86,11 +86,11 @@ def _prices(model: DeclaredModel) -> tuple[Price, ...]:
     return (Price(input=model.input_price, output=model.output_price, cached_input=model.cached_input_price),)
 
 
-def _check_place(model: Model, endpoints: Iterable[DeclaredEndpoint]) -> None:
+def _check_endpoint(model: Model, endpoints: Iterable[DeclaredEndpoint]) -> None:
     if model.endpoint is None and model.provider not in PROVIDERS:
-        mend = f"there is no provider {model.provider!r}; use one of {', '.join(PROVIDERS)}, or declare an endpoint"
-        raise ConfigError(f"delegate.toml: model {model.id}: provider: {mend}")
-    places = {(endpoint.protocol, endpoint.name) for endpoint in endpoints}
-    if model.endpoint is not None and (model.provider, model.endpoint) not in places:
-        mend = f"no endpoint {model.endpoint!r} that speaks {model.provider} is declared; add it to [[endpoints]]"
-        raise ConfigError(f"delegate.toml: model {model.id}: endpoint: {mend}")
+        problem = f"there is no provider {model.provider!r}; use one of {', '.join(PROVIDERS)}, or declare an endpoint"
+        raise ConfigError(f"delegate.toml: model {model.id}: provider: {problem}")
+    declared = {(endpoint.protocol, endpoint.name) for endpoint in endpoints}
+    if model.endpoint is not None and (model.provider, model.endpoint) not in declared:
+        problem = f"no endpoint {model.endpoint!r} with protocol {model.provider} is declared; add it to [[endpoints]]"
+        raise ConfigError(f"delegate.toml: model {model.id}: endpoint: {problem}")

@@ -165,7 +165,7 @@ def test_a_near_tie_that_another_family_won_says_so() -> None:
     Path("delegate.toml").write_text(tied)
     lines = _lines("--worker", "mine")
     assert " judges: near tie, another family" in _row(lines, "other")
-    assert " next: same family as the worker; near tie" in _row(lines, "mine")
+    assert " next: near tie, but same family as the worker" in _row(lines, "mine")
 
 
 def test_a_measured_accuracy_is_shown_where_there_is_one() -> None:

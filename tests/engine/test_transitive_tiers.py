@@ -130,7 +130,7 @@ async def test_a_child_reads_that_its_own_child_may_not_be_above_it() -> None:
     assert family.tiers == {"top": "standard"}
     too_high, no_such_field = family.told
     assert "tier_above_parent" in too_high
-    assert "above standard, the highest that this parent may give" in too_high
+    assert "above standard, the highest tier that this parent may delegate to" in too_high
     assert "unknown_field" in no_such_field
 
 

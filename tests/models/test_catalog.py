@@ -308,8 +308,11 @@ def test_the_file_that_the_wrong_ones_are_made_from_is_right() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (GOOD + GOOD, "mine.toml: model a: id: 'a' already names a; rename"),
-        (GOOD + GOOD.replace('id = "a"', 'id = "b"\naliases = ["a"]'), "model b: aliases: 'a' already names a; rename"),
+        (GOOD + GOOD, "mine.toml: model a: id: 'a' is already a name of a; rename"),
+        (
+            GOOD + GOOD.replace('id = "a"', 'id = "b"\naliases = ["a"]'),
+            "model b: aliases: 'a' is already a name of a; rename",
+        ),
         (GOOD.replace('"fast"', '"cheap"'), "mine.toml: model a: tier: Input should be 'deep', 'standard' or 'fast'"),
         (GOOD.replace('tier = "fast"\n', ""), "mine.toml: model a: tier: it is missing; add it"),
         (GOOD.replace("tools", "tool"), "mine.toml: model a: tools: it is missing"),
@@ -328,17 +331,17 @@ def test_the_file_that_the_wrong_ones_are_made_from_is_right() -> None:
         (GOOD.replace("input = 1", "input = nan"), "model a: prices.0.input: Input should be a finite number"),
         (
             GOOD.replace("[{ input = 1, output = 2 }]", "[{ input = 1, output = 2 }, { input = 3, output = 4 }]"),
-            "model a: prices: two prices hold on the same day; end one with `until`",
+            "model a: prices: two prices apply on the same day; end one with `until`",
         ),
         (
             GOOD.replace("{ input", "{ since = 2026-02-01, until = 2026-01-01, input"),
-            "model a: prices.0: until 2026-01-01 lies before since 2026-02-01",
+            "model a: prices.0: until 2026-01-01 is before since 2026-02-01",
         ),
         ('[[models]]\nprovider = "x"', "mine.toml: model number 1: id: it is missing"),
         ("models = 3", "mine.toml: models must be a list of tables"),
         ("models = [3]", "mine.toml: model number 1: table: Input should be"),
         ("[settings]", "mine.toml: unknown key 'settings'"),
-        ("models =", "mine.toml is not TOML: "),
+        ("models =", "mine.toml is not valid TOML: "),
     ],
 )
 def test_a_wrong_catalog_is_refused_with_file_model_field_and_mend(text: str, says: str) -> None:

@@ -100,14 +100,20 @@ def test_the_order_of_declarations_means_nothing() -> None:
 @pytest.mark.parametrize(
     ("toml", "words"),
     [
-        (LUNA + LUNA, ["delegate.toml: model gpt-6-luna: id: 'gpt-6-luna' already names", "rename or remove"]),
-        (LUNA + OLLAMA.replace("qwen3:32b", "gpt-6-luna"), ["model gpt-6-luna: id: 'gpt-6-luna' already names"]),
-        (LUNA + 'aliases = ["gpt-5.6"]', ["model gpt-6-luna: aliases: 'gpt-5.6' already names gpt-5.6-sol; rename"]),
+        (LUNA + LUNA, ["delegate.toml: model gpt-6-luna: id: 'gpt-6-luna' is already a name of", "rename or remove"]),
+        (LUNA + OLLAMA.replace("qwen3:32b", "gpt-6-luna"), ["model gpt-6-luna: id: 'gpt-6-luna' is already a name of"]),
+        (
+            LUNA + 'aliases = ["gpt-5.6"]',
+            ["model gpt-6-luna: aliases: 'gpt-5.6' is already a name of gpt-5.6-sol; rename"],
+        ),
         (LUNA.replace('"openai"', '"mistral"'), ["gpt-6-luna: provider: there is no provider 'mistral'", "openai"]),
-        (LUNA + 'endpoint = "vllm"', ["gpt-6-luna: endpoint: no endpoint 'vllm' that speaks openai", "[[endpoints]]"]),
+        (
+            LUNA + 'endpoint = "vllm"',
+            ["gpt-6-luna: endpoint: no endpoint 'vllm' with protocol openai", "[[endpoints]]"],
+        ),
         (
             LUNA.replace(", above_tokens = 2_000_000", ""),
-            ["models[gpt-6-luna].prices (in delegate.toml)", "two prices hold on the same day; end one with `until`"],
+            ["models[gpt-6-luna].prices (in delegate.toml)", "two prices apply on the same day; end one with `until`"],
         ),
     ],
 )
@@ -189,8 +195,8 @@ def test_a_setting_outranks_the_accuracy_of_an_entry_and_holds_for_endpoints_too
     ("accuracy", "words"),
     [
         ({"gpt-6-lune": 0.9}, ["judge_accuracy: there is no model 'gpt-6-lune'", "did you mean gpt-6-luna"]),
-        ({"zzz": 0.9}, ["there is no model 'zzz'", "`delegate models` lists"]),
-        ({"gpt-5.6": 0.9, "gpt-5.6-sol": 0.8}, ["'gpt-5.6-sol' is gpt-5.6-sol, which is given twice; remove one"]),
+        ({"zzz": 0.9}, ["there is no model 'zzz'", "`delegate models` lists all models"]),
+        ({"gpt-5.6": 0.9, "gpt-5.6-sol": 0.8}, ["'gpt-5.6-sol' is gpt-5.6-sol, which is listed twice; remove one"]),
     ],
 )
 def test_an_accuracy_of_no_model_or_given_twice_is_refused(accuracy: dict[str, Any], words: list[str]) -> None:

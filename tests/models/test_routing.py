@@ -163,7 +163,7 @@ def test_a_model_above_the_ceiling_may_not_judge_whatever_the_worker_was() -> No
     catalog = Catalog([model("big", tier="deep", prices=priced(1))])
     for worker in (None, model("worker", tier="deep")):
         why = why_not(catalog, "big", worker=worker, ceiling="fast")
-        assert why == "tier deep is above fast, the highest that may be used"
+        assert why == "tier deep is above fast, the highest tier allowed"
     assert ids(choose_judge(catalog, request())) == ["big"]
 
 
@@ -174,8 +174,8 @@ def test_a_model_without_structured_output_may_not_judge() -> None:
 @pytest.mark.parametrize(
     ("accuracy", "why"),
     [
-        (None, "accuracy never measured; judges need 0.9"),
-        (0.85, "accuracy 0.85 is below the 0.9 that judges need"),
+        (None, "accuracy was never measured; judges need at least 0.9"),
+        (0.85, "accuracy 0.85 is below the required 0.9"),
         (0.9, None),
     ],
 )
@@ -190,14 +190,14 @@ def test_a_second_judge_is_of_another_family_than_the_first() -> None:
     catalog = Catalog([model("a", family="f", prices=priced(1)), model("b", family="g", prices=priced(9))])
     routing = choose_judge(catalog, request(other_than_family="f"))
     assert ids(routing) == ["b"]
-    assert reason(routing, "a") == "same family as the judge before"
+    assert reason(routing, "a") == "same family as the previous judge"
 
 
 def test_a_pinned_judge_is_asked_no_second_time() -> None:
     pinned = request(shipped("gpt-6-sol"), pinned="gpt-6-luna", other_than_family="gpt")
     routing = choose_judge(Catalog.shipped(), pinned)
     assert routing.chosen is None
-    assert reason(routing, "gpt-6-luna") == "same family as the judge before"
+    assert reason(routing, "gpt-6-luna") == "same family as the previous judge"
 
 
 @pytest.mark.parametrize(("days", "may"), [(-1, False), (0, False), (14, False), (15, True)])
@@ -205,7 +205,7 @@ def test_a_model_that_is_switched_off_within_14_days_may_not_judge(days: int, ma
     off = TODAY + timedelta(days=days)
     routing = choose_judge(Catalog([model("m", deprecated_on=off, prices=priced(1))]), request())
     assert ids(routing) == (["m"] if may else [])
-    assert reason(routing, "m") == (None if may else f"deprecated: switched off on {off}")
+    assert reason(routing, "m") == (None if may else f"deprecated: shut down on {off}")
 
 
 @pytest.mark.parametrize(("evidence", "fits"), [(9_999, True), (10_001, False)])
@@ -291,7 +291,7 @@ def test_within_a_tenth_of_the_cheapest_another_family_than_the_workers_judges(d
     routing = choose_judge(catalog, request(model("worker", family="own")))
     assert ids(routing)[0] == judge
     if judge == "b":
-        assert reason(routing, "a") == "same family as the worker; near tie"
+        assert reason(routing, "a") == "near tie, but same family as the worker"
 
 
 def test_a_near_tie_is_near_the_cheapest_and_not_only_near_another_near_tie() -> None:
@@ -309,20 +309,20 @@ def test_a_near_tie_is_near_the_cheapest_and_not_only_near_another_near_tie() ->
 def test_a_model_that_costs_more_says_how_much() -> None:
     catalog = Catalog([model("a", prices=priced(0.1)), model("b", prices=priced(0.2)), model("c", prices=priced(0.1))])
     routing = choose_judge(catalog, request())
-    assert reason(routing, "b") == "costs $0.00066, chosen costs $0.00033"
-    assert reason(routing, "c") == "costs $0.00033, like the chosen one; equals go by name"
+    assert reason(routing, "b") == "costs $0.00066, the chosen model costs $0.00033"
+    assert reason(routing, "c") == "costs $0.00033, like the chosen model; equal models are ordered by name"
 
 
 def test_the_least_difference_in_cost_can_be_seen() -> None:
     catalog = Catalog([model("a", prices=priced(1)), model("b", prices=priced(1.0001))])
     routing = choose_judge(catalog, request())
-    assert reason(routing, "b") == "costs $0.00330033, chosen costs $0.0033"
+    assert reason(routing, "b") == "costs $0.00330033, the chosen model costs $0.0033"
 
 
 def test_a_dearer_model_of_the_workers_family_is_behind_for_its_cost_alone() -> None:
     catalog = Catalog([model("a", prices=priced(1)), model("b", family="own", prices=priced(1.05))])
     routing = choose_judge(catalog, request(model("worker", family="own")))
-    assert reason(routing, "b") == "costs $0.003465, chosen costs $0.0033"
+    assert reason(routing, "b") == "costs $0.003465, the chosen model costs $0.0033"
 
 
 # ---------------------------------------------------------------------------------------------------- unknown prices
@@ -336,7 +336,7 @@ def test_a_declared_model_of_unknown_price_judges_last_and_is_never_taken_for_fr
     catalog = declared(model("a"), model("b", prices=priced(100)), model("c", prices=priced(0)), model("d"))
     routing = choose_judge(catalog, request())
     assert ids(routing) == ["c", "b", "a", "d"]
-    assert reason(routing, "a") == "price unknown; known prices go first"
+    assert reason(routing, "a") == "price unknown; models with a known price come first"
     assert (cost_of(routing, "a"), cost_of(routing, "c")) == (None, 0)
 
 
@@ -344,22 +344,22 @@ def test_where_no_price_is_known_another_family_than_the_workers_judges() -> Non
     catalog = declared(model("a", family="own"), model("b"), model("c"))
     routing = choose_judge(catalog, request(model("worker", family="own")))
     assert ids(routing) == ["b", "c", "a"]
-    assert reason(routing, "c") == "price unknown, like the chosen one; equals go by name"
-    assert reason(routing, "a") == "same family as the worker; near tie"
+    assert reason(routing, "c") == "price unknown, like the chosen model; equal models are ordered by name"
+    assert reason(routing, "a") == "near tie, but same family as the worker"
 
 
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("prices", [(), priced(0, until=date(2026, 11, 19)), priced(0, since=date(2026, 11, 21))])
 def test_a_model_whose_price_nobody_declared_never_judges(prices: tuple[Price, ...], limited: bool) -> None:
     catalog = Catalog([model("m", prices=prices)])
-    reasons = ("price unknown, and not declared in the settings", "price unknown, and a limit on cost must be kept")
+    reasons = ("price unknown, and the model is not declared in the settings", "price unknown, but a cost limit is set")
     assert why_not(catalog, "m", priced_only=limited) == reasons[limited]
     assert why_not(catalog, "m", pinned="m", priced_only=limited) == reasons[limited]
 
 
 def test_where_cost_is_limited_a_model_of_unknown_price_may_not_judge() -> None:
     catalog = declared(model("a"), model("b", prices=priced(100)))
-    assert why_not(catalog, "a", priced_only=True) == "price unknown, and a limit on cost must be kept"
+    assert why_not(catalog, "a", priced_only=True) == "price unknown, but a cost limit is set"
     assert ids(choose_judge(catalog, request(priced_only=True))) == ["b"]
 
 
@@ -628,7 +628,7 @@ def test_a_model_without_tools_or_price_or_about_to_be_switched_off_isnt_chosen_
 def test_a_child_above_its_parents_tier_is_refused(asked: dict[str, Any]) -> None:
     error = refusal(ceiling="standard", **asked)
     assert (error.code, error.field) == ("tier_above_parent", next(iter(asked)))
-    assert "above standard, the highest that this parent may give" in error.message
+    assert "above standard, the highest tier that this parent may delegate to" in error.message
     assert "standard, fast" in str(error.hint)
 
 
@@ -636,7 +636,7 @@ def test_a_child_above_its_parents_tier_is_refused(asked: dict[str, Any]) -> Non
 def test_a_child_below_the_lowest_tier_is_refused(asked: dict[str, Any]) -> None:
     error = refusal(floor="standard", **asked)
     assert (error.code, error.field) == ("tier_below_floor", next(iter(asked)))
-    assert "below standard, the lowest that the settings allow" in error.message
+    assert "below standard, the lowest tier that the settings allow" in error.message
     assert "deep, standard" in str(error.hint)
 
 
@@ -664,7 +664,7 @@ def test_a_model_whose_price_nobody_declared_is_used_for_no_child(asked: dict[st
     error = refusal(Catalog([model("m")]), **{"ceiling": "fast"} | asked)
     assert error.code == ("unknown_price" if "model" in asked else "no_model_for_tier")
     assert "m" in error.message
-    assert "price unknown, and not declared in the settings" in error.message
+    assert "price unknown, and the model is not declared in the settings" in error.message
 
 
 def test_a_declared_model_of_unknown_price_is_used_last_and_only_where_cost_isnt_limited() -> None:
@@ -673,7 +673,7 @@ def test_a_declared_model_of_unknown_price_is_used_last_and_only_where_cost_isnt
     assert child(both, model="a") == child(declared(model("a")), tier="fast") == "a"
     named, chosen = refusal(both, model="a", priced_only=True), refusal(declared(model("a")), priced_only=True)
     assert (named.code, named.field) == ("unknown_price", "model")
-    assert "price unknown, and a limit on cost must be kept" in named.message
+    assert "price unknown, but a cost limit is set" in named.message
     assert "delegate.toml" in str(named.hint)
     assert chosen.code == "no_model_for_tier"
 
@@ -688,8 +688,8 @@ def test_a_tier_that_no_reachable_model_has_is_refused_with_the_tiers_that_are_t
     local = Catalog.shipped().with_models([model("qwen", endpoint="ollama", tier="fast")])
     error = refusal(local, tier="deep", available=frozenset({("openai", "ollama")}))
     assert (error.code, error.field) == ("no_model_for_tier", "tier")
-    assert error.message == "no model of tier deep can be called; tiers that can: fast"
-    assert str(error.hint).startswith("ask for tier fast, or set ANTHROPIC_API_KEY")
+    assert error.message == "no model of tier deep can be used; tiers with a model: fast"
+    assert str(error.hint).startswith("request tier fast, or set ANTHROPIC_API_KEY")
 
 
 def test_where_the_models_of_a_tier_cant_be_used_the_refusal_says_why() -> None:
@@ -700,10 +700,10 @@ def test_where_the_models_of_a_tier_cant_be_used_the_refusal_says_why() -> None:
     )
     error = refusal(local, tier="fast", available=frozenset({("openai", "ollama")}), priced_only=True)
     assert error.message == (
-        "no model of tier fast can be called; tiers that can: standard; mute: it can't call tools; "
-        "unpriced: price unknown, and a limit on cost must be kept"
+        "no model of tier fast can be used; tiers with a model: standard; mute: it can't call tools; "
+        "unpriced: price unknown, but a cost limit is set"
     )
-    assert error.hint == "ask for tier standard"
+    assert error.hint == "request tier standard"
 
 
 def test_a_refusal_offers_no_tier_that_would_be_refused_next() -> None:

@@ -1,4 +1,4 @@
-"""Model providers behind one port, `ChatClient`. This module is the only door; it loads no SDK until one is used.
+"""Clients for model providers behind one interface, `ChatClient`. Import from this module only. SDKs load on first use.
 
 client = connect(Endpoint("openai", base_url=None, api_key="…"))
 reply = await client.complete(ChatRequest(...))

@@ -1,4 +1,4 @@
-"""From an endpoint to a client, importing the SDK that it needs when it is needed."""
+"""Creates the client for an endpoint, and imports its SDK on first use."""
 
 import asyncio
 import sys
@@ -17,9 +17,9 @@ PACKAGES: dict[Protocol, str] = {
 
 
 async def load(protocol: Protocol) -> None:
-    """Import the provider's SDK off the event loop, which would stand still for 0.3 to 1.6 s.
+    """Import the provider's SDK in a thread, since that would block the event loop for 0.3 to 1.6 s.
 
-    One that isn't installed is left for `connect` to report.
+    `connect` reports an SDK that isn't installed.
     """
     name = f"delegate.models.providers.{protocol}"
     if name not in sys.modules:
@@ -28,13 +28,13 @@ async def load(protocol: Protocol) -> None:
 
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float = 120, max_retries: int = 2) -> ChatClient:
-    """A client for `endpoint`, to be used on one event loop. The provider's SDK is imported on first use.
+    """Create a client for `endpoint`, for use on one event loop. The provider's SDK is imported on first use.
 
-    `timeout_seconds` bounds one model call with all its retries. Raises `ConfigError` when the SDK isn't installed.
+    `timeout_seconds` limits one model call with all its retries. Raises `ConfigError` if the SDK isn't installed.
     """
     try:
         module = import_module(f"delegate.models.providers.{endpoint.protocol}")
         return module.connect(endpoint, timeout_seconds=timeout_seconds, max_retries=max_retries)
     except ModuleNotFoundError as error:
-        line = f"pip install '{PACKAGES[endpoint.protocol]}'"
-        raise ConfigError(f"{endpoint.protocol} models need {error.name}, which isn't installed: {line}") from None
+        command = f"pip install '{PACKAGES[endpoint.protocol]}'"
+        raise ConfigError(f"{endpoint.protocol} models need {error.name}, which isn't installed: {command}") from None

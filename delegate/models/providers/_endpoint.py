@@ -1,4 +1,4 @@
-"""Where a model is served, and by which key."""
+"""The address and key of a model API."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,15 +13,15 @@ OFFICIAL: dict[Protocol, str] = {
     "anthropic": "https://api.anthropic.com",
     "google": "https://generativelanguage.googleapis.com",
 }
-"""Named here rather than left to the SDKs, which would read the environment again."""
+"""Defined here because the SDKs would read their defaults from the environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A model API at one address. The key is sent there and nowhere else.
+    """A model API at one address. The key is only sent there.
 
-    `base_url` None is the provider's own address. `api` concerns `openai` only: `auto` is Responses at OpenAI itself
-    and Chat Completions at any other address. Raises `ConfigError` for a base URL that isn't one.
+    `base_url` None is the provider's own address. `api` is used for `openai` only: `auto` means Responses at OpenAI
+    itself and Chat Completions at any other address. Raises `ConfigError` if the base URL isn't valid.
     """
 
     protocol: Protocol
@@ -36,11 +36,11 @@ class Endpoint:
         except ValueError:
             usable = False
         if not usable:
-            raise ConfigError(f"{self.base_url!r} isn't a base URL; it should look like https://host/v1")
+            raise ConfigError(f"{self.base_url!r} isn't a base URL; use one such as https://host/v1")
 
     @property
     def url(self) -> str:
-        """The address that is used, without a slash at its end."""
+        """The effective address, without a trailing slash."""
         return (self.base_url or OFFICIAL[self.protocol]).rstrip("/")
 
     @property

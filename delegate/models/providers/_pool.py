@@ -1,4 +1,4 @@
-"""One client per endpoint, shared by children and judges: a second one costs a TLS context and its connections."""
+"""Shares one client per endpoint, since each client needs its own TLS context and connections."""
 
 import asyncio
 import threading
@@ -12,15 +12,15 @@ from delegate.ports import ChatClient
 
 
 class Connect(Protocol):
-    """What makes a client: `connect`, or a function of one's own with the same signature."""
+    """A client factory: `connect`, or a custom function with the same signature."""
 
     def __call__(self, endpoint: Endpoint, *, timeout_seconds: float) -> ChatClient: ...
 
 
 class ClientPool:
-    """Clients by endpoint and by running event loop, to which their connections belong.
+    """Clients by endpoint and running event loop, since connections belong to a loop.
 
-    Several loops, in several threads, may use one pool.
+    Safe to use from several event loops and threads.
     """
 
     def __init__(self, connect: Connect = connect, timeout_seconds: float = 120) -> None:
@@ -30,7 +30,7 @@ class ClientPool:
         self._lock = threading.Lock()
 
     def client(self, endpoint: Endpoint) -> ChatClient:
-        """The running loop's client for `endpoint`, made on first use. Raises `ConfigError` as `connect` does."""
+        """The running loop's client for `endpoint`, created on first use. Raises `ConfigError` as `connect` does."""
         loop = asyncio.get_running_loop()
         with self._lock:
             clients = self._clients.setdefault(loop, {})

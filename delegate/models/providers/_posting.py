@@ -1,8 +1,8 @@
-"""Calls through the SDKs of OpenAI and Anthropic, which come from one generator and so have the same shape.
+"""Sends requests through the SDKs of OpenAI and Anthropic, which are generated and have the same structure.
 
-`create(messages=…)` checks every message against every type that it might be, so a call costs more with every turn.
-The SDKs' public `client.post` sends a body as it is and keeps what they are used for: authentication, retries,
-timeouts, error classes. Both run on their aiohttp backend.
+`create(messages=…)` validates every message against every possible type, so calls get slower with every turn. The SDKs'
+public `client.post` sends a body unchanged and still provides authentication, retries, timeouts and error classes. Both
+use their aiohttp backend.
 """
 
 import os
@@ -19,9 +19,9 @@ from delegate.models.providers._endpoint import OFFICIAL, Endpoint
 from delegate.models.providers._quota import ReadQuota
 from delegate.models.providers._shared import (
     MAX_RETRY_AFTER,
-    REFUSALS,
+    REJECTION_STATUSES,
     dig,
-    reply_object,
+    parse_body,
     retry_after,
     status_error,
     to_bytes,
@@ -34,11 +34,11 @@ from delegate.types import JsonObject
 CONNECT_SECONDS = 5.0
 
 
-class Poster:
-    """One SDK client: JSON out, JSON in, `ProviderError` when it fails. `sdk` is the `openai` or `anthropic` module.
+class SdkTransport:
+    """Sends and receives JSON through an SDK client, and raises `ProviderError`.
 
-    `timeout_seconds` is for one attempt. `read_quota` knows the provider's rate-limit headers. `options` are the SDK
-    client's own.
+    `sdk` is the module `openai` or `anthropic`. `timeout_seconds` applies to one attempt. `read_quota` parses the
+    provider's rate-limit headers. `options` are passed to the SDK's client.
     """
 
     def __init__(
@@ -55,31 +55,31 @@ class Poster:
         self._sdk = sdk
         self._endpoint = endpoint
         self._read_quota = read_quota
-        # The class of responses differs between the SDKs' generations (httpx, httpx2); each names its own here.
+        # The response class differs between SDK versions (httpx, httpx2); this annotation refers to it.
         self._response_class: Any = get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
-        key = endpoint.api_key or "none"  # servers without keys take any; an empty one sends the SDK to the environment
+        key = endpoint.api_key or "none"  # with an empty key, the SDK would read the environment
         self.client: Any = client_class(
             base_url=endpoint.url,
             api_key=key,
             max_retries=max_retries,
             timeout=sdk.Timeout(timeout_seconds, connect=min(CONNECT_SECONDS, timeout_seconds)),
-            default_headers=_own_headers(sdk, endpoint, key),
+            default_headers=_default_headers(sdk, endpoint, key),
             http_client=_http_client(sdk, _tls(self._response_class.__module__.partition(".")[0])),
             **options,
         )
 
     async def post(self, path: str, body: JsonObject) -> tuple[JsonObject, Quota | None]:
-        """Send `body` and give back the reply's body, and what its headers say is left."""
+        """Send `body` and return the body of the reply, and the quota from its headers."""
         content = to_bytes(body)
-        del body  # as long as the conversation, and the call takes as long as the model thinks
+        del body  # free the memory: it is as large as the conversation, and the call may take minutes
         try:
-            # The whole address, since the SDK takes 40 µs to join a path to its base URL.
+            # The complete URL, since the SDK takes 40 µs to join a path to its base URL.
             address = f"{self._endpoint.url}{path}"
             response = await self.client.post(address, content=content, cast_to=self._response_class)
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
             translated = translate(self._sdk, error, self._endpoint.protocol)
             raise without_key(translated, self._endpoint.api_key) from None
-        return reply_object(response.content, self._endpoint.protocol), self._read_quota(response.headers)
+        return parse_body(response.content, self._endpoint.protocol), self._read_quota(response.headers)
 
     async def aclose(self) -> None:
         await self.client.close()
@@ -87,7 +87,7 @@ class Poster:
 
 @cache
 def _tls(http: str) -> ssl.SSLContext:
-    """The TLS context that `httpx` or `httpx2` would make for each client: 25 ms, so all clients share one."""
+    """The default TLS context of `httpx` or `httpx2`. Shared by all clients, since creating it takes 25 ms."""
     return import_module(http).create_ssl_context()
 
 
@@ -95,30 +95,30 @@ def _http_client(sdk: ModuleType, tls: ssl.SSLContext) -> Any:
     hooks = {"response": [_limit_retries]}
     try:
         return sdk.DefaultAioHttpClient(verify=tls, follow_redirects=False, event_hooks=hooks)
-    except RuntimeError:  # how the SDKs say that their `aiohttp` extra isn't there
+    except RuntimeError:  # the SDKs' error if their `aiohttp` extra isn't installed
         raise ModuleNotFoundError(name="the SDK's aiohttp extra") from None
 
 
 async def _limit_retries(response: Any) -> None:
-    """Tell the SDK not to retry what the rate limiter waits out, nor where the server wants a long wait."""
+    """Prevent the SDK from retrying what the rate limiter handles, and from waiting for a long `Retry-After`."""
     if response.status_code < 400:
         return
     wait = retry_after(response.headers)
-    if response.status_code in REFUSALS or (wait is not None and wait > MAX_RETRY_AFTER):
+    if response.status_code in REJECTION_STATUSES or (wait is not None and wait > MAX_RETRY_AFTER):
         response.headers["x-should-retry"] = "false"
 
 
-_ABOUT_THIS_MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
+_MACHINE_HEADERS = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 
 
-def _own_headers(sdk: ModuleType, endpoint: Endpoint, key: str) -> dict[str, Any]:
-    """Leave out what the SDK says of this machine, to whomever the endpoint belongs: it also costs 5 % of a call."""
-    silent = {f"X-Stainless-{name}": sdk.Omit() for name in _ABOUT_THIS_MACHINE}
-    return silent | _not_from_the_environment(sdk, endpoint, key)
+def _default_headers(sdk: ModuleType, endpoint: Endpoint, key: str) -> dict[str, Any]:
+    """Omit the headers with which the SDK describes this machine. They also cost 5 % of a call's CPU time."""
+    omitted = {f"X-Stainless-{name}": sdk.Omit() for name in _MACHINE_HEADERS}
+    return omitted | _environment_overrides(sdk, endpoint, key)
 
 
-def _not_from_the_environment(sdk: ModuleType, endpoint: Endpoint, key: str) -> dict[str, Any]:
-    """Take back headers that the SDK reads from the environment, unless they are meant for this endpoint."""
+def _environment_overrides(sdk: ModuleType, endpoint: Endpoint, key: str) -> dict[str, Any]:
+    """Override headers that the SDK reads from the environment, unless they are meant for this endpoint."""
     name = sdk.__name__.upper()
     meant_for = os.environ.get(f"{name}_BASE_URL") or OFFICIAL[endpoint.protocol]
     if meant_for.rstrip("/") == endpoint.url:
@@ -129,24 +129,24 @@ def _not_from_the_environment(sdk: ModuleType, endpoint: Endpoint, key: str) -> 
 
 
 def sdk_errors(sdk: ModuleType) -> tuple[type[Exception], ...]:
-    """The roots of everything that the SDK raises about a call."""
+    """The base classes of the SDK's errors."""
     return (sdk.OpenAIError if sdk.__name__ == "openai" else sdk.AnthropicError,)
 
 
-def _is_out_of_money(body: object) -> bool:
-    """Whether a refusal is about the account, which no waiting mends. Its status is 429 like a rate limit's."""
-    anthropics = dig(body, "error", "details", "error_code")
-    return dig(body, "code") == "insufficient_quota" or str(anthropics).endswith("spend_limit_reached")
+def _is_out_of_credit(body: object) -> bool:
+    """Whether a response with status 429 means that the account has no credit, which waiting doesn't change."""
+    anthropic_code = dig(body, "error", "details", "error_code")
+    return dig(body, "code") == "insufficient_quota" or str(anthropic_code).endswith("spend_limit_reached")
 
 
 def translate(sdk: ModuleType, error: Any, provider: str) -> ProviderError:
-    """One of the SDK's errors, or of the transport below it, as ours."""
+    """Convert an error of the SDK or its transport to a `ProviderError`."""
     if isinstance(error, sdk.APIStatusError):
-        fault = "auth" if _is_out_of_money(error.body) else None
+        fault = "auth" if _is_out_of_credit(error.body) else None
         return status_error(provider, error.status_code, error.body, error.response.headers, fault=fault)
     if isinstance(error, (sdk.APIConnectionError, aiohttp.ClientError, OSError)):
         return transport_error(provider, error, slow=isinstance(error, sdk.APITimeoutError))
     if isinstance(error, sdk.APIError):
         return ProviderError("bad_reply", f"{provider}: {str(error)[:200]}", provider=provider)
-    # What is left are the SDKs' own complaints about credentials, before anything is sent.
+    # The remaining errors are about credentials and are raised before anything is sent.
     return ProviderError("auth", f"{provider}: {str(error)[:200]}", provider=provider)

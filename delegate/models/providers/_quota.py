@@ -1,4 +1,4 @@
-"""What rate-limit headers say, where a provider sends them. They are hints: what can't be read counts as not said."""
+"""Parses the rate-limit headers of providers. Headers that can't be parsed are ignored."""
 
 import math
 import re
@@ -30,28 +30,28 @@ _PART = re.compile(r"([\d.]+)(ms|[smhd])")
 
 
 def openai_quota(headers: Headers) -> Quota | None:
-    """From `x-ratelimit-…`; the time until a quota is full is a duration such as `6m0s`."""
+    """Parse `x-ratelimit-…`. The time until a quota is full is a duration such as `6m0s`."""
     return _quota(headers, _OPENAI, _duration)
 
 
 def anthropic_quota(headers: Headers) -> Quota | None:
-    """From `anthropic-ratelimit-…`; when a quota will be full is a time as in RFC 3339."""
+    """Parse `anthropic-ratelimit-…`. The time when a quota will be full is in RFC 3339 format."""
     return _quota(headers, _ANTHROPIC, _until)
 
 
 def _quota(headers: Headers, names: tuple[_Names, _Names], seconds: Callable[[str], float | None]) -> Quota | None:
     requests, tokens = (_level(headers, one, seconds) for one in names)
-    return Quota(*requests, *tokens) if requests is not _UNSAID or tokens is not _UNSAID else None
+    return Quota(*requests, *tokens) if requests is not _MISSING or tokens is not _MISSING else None
 
 
-_UNSAID: _Level = (None, None, None)
+_MISSING: _Level = (None, None, None)
 
 
 def _level(headers: Headers, names: _Names, seconds: Callable[[str], float | None]) -> _Level:
     limit, left, reset = names
-    if (said := headers.get(limit)) is None:
-        return _UNSAID
-    return _count(said), _count(headers.get(left, "")), seconds(headers.get(reset, ""))
+    if (text := headers.get(limit)) is None:
+        return _MISSING
+    return _count(text), _count(headers.get(left, "")), seconds(headers.get(reset, ""))
 
 
 def _count(text: str) -> int | None:
@@ -59,7 +59,7 @@ def _count(text: str) -> int | None:
 
 
 def _duration(text: str) -> float | None:
-    """Seconds in `6m0s`, `1.5s`, `120ms`, or in a bare number of seconds."""
+    """The seconds in `6m0s`, `1.5s`, `120ms`, or a plain number of seconds."""
     if _DURATION.fullmatch(text):
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
     try:
@@ -70,8 +70,8 @@ def _duration(text: str) -> float | None:
 
 
 def _until(text: str) -> float | None:
-    """Seconds until an RFC 3339 time; 0 if it has passed."""
+    """The seconds until an RFC 3339 time; 0 if it has passed."""
     try:
         return max((datetime.fromisoformat(text) - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ValueError, TypeError, OverflowError):  # TypeError: it names no time zone
+    except (ValueError, TypeError, OverflowError):  # TypeError: it has no time zone
         return None

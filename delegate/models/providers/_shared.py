@@ -1,4 +1,4 @@
-"""What the providers have in common: JSON in and out, faults by HTTP status, errors worded, one deadline per call."""
+"""Helpers that all providers share: JSON, mapping of HTTP statuses to faults, error messages, and timeouts."""
 
 import asyncio
 import json
@@ -21,35 +21,35 @@ from delegate.types import JsonObject
 
 T = TypeVar("T")
 
-# Of a long conversation aiohttp warns that its bytes are sent at once; where a host turns warnings into errors, that
-# would end the child.
+# aiohttp warns that the bytes of a long conversation are sent at once. If a host turns warnings into errors, that would
+# stop the child.
 warnings.filterwarnings("ignore", message="Sending a large body directly", category=ResourceWarning)
 
-REFUSALS = (429, 503, 529)
-"""Statuses of a model that has too much to do. SDKs don't retry these: `models.ratelimit` does, for all callers."""
+REJECTION_STATUSES = (429, 503, 529)
+"""Statuses of rate-limited and overloaded models. The SDKs don't retry these: `models.ratelimit` does."""
 
 MAX_RETRY_AFTER = 30.0
-"""Seconds. A server that asks for a longer wait isn't asked again by the SDK: Anthropic's would sleep for all of it."""
+"""Seconds. With a longer `Retry-After`, the SDK doesn't retry: Anthropic's SDK would sleep for all of it."""
 
 MAX_REPLY_BYTES = 16 << 20
-"""Many times what a model can write in one reply. To read the JSON of much more would hold up the event loop."""
+"""Many times what a model can write in one reply. Parsing much more JSON would block the event loop."""
 
-DEEPEST = 64
-"""Levels of a tool call's arguments. What writes them down again fails at some hundreds."""
+MAX_DEPTH = 64
+"""The maximum nesting of a tool call's arguments. Serializing them fails at a few hundred levels."""
 
 SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""What reading a reply raises when it isn't in the provider's format."""
+"""The exceptions from reading a reply that isn't in the provider's format."""
 
 
 # ------------------------------------------------------------------------------------------------------------- JSON
 
 
-def _no_constant(name: str) -> Never:
+def _reject_constant(name: str) -> Never:
     raise ValueError(f"{name} isn't JSON")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 def to_json(value: Any) -> str:
@@ -58,15 +58,15 @@ def to_json(value: Any) -> str:
 
 
 def to_bytes(body: JsonObject) -> bytes:
-    """A request body. Lone surrogates (odd file names in tool output) become `?`: no API accepts them."""
+    """Encode a request body. Lone surrogates (from file names in tool output) become `?`, since no API accepts them."""
     try:
-        return encode(body)  # takes a quarter of the time, and refuses lone surrogates
+        return encode(body)  # four times as fast, but rejects lone surrogates
     except PydanticSerializationError:
         return _ENCODER.encode(body).encode("utf-8", "replace")
 
 
-def json_object(text: str | bytes) -> JsonObject | None:
-    """The JSON object that `text` is, or None."""
+def parse_object(text: str | bytes) -> JsonObject | None:
+    """Parse a JSON object; None if `text` isn't one."""
     try:
         value = _DECODER.decode(text.decode() if isinstance(text, bytes) else text)
     except (ValueError, RecursionError):
@@ -74,29 +74,29 @@ def json_object(text: str | bytes) -> JsonObject | None:
     return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
-def arguments(text: str) -> JsonObject | None:
-    """A tool call's arguments. Nothing at all counts as no arguments: several servers write it so."""
-    return usable(json_object(text)) if text.strip() else {}
+def parse_arguments(text: str) -> JsonObject | None:
+    """Parse a tool call's arguments. An empty text means no arguments: several servers send that."""
+    return valid_arguments(parse_object(text)) if text.strip() else {}
 
 
-def usable(given: JsonObject | None) -> JsonObject | None:
-    """Arguments that a tool can be called with; None where they nest deeper than anyone would write them."""
-    return given if given is not None and _is_shallow(given, DEEPEST) else None
+def valid_arguments(given: JsonObject | None) -> JsonObject | None:
+    """The arguments; None if they aren't an object or are nested too deeply."""
+    return given if given is not None and _is_within_depth(given, MAX_DEPTH) else None
 
 
-def _is_shallow(value: object, levels: int) -> bool:
+def _is_within_depth(value: object, levels: int) -> bool:
     if not isinstance(value, (dict, list)):
         return True
     parts = cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
-    return levels > 0 and all(_is_shallow(part, levels - 1) for part in parts)
+    return levels > 0 and all(_is_within_depth(part, levels - 1) for part in parts)
 
 
-def reply_object(data: str | bytes, provider: str) -> JsonObject:
-    """A reply's body. Raises `ProviderError("bad_reply")` where it isn't a JSON object, or too long to be read."""
+def parse_body(data: str | bytes, provider: str) -> JsonObject:
+    """Parse the body of a reply. Raises `ProviderError("bad_reply")` if it isn't a JSON object or is too long."""
     if len(data) > MAX_REPLY_BYTES:
         text = f"{provider}: the reply has {len(data):,} bytes; at most {MAX_REPLY_BYTES:,} are read"
         raise ProviderError("bad_reply", text, provider=provider)
-    body = json_object(data)
+    body = parse_object(data)
     if body is None:
         raise ProviderError("bad_reply", f"{provider}: the reply isn't a JSON object", provider=provider)
     return body
@@ -105,24 +105,24 @@ def reply_object(data: str | bytes, provider: str) -> JsonObject:
 def read_reply(
     read: Callable[[JsonObject], ChatReply], body: JsonObject, quota: Quota | None, *, provider: str
 ) -> ChatReply:
-    """What `read` makes of a reply's body. Raises `ProviderError("bad_reply")` where the body has another form."""
+    """Convert the body of a reply with `read`. Raises `ProviderError("bad_reply")` if it has an unknown format."""
     try:
         reply = read(body)
     except SHAPE_ERRORS as error:
-        text = f"{provider}: the reply has an unknown form ({type(error).__name__}: {error})"
+        text = f"{provider}: the reply has an unknown format ({type(error).__name__}: {error})"
         raise ProviderError("bad_reply", text[:300], provider=provider) from error
     return reply if quota is None else replace(reply, quota=quota)
 
 
 def dig(value: Any, *names: str) -> Any:
-    """What lies at the end of `names`, or None as soon as one of them is missing."""
+    """The value at the path `names`; None if any part of the path is missing."""
     for name in names:
         value = cast("JsonObject", value).get(name) if isinstance(value, dict) else None
     return value
 
 
-def native_of(message: Message, protocol: str) -> Any:
-    """The provider's own form of this turn, if it came from the same API."""
+def native_content(message: Message, protocol: str) -> Any:
+    """The provider's native form of this message, if it came from the same API."""
     return message.native["items"] if dig(message.native, "protocol") == protocol else None
 
 
@@ -130,7 +130,7 @@ def native_of(message: Message, protocol: str) -> Any:
 
 
 def fault_of(status: int) -> ProviderFault:
-    """What an HTTP status other than 200 means."""
+    """The fault for an HTTP status other than 200."""
     known: dict[int, ProviderFault] = {
         401: "auth",
         402: "auth",
@@ -150,25 +150,25 @@ def fault_of(status: int) -> ProviderFault:
 def status_error(
     provider: str, status: int, body: object, headers: Mapping[str, str], *, fault: ProviderFault | None = None
 ) -> ProviderError:
-    """The error for an answer with `status`. `body` is the parsed body, or its text."""
+    """The error for a response with `status`. `body` is the parsed body or its text."""
     return ProviderError(
         fault or fault_of(status),
-        f"{provider}: HTTP {status}: {_words(status, body, headers)}",
+        f"{provider}: HTTP {status}: {_message(status, body, headers)}",
         provider=provider,
         status=status,
         retry_after=retry_after(headers),
     )
 
 
-def _words(status: int, body: object, headers: Mapping[str, str]) -> str:
+def _message(status: int, body: object, headers: Mapping[str, str]) -> str:
     if 300 <= status < 400:
         return (
             f"redirected to {headers.get('location', '?')[:200]}; not followed, so that the key stays at its endpoint"
         )
     for names in (("error", "message"), ("message",), ("error",), ("detail",)):
-        said = dig(body, *names)
-        if isinstance(said, str) and said and not said.lstrip().startswith("<"):
-            return " ".join(said.split())[:300]
+        text = dig(body, *names)
+        if isinstance(text, str) and text and not text.lstrip().startswith("<"):
+            return " ".join(text.split())[:300]
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -176,10 +176,10 @@ def _words(status: int, body: object, headers: Mapping[str, str]) -> str:
 
 
 def transport_error(provider: str, error: BaseException, *, slow: bool = False) -> ProviderError:
-    """The error for a call that brought no whole answer: never connected, broken off, or too slow.
+    """The error for a call without a complete response: not connected, disconnected, or timed out.
 
-    `slow` is the SDK's own opinion. It is believed only where nothing lies below, because the aiohttp backends
-    report broken connections as timeouts too.
+    `slow` is whether the SDK reported a timeout. It only counts if the error has no cause, because the aiohttp backends
+    also report broken connections as timeouts.
     """
     chain = list(_causes(error))
     fault: ProviderFault = "connection"
@@ -187,10 +187,10 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
         fault = "bad_reply"
     elif any(isinstance(cause, TimeoutError) for cause in chain) or (slow and len(chain) == 1):
         fault = "timeout"
-    # aiohttp writes "400, message:" before what is wrong with a body, whatever the server's status was.
-    said = str(getattr(chain[-1], "message", "") or chain[-1])
-    said = " ".join(said.split())[:200] or type(chain[-1]).__name__
-    return ProviderError(fault, f"{provider}: {said}", provider=provider)
+    # aiohttp puts "400, message:" before a problem with the body, whatever the status of the response was.
+    text = str(getattr(chain[-1], "message", "") or chain[-1])
+    text = " ".join(text.split())[:200] or type(chain[-1]).__name__
+    return ProviderError(fault, f"{provider}: {text}", provider=provider)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -200,14 +200,14 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def without_key(error: ProviderError, key: str) -> ProviderError:
-    """The same error, its text free of the key. Some servers quote the key that they refuse."""
+    """The same error with the key removed from its text. Some servers quote the key that they reject."""
     if len(key) >= 8 and key in str(error):
         error.args = (str(error).replace(key, "***"),)
     return error
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds the server asks to wait, whichever way it says so."""
+    """The seconds that the server asks to wait, in any of the usual headers."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(headers[name]) * unit
@@ -225,7 +225,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 async def within(seconds: float, provider: str, call: Awaitable[T]) -> T:
-    """Await `call`, SDK retries and all, for at most `seconds`."""
+    """Await `call`, including the SDK's retries, for at most `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             return await call

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API on its official SDK."""
+"""Client for Anthropic's Messages API, using the official SDK."""
 
 import inspect
 from typing import Any, cast
@@ -7,9 +7,9 @@ import anthropic
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._posting import Poster, translate
+from delegate.models.providers._posting import SdkTransport, translate
 from delegate.models.providers._quota import anthropic_quota
-from delegate.models.providers._shared import dig, native_of, read_reply, to_json, usable, within
+from delegate.models.providers._shared import dig, native_content, read_reply, to_json, valid_arguments, within
 from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall
 from delegate.types import JsonObject, Usage
 
@@ -24,10 +24,10 @@ STOPS: dict[str, StopReason] = {
 
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> "Messages":
-    """A client for the Messages API."""
+    """Create a client for the Messages API."""
     traced = "open_telemetry" in inspect.signature(anthropic.AsyncAnthropic).parameters
     options: dict[str, Any] = {"open_telemetry": False} if traced else {}
-    poster = Poster(
+    transport = SdkTransport(
         anthropic,
         anthropic.AsyncAnthropic,
         endpoint,
@@ -36,30 +36,30 @@ def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> 
         read_quota=anthropic_quota,
         **options,
     )
-    poster.client.auth_token = None  # 0.x would send ANTHROPIC_AUTH_TOKEN beside the endpoint's own key
-    return Messages(poster, timeout_seconds)
+    transport.client.auth_token = None  # 0.x would also send ANTHROPIC_AUTH_TOKEN from the environment
+    return Messages(transport, timeout_seconds)
 
 
 def provider_error(error: Exception) -> ProviderError:
-    """One of the SDK's errors as ours."""
+    """Convert an error of the SDK to a `ProviderError`."""
     return translate(anthropic, error, "anthropic")
 
 
 class Messages:
-    """Anthropic Messages."""
+    """A `ChatClient` for the Messages API."""
 
-    def __init__(self, poster: Poster, timeout_seconds: float) -> None:
-        self._poster = poster
+    def __init__(self, transport: SdkTransport, timeout_seconds: float) -> None:
+        self._transport = transport
         self._seconds = timeout_seconds
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
-        call = self._poster.post("/v1/messages", messages_body(request))
+        call = self._transport.post("/v1/messages", messages_body(request))
         return read_reply(read_message, *await within(self._seconds, "anthropic", call), provider="anthropic")
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._poster.aclose()
+        await self._transport.aclose()
 
 
 def messages_body(request: ChatRequest) -> JsonObject:
@@ -88,7 +88,7 @@ def messages_body(request: ChatRequest) -> JsonObject:
 
 def _turns(request: ChatRequest) -> list[JsonObject]:
     contents = ((message.role, _content(message)) for message in request.messages)
-    # This API refuses an empty turn, such as that of a model which said nothing.
+    # The API rejects an empty turn, such as a reply without content.
     turns: list[JsonObject] = [
         {"role": "assistant" if role == "assistant" else "user", "content": content}
         for role, content in contents
@@ -100,27 +100,28 @@ def _turns(request: ChatRequest) -> list[JsonObject]:
 
 
 def _cache(turns: list[JsonObject]) -> None:
-    """Ask for the conversation so far to be cached: the next turn of a child sends all of it again.
+    """Mark the conversation for prompt caching, since a child's next turn sends all of it again.
 
-    The mark on the last turn writes, the one before it reads what the former request wrote. The API would look for that
-    by itself, but over 20 blocks only, and a turn may call more tools. It takes four marks at most.
+    The marker on the last user turn writes the cache; the one before it reads what the previous request wrote. The API
+    searches for earlier entries itself, but only over 20 blocks, and a turn may have more tool calls. It allows four
+    markers.
     """
-    own = [turn for turn in turns if turn["role"] == "user"]
-    for turn in own[-2:]:
+    user_turns = [turn for turn in turns if turn["role"] == "user"]
+    for turn in user_turns[-2:]:
         content: str | list[JsonObject] = turn["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         turn["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
 
 
 def _content(message: Message) -> str | list[JsonObject]:
-    if (native := native_of(message, "messages")) is not None:
+    if (native := native_content(message, "messages")) is not None:
         return native
     if message.role == "tool":
         return [_result(reply.call_id, reply.text, reply.is_error) for reply in message.tool_replies]
     if not message.tool_calls:
         return message.text
-    said: list[JsonObject] = [{"type": "text", "text": message.text}] if message.text else []
-    return said + [
+    text: list[JsonObject] = [{"type": "text", "text": message.text}] if message.text else []
+    return text + [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
         for call in message.tool_calls
     ]
@@ -135,17 +136,17 @@ def _result(call_id: str, text: str, is_error: bool) -> JsonObject:
 
 def read_message(body: JsonObject) -> ChatReply:
     """The reply of a `POST /v1/messages`."""
-    # An empty text block may come, but may not be sent back.
+    # Replies may contain empty text blocks, but requests may not.
     blocks: list[JsonObject] = [b for b in body["content"] if b["type"] != "text" or b["text"]]
-    word = body.get("stop_reason") or "none"
-    said = dig(body, "stop_details", "explanation")
+    reason = body.get("stop_reason") or "none"
+    text = dig(body, "stop_details", "explanation")
     return ChatReply(
         text="".join(block["text"] for block in blocks if block["type"] == "text"),
-        stop=STOPS.get(word, "other"),
+        stop=STOPS.get(reason, "other"),
         usage=_usage(body.get("usage")),
         tool_calls=tuple(_call(block) for block in blocks if block["type"] == "tool_use"),
         model_served=body.get("model"),
-        stop_detail=f"{word}: {said}" if said else word,
+        stop_detail=f"{reason}: {text}" if text else reason,
         native={"protocol": "messages", "items": blocks},
     )
 
@@ -153,12 +154,12 @@ def read_message(body: JsonObject) -> ChatReply:
 def _call(block: JsonObject) -> ToolCall:
     given = block["input"]
     if isinstance(given, dict):
-        return ToolCall(block["id"], block["name"], usable(cast("JsonObject", given)))
+        return ToolCall(block["id"], block["name"], valid_arguments(cast("JsonObject", given)))
     return ToolCall(block["id"], block["name"], None, to_json(given))
 
 
 def _usage(usage: JsonObject | None) -> Usage:
-    """Anthropic counts tokens that were read from the cache, or written to it, beside `input_tokens`."""
+    """Anthropic doesn't include tokens read from or written to the cache in `input_tokens`."""
     cached = dig(usage, "cache_read_input_tokens") or 0
     written = dig(usage, "cache_creation_input_tokens") or 0
     return Usage(

@@ -1,7 +1,7 @@
-"""Google's Gemini API on its official SDK.
+"""Client for Google's Gemini API, using the official SDK.
 
-The SDK is asked for the plain HTTP response and given the body as `extra_body`, both public, because its typed
-parameters and replies take three times as long. It has no deadline and no retries of its own until it is told.
+The body is passed as `extra_body` and the reply is read from the plain HTTP response, both public features of the SDK,
+because its typed parameters and replies take three times as long. By default the SDK has no timeout and no retries.
 """
 
 import json
@@ -21,13 +21,13 @@ from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._shared import (
     dig,
-    native_of,
+    native_content,
+    parse_body,
     read_reply,
-    reply_object,
     status_error,
     to_json,
     transport_error,
-    usable,
+    valid_arguments,
     within,
     without_key,
 )
@@ -35,9 +35,9 @@ from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall
 from delegate.types import JsonObject, Usage
 
 DEFAULT_VERSION = "v1beta"
-"""The SDK's 2.x calls this one unless it is told, 3.x `v1`; proxies know this one."""
+"""The default of SDK version 2; version 3 defaults to `v1`. Proxies support this one."""
 
-REFUSALS = frozenset(
+REFUSAL_REASONS = frozenset(
     {
         "SAFETY",
         "RECITATION",
@@ -51,11 +51,11 @@ REFUSALS = frozenset(
     }
 )
 LOCAL_ID = "local-"
-"""Begins the id of a call to which the API gave none; it isn't sent back."""
+"""The prefix of IDs that are generated for calls without one. They aren't sent to the API."""
 
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> "GenerateContent":
-    """A client for the Gemini API. A base URL may end in an API version."""
+    """Create a client for the Gemini API. The base URL may end in an API version."""
     return GenerateContent(endpoint, timeout_seconds, max_retries)
 
 
@@ -73,30 +73,30 @@ def _sdk_client(endpoint: Endpoint, session: aiohttp.ClientSession, seconds: flo
             http_status_codes=[408, 500, 502, 504],  # by default also 429 and 503
         ),
         client_args={"verify": _tls()},
-        # The first is for aiohttp's `request`, which would follow a redirect with the key in its header, to any host.
+        # By default, aiohttp's `request` would follow a redirect to any host, with the key in a header.
         async_client_args={"allow_redirects": False, "ssl": _tls(), "verify": _tls()},
         aiohttp_client=session,
     )
-    key = endpoint.api_key or "none"  # without one, the SDK takes the environment's
+    key = endpoint.api_key or "none"  # without a key, the SDK would read the environment
     return genai.Client(vertexai=False, api_key=key, http_options=options)
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """The TLS context that the SDK would make four times for each client, at 20 ms each."""
+    """The TLS context. The SDK would create it four times for each client, at 20 ms each."""
     return ssl.create_default_context(
         cafile=os.environ.get("SSL_CERT_FILE", certifi.where()), capath=os.environ.get("SSL_CERT_DIR")
     )
 
 
 def split_version(url: str) -> tuple[str, str]:
-    """A base URL as the SDK wants it, and the API version at its end (or the default)."""
+    """Split a URL into the base URL that the SDK expects and the API version (or its default)."""
     found = re.fullmatch(r"(.*)/(v1|v1beta|v1alpha)", url)
     return (found[1], found[2]) if found else (url, DEFAULT_VERSION)
 
 
 class GenerateContent:
-    """Gemini's `generateContent`."""
+    """A `ChatClient` for Gemini's `generateContent`."""
 
     def __init__(self, endpoint: Endpoint, timeout_seconds: float, max_retries: int) -> None:
         self._endpoint = endpoint
@@ -107,7 +107,7 @@ class GenerateContent:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
-        body = reply_object(await within(self._seconds, "google", self._send(request)), "google")
+        body = parse_body(await within(self._seconds, "google", self._send(request)), "google")
         return read_reply(read_content, body, None, provider="google")
 
     async def aclose(self) -> None:
@@ -124,17 +124,17 @@ class GenerateContent:
             "automatic_function_calling": {"disable": True},
         }
         try:
-            reply = await self._connected().aio.models.generate_content(
+            reply = await self._ensure_client().aio.models.generate_content(
                 model=request.model,
-                contents="-",  # the SDK wants some; the body has the real ones
+                contents="-",  # required by the SDK; the real contents are in the body
                 config=config,
             )
         except (errors.APIError, aiohttp.ClientError, OSError, ValueError) as error:
             raise without_key(provider_error(error), self._endpoint.api_key) from None
         return reply.sdk_http_response.body or ""
 
-    def _connected(self) -> Any:
-        """The SDK's client, made on the loop that it is used on. The SDK's own session would warn when it is made."""
+    def _ensure_client(self) -> Any:
+        """The SDK's client, created on the running loop. With a session of its own, the SDK would emit a warning."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=True)
@@ -146,21 +146,21 @@ class GenerateContent:
 
 
 def provider_error(error: Exception) -> ProviderError:
-    """One of the SDK's errors, or of the transport below it, as ours."""
+    """Convert an error of the SDK or its transport to a `ProviderError`."""
     if isinstance(error, errors.APIError):
         return _status_error(error)
     if isinstance(error, aiohttp.ClientError | OSError):
         return transport_error("google", error)
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | errors.UnknownApiResponseError):
-        return ProviderError("bad_reply", f"google: the answer isn't JSON: {str(error)[:200]}", provider="google")
-    # What is left are the SDK's own complaints about a request that it won't send.
+        return ProviderError("bad_reply", f"google: the reply isn't JSON: {str(error)[:200]}", provider="google")
+    # The remaining errors are about a request that the SDK refuses to send.
     return ProviderError("bad_request", f"google: {str(error)[:300]}", provider="google")
 
 
 def _status_error(error: Any) -> ProviderError:
     details: list[Any] = dig(error.details, "error", "details") or []
     headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
-    # A wrong key is a 400 here; only the reason tells it from a bad request.
+    # A wrong key has status 400 here; only the reason distinguishes it from a bad request.
     wrong_key = any(dig(detail, "reason") == "API_KEY_INVALID" for detail in details)
     translated = status_error("google", error.code, error.details, headers, fault="auth" if wrong_key else None)
     if translated.retry_after is None:
@@ -169,7 +169,7 @@ def _status_error(error: Any) -> ProviderError:
 
 
 def _retry_delay(details: list[Any]) -> float | None:
-    """Seconds, from a `RetryInfo` such as `{"retryDelay": "17s"}`."""
+    """The seconds in a `RetryInfo` such as `{"retryDelay": "17s"}`."""
     for detail in details:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(dig(detail, "retryDelay")))
         if found:
@@ -189,7 +189,7 @@ def content_body(request: ChatRequest) -> JsonObject:
         generation["thinkingConfig"] = {"thinkingLevel": request.effort.upper()}
     contents = (_content(message) for message in request.messages)
     body: JsonObject = {
-        # The API refuses an empty turn, such as that of a model which said nothing.
+        # The API rejects an empty turn, such as a reply without content.
         "contents": [content for content in contents if content["parts"]],
         "generationConfig": generation,
     }
@@ -205,7 +205,7 @@ def content_body(request: ChatRequest) -> JsonObject:
 
 
 def _content(message: Message) -> JsonObject:
-    if (native := native_of(message, "generate")) is not None:
+    if (native := native_content(message, "generate")) is not None:
         return native
     if message.role == "tool":
         return {"role": "user", "parts": [_response_part(reply) for reply in message.tool_replies]}
@@ -224,7 +224,7 @@ def _response_part(reply: ToolReply) -> JsonObject:
 
 
 def _sendable(text: str) -> str:
-    """The SDK writes lone surrogates (odd file names in tool output) as escapes, which the API refuses."""
+    """Replace lone surrogates (from file names in tool output), which the SDK escapes and the API then rejects."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -245,12 +245,12 @@ def read_content(body: JsonObject) -> ChatReply:
     content: JsonObject = candidate.get("content") or {}
     parts: list[JsonObject] = content.get("parts") or []
     calls = tuple(_call(n, part["functionCall"]) for n, part in enumerate(parts) if "functionCall" in part)
-    word = candidate.get("finishReason") or "none"
+    reason = candidate.get("finishReason") or "none"
     said = candidate.get("finishMessage")
     return _reply(
         body,
-        _stop(word, bool(calls)),
-        f"{word}: {said}" if said else word,
+        _stop(reason, bool(calls)),
+        f"{reason}: {said}" if said else reason,
         text="".join(part["text"] for part in parts if "text" in part and not part.get("thought")),
         tool_calls=calls,
         native={"protocol": "generate", "items": content} if parts else None,
@@ -272,20 +272,20 @@ def _call(number: int, call: JsonObject) -> ToolCall:
     id = call.get("id") or f"{LOCAL_ID}{number}"
     given = call.get("args", {})
     if isinstance(given, dict):
-        return ToolCall(id, call["name"], usable(cast("JsonObject", given)))
+        return ToolCall(id, call["name"], valid_arguments(cast("JsonObject", given)))
     return ToolCall(id, call["name"], None, to_json(given))
 
 
-def _stop(word: str, has_calls: bool) -> StopReason:
-    if word == "STOP":
+def _stop(reason: str, has_calls: bool) -> StopReason:
+    if reason == "STOP":
         return "tool_calls" if has_calls else "end"
-    if word in {"MAX_TOKENS", "CONTINUATION"}:
+    if reason in {"MAX_TOKENS", "CONTINUATION"}:
         return "length"
-    return "refusal" if word in REFUSALS else "other"
+    return "refusal" if reason in REFUSAL_REASONS else "other"
 
 
 def _usage(usage: JsonObject | None) -> Usage:
-    """Gemini counts thoughts beside the candidates, and what its own tools brought in beside the prompt."""
+    """Gemini counts thoughts separately from candidates, and input from its own tools separately from the prompt."""
     thoughts = dig(usage, "thoughtsTokenCount") or 0
     return Usage(
         model_calls=1,

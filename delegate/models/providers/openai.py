@@ -1,4 +1,4 @@
-"""OpenAI's two APIs on its official SDK: Chat Completions, for every compatible server, and Responses."""
+"""Clients for OpenAI's Chat Completions API (and compatible servers) and Responses API, using the official SDK."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,19 +7,19 @@ import openai
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._posting import Poster, translate
+from delegate.models.providers._posting import SdkTransport, translate
 from delegate.models.providers._quota import openai_quota
-from delegate.models.providers._shared import arguments, dig, native_of, read_reply, to_json, within
+from delegate.models.providers._shared import dig, native_content, parse_arguments, read_reply, to_json, within
 from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
 
 REPLY_NAME = "reply"
-"""OpenAI wants a name for a reply schema."""
+"""The name of a reply schema, which OpenAI requires."""
 
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> "ChatCompletions | Responses":
-    """A client for the API that this endpoint speaks."""
-    poster = Poster(
+    """Create a client for the API of this endpoint."""
+    transport = SdkTransport(
         openai,
         openai.AsyncOpenAI,
         endpoint,
@@ -28,26 +28,27 @@ def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> 
         read_quota=openai_quota,
     )
     if not endpoint.is_openai_itself:
-        poster.client.organization = poster.client.project = None  # from the environment, meant for OpenAI itself
+        transport.client.organization = transport.client.project = None  # from the environment, meant for OpenAI itself
     if endpoint.speaks_responses:
-        return Responses(poster, timeout_seconds)
-    return ChatCompletions(poster, timeout_seconds, modern=endpoint.is_openai_itself)
+        return Responses(transport, timeout_seconds)
+    return ChatCompletions(transport, timeout_seconds, modern=endpoint.is_openai_itself)
 
 
 def provider_error(error: Exception) -> ProviderError:
-    """One of the SDK's errors as ours."""
+    """Convert an error of the SDK to a `ProviderError`."""
     return translate(openai, error, "openai")
 
 
 class ChatCompletions:
-    """Chat Completions, at OpenAI or at any server that is compatible with it.
+    """A `ChatClient` for Chat Completions, at OpenAI or any compatible server.
 
-    `modern` is for servers that know `max_completion_tokens`. Many local ones only know the older `max_tokens`,
-    which OpenAI's reasoning models refuse, also behind a proxy; one such refusal changes the name for good.
+    `modern` is for servers that support `max_completion_tokens`. Many local servers only support the older
+    `max_tokens`, which OpenAI's reasoning models reject, also behind a proxy. After the first such error, the client
+    switches to the new name.
     """
 
-    def __init__(self, poster: Poster, timeout_seconds: float, *, modern: bool) -> None:
-        self._poster = poster
+    def __init__(self, transport: SdkTransport, timeout_seconds: float, *, modern: bool) -> None:
+        self._transport = transport
         self._seconds = timeout_seconds
         self._limit = "max_completion_tokens" if modern else "max_tokens"
 
@@ -57,24 +58,24 @@ class ChatCompletions:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._poster.aclose()
+        await self._transport.aclose()
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         try:
-            answer = await self._poster.post("/chat/completions", chat_body(request, self._limit))
+            answer = await self._transport.post("/chat/completions", chat_body(request, self._limit))
         except ProviderError as error:
             if self._limit != "max_tokens" or error.status != 400 or "max_completion_tokens" not in str(error):
                 raise
             self._limit = "max_completion_tokens"
-            answer = await self._poster.post("/chat/completions", chat_body(request, self._limit))
+            answer = await self._transport.post("/chat/completions", chat_body(request, self._limit))
         return read_reply(read_chat, *answer, provider="openai")
 
 
 class Responses:
-    """The Responses API, without storage: reasoning travels with the conversation, sealed."""
+    """A `ChatClient` for the Responses API, without storage: the conversation contains the reasoning, encrypted."""
 
-    def __init__(self, poster: Poster, timeout_seconds: float) -> None:
-        self._poster = poster
+    def __init__(self, transport: SdkTransport, timeout_seconds: float) -> None:
+        self._transport = transport
         self._seconds = timeout_seconds
         self._without_reasoning: set[str] = set()
 
@@ -84,28 +85,28 @@ class Responses:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._poster.aclose()
+        await self._transport.aclose()
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         reasons = request.model not in self._without_reasoning
         try:
-            answer = await self._poster.post("/responses", responses_body(request, sealed_reasoning=reasons))
+            answer = await self._transport.post("/responses", responses_body(request, encrypted_reasoning=reasons))
         except ProviderError as error:
-            # Models that don't reason refuse to be asked for their reasoning; nothing else tells them apart.
+            # Models without reasoning reject requests for encrypted reasoning; nothing else identifies them.
             if not reasons or error.status != 400 or "ncrypted content is not supported" not in str(error):
                 raise
             self._without_reasoning.add(request.model)
-            answer = await self._poster.post("/responses", responses_body(request, sealed_reasoning=False))
+            answer = await self._transport.post("/responses", responses_body(request, encrypted_reasoning=False))
         return read_reply(read_responses, *answer, provider="openai")
 
 
 def _error_text(reply: ToolReply) -> str:
-    """OpenAI has no field for a failed tool call, so the text says it."""
+    """OpenAI has no field for a failed tool call, so the text is prefixed."""
     return f"ERROR: {reply.text}" if reply.is_error else reply.text
 
 
-def _written(call: ToolCall) -> str:
-    """The arguments as text. Some servers parse it, so what isn't an object is sent as an empty one."""
+def _arguments_text(call: ToolCall) -> str:
+    """The arguments as JSON text. Some servers parse it, so an invalid text is sent as an empty object."""
     if call.arguments is None:
         return "{}"
     return call.raw_arguments or to_json(call.arguments)
@@ -159,7 +160,7 @@ def chat_body(request: ChatRequest, limit: str) -> JsonObject:
 
 def _chat_turn(message: Message) -> JsonObject:
     calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _written(call)}}
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments_text(call)}}
         for call in message.tool_calls
     ]
     return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
@@ -170,11 +171,11 @@ def read_chat(body: JsonObject) -> ChatReply:
     choice = body["choices"][0]
     message = choice["message"]
     calls = tuple(_chat_call(call) for call in message.get("tool_calls") or ())
-    word = choice.get("finish_reason") or "none"
+    reason = choice.get("finish_reason") or "none"
     refusal = message.get("refusal")
     return ChatReply(
         text=message.get("content") or "",
-        stop=_chat_stop(word, bool(calls), bool(refusal)),
+        stop=_chat_stop(reason, bool(calls), bool(refusal)),
         usage=_usage(
             body.get("usage"),
             "prompt_tokens",
@@ -184,32 +185,32 @@ def read_chat(body: JsonObject) -> ChatReply:
         ),
         tool_calls=calls,
         model_served=body.get("model"),
-        stop_detail=f"{word}: {refusal}" if refusal else word,
+        stop_detail=f"{reason}: {refusal}" if refusal else reason,
     )
 
 
 def _chat_call(call: JsonObject) -> ToolCall:
-    written = call["function"].get("arguments") or ""
-    text = written if isinstance(written, str) else to_json(written)  # some servers send the object itself
-    return ToolCall(call["id"], call["function"]["name"], arguments(text), text)
+    value = call["function"].get("arguments") or ""
+    text = value if isinstance(value, str) else to_json(value)  # some servers send the object itself
+    return ToolCall(call["id"], call["function"]["name"], parse_arguments(text), text)
 
 
-def _chat_stop(word: str, has_calls: bool, refused: bool) -> StopReason:
-    if refused or word == "content_filter":
+def _chat_stop(reason: str, has_calls: bool, refused: bool) -> StopReason:
+    if refused or reason == "content_filter":
         return "refusal"
-    if word == "length":
+    if reason == "length":
         return "length"
-    if word not in {"stop", "tool_calls", "function_call"}:
+    if reason not in {"stop", "tool_calls", "function_call"}:
         return "other"
     if has_calls:
         return "tool_calls"
-    return "end" if word == "stop" else "other"
+    return "end" if reason == "stop" else "other"
 
 
 # -------------------------------------------------------------------------------------------------------- Responses
 
 
-def responses_body(request: ChatRequest, *, sealed_reasoning: bool = True) -> JsonObject:
+def responses_body(request: ChatRequest, *, encrypted_reasoning: bool = True) -> JsonObject:
     """The body of a `POST /responses`."""
     items: list[JsonObject] = []
     for message in request.messages:
@@ -220,7 +221,7 @@ def responses_body(request: ChatRequest, *, sealed_reasoning: bool = True) -> Js
         "max_output_tokens": request.max_output_tokens,
         "store": False,
     }
-    if sealed_reasoning:
+    if encrypted_reasoning:
         body["include"] = ["reasoning.encrypted_content"]
     if request.system:
         body["instructions"] = request.system
@@ -231,7 +232,7 @@ def responses_body(request: ChatRequest, *, sealed_reasoning: bool = True) -> Js
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.parameters,
-                "strict": False,  # what this API takes for granted is true, which few schemas of tools satisfy
+                "strict": False,  # this API defaults to true, but few tool schemas meet the requirements
             }
             for tool in request.tools
         ]
@@ -244,7 +245,7 @@ def responses_body(request: ChatRequest, *, sealed_reasoning: bool = True) -> Js
 
 
 def _items(message: Message) -> Iterator[JsonObject]:
-    if (native := native_of(message, "responses")) is not None:
+    if (native := native_content(message, "responses")) is not None:
         yield from native
         return
     for reply in message.tool_replies:
@@ -252,51 +253,51 @@ def _items(message: Message) -> Iterator[JsonObject]:
     if message.text or message.role == "user":
         yield {"role": message.role, "content": message.text}
     for call in message.tool_calls:
-        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": _written(call)}
+        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": _arguments_text(call)}
 
 
 def read_responses(body: JsonObject) -> ChatReply:
-    """The reply of a `POST /responses`. Raises `ProviderError` for one that says it failed."""
+    """The reply of a `POST /responses`. Raises `ProviderError` if its status is `failed`."""
     if body.get("status") == "failed":
-        raise _failed(body.get("error"))
+        raise _failure(body.get("error"))
     items: list[JsonObject] = body["output"]
     calls = tuple(
-        ToolCall(item["call_id"], item["name"], arguments(item["arguments"]), item["arguments"])
+        ToolCall(item["call_id"], item["name"], parse_arguments(item["arguments"]), item["arguments"])
         for item in items
         if item["type"] == "function_call"
     )
-    parts = [part for item in items if item["type"] == "message" for part in _spoken(item, bool(calls))]
+    parts = [part for item in items if item["type"] == "message" for part in _message_parts(item, bool(calls))]
     refusal = "".join(part["refusal"] for part in parts if part["type"] == "refusal")
-    word = dig(body, "incomplete_details", "reason") or body.get("status") or "none"
+    reason = dig(body, "incomplete_details", "reason") or body.get("status") or "none"
     return ChatReply(
         text="".join(part["text"] for part in parts if part["type"] == "output_text"),
-        stop=_responses_stop(word, bool(calls), bool(refusal)),
+        stop=_responses_stop(reason, bool(calls), bool(refusal)),
         usage=_usage(
             body.get("usage"), "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details"
         ),
         tool_calls=calls,
         model_served=body.get("model"),
-        stop_detail=f"{word}: {refusal}" if refusal else word,
+        stop_detail=f"{reason}: {refusal}" if refusal else reason,
         native={"protocol": "responses", "items": items},
     )
 
 
-def _spoken(item: JsonObject, has_calls: bool) -> list[JsonObject]:
-    """What a message says; a running commentary counts only while the model still works."""
+def _message_parts(item: JsonObject, has_calls: bool) -> list[JsonObject]:
+    """The content of a message. Commentary is only included if the reply also has tool calls."""
     return item["content"] if has_calls or item.get("phase") != "commentary" else []
 
 
-def _responses_stop(word: str, has_calls: bool, refused: bool) -> StopReason:
-    if refused or word == "content_filter":
+def _responses_stop(reason: str, has_calls: bool, refused: bool) -> StopReason:
+    if refused or reason == "content_filter":
         return "refusal"
-    if word == "max_output_tokens":
+    if reason == "max_output_tokens":
         return "length"
-    if word != "completed":
+    if reason != "completed":
         return "other"
     return "tool_calls" if has_calls else "end"
 
 
-def _failed(error: Any) -> ProviderError:
+def _failure(error: Any) -> ProviderError:
     fault = "rate_limited" if dig(error, "code") == "rate_limit_exceeded" else "server_error"
     text = f"openai: the response failed: {dig(error, 'message') or 'no reason given'}"
     return ProviderError(fault, text[:300], provider="openai")

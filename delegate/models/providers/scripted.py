@@ -1,4 +1,4 @@
-"""A model without a model: replies come from a list or a function. For the demo, for tests, and for yours.
+"""A scripted model, whose replies come from a list or a function. For the demo and for tests.
 
     from delegate.models.providers.scripted import Scripted
 
@@ -11,8 +11,8 @@ The list is served in order. Where several children share a client, a function i
 
     client = Scripted(answer)
 
-A string is a clean end. An exception in the list is raised in its turn, so a `ProviderError` plays an outage.
-`client.requests` holds every request, its messages as they were when it was made.
+A string is a final reply. An exception in the list is raised instead of a reply, so a `ProviderError` simulates an
+outage. `client.requests` contains every request, with the messages it had when it was tool_calls.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ _numbers = count(1)
 
 
 class Scripted:
-    """A `ChatClient` whose words are given. A reply without usage gets one estimated from its characters.
+    """A `ChatClient` with given replies. If a reply has no usage, it is estimated from the number of characters.
 
-    Raises `ProviderError("exhausted")` when a list has no reply left.
+    Raises `ProviderError("exhausted")` if the list is exhausted.
     """
 
     def __init__(self, replies: Script) -> None:
@@ -46,19 +46,19 @@ class Scripted:
 
     @staticmethod
     def call(name: str, /, **arguments: Any) -> ChatReply:
-        """A turn in which the model calls one tool."""
+        """A reply that calls one tool."""
         return Scripted.calls((name, arguments))
 
     @staticmethod
     def calls(*calls: tuple[str, JsonObject], text: str = "") -> ChatReply:
-        """A turn in which the model calls several tools, given as `(name, arguments)`."""
-        made = tuple(ToolCall(f"call_{next(_numbers)}", name, arguments) for name, arguments in calls)
-        return ChatReply(text, "tool_calls", Usage(), made)
+        """A reply that calls several tools, given as `(name, arguments)`."""
+        tool_calls = tuple(ToolCall(f"call_{next(_numbers)}", name, arguments) for name, arguments in calls)
+        return ChatReply(text, "tool_calls", Usage(), tool_calls)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Give the next reply."""
+        """Return the next reply."""
         self.requests.append(replace(request, messages=tuple(request.messages)))
-        await asyncio.sleep(0)  # as with any real client, others get their turn
+        await asyncio.sleep(0)  # like a real client, let other tasks run
         answer = self._answer(request)
         if not isinstance(answer, (str, ChatReply)):
             answer = await answer
@@ -67,14 +67,14 @@ class Scripted:
         return replace(reply, usage=usage, model_served=reply.model_served or request.model)
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there are no connections."""
 
 
 def _in_order(replies: Sequence[ChatReply | str | Exception]) -> Callable[[ChatRequest], Answer]:
-    left = iter(replies)
+    remaining = iter(replies)
 
     def answer(request: ChatRequest) -> Answer:
-        for reply in left:
+        for reply in remaining:
             if isinstance(reply, Exception):
                 raise reply
             return reply
@@ -85,17 +85,19 @@ def _in_order(replies: Sequence[ChatReply | str | Exception]) -> Callable[[ChatR
 
 
 def _estimate(request: ChatRequest, reply: ChatReply) -> Usage:
-    read = len(request.system) + sum(
-        len(message.text) + _length(message.tool_calls) + sum(len(given.text) for given in message.tool_replies)
+    input_characters = len(request.system) + sum(
+        len(message.text)
+        + _characters(message.tool_calls)
+        + sum(len(tool_reply.text) for tool_reply in message.tool_replies)
         for message in request.messages
     )
-    written = len(reply.text) + _length(reply.tool_calls)
+    output_characters = len(reply.text) + _characters(reply.tool_calls)
     return Usage(
         model_calls=1,
-        input_tokens=-(-read // CHARACTERS_PER_TOKEN),
-        output_tokens=-(-written // CHARACTERS_PER_TOKEN),
+        input_tokens=-(-input_characters // CHARACTERS_PER_TOKEN),
+        output_tokens=-(-output_characters // CHARACTERS_PER_TOKEN),
     )
 
 
-def _length(calls: tuple[ToolCall, ...]) -> int:
+def _characters(calls: tuple[ToolCall, ...]) -> int:
     return sum(len(call.name) + len(call.raw_arguments or json.dumps(call.arguments)) for call in calls)
