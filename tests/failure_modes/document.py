@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from delegate.budget.metering import PATIENCE_SECONDS
-from delegate.child.loop import MAX_CALLS_PER_TURN, MOST_CALLS_PER_TURN
+from delegate.child.loop import MAX_CALLS_PER_TURN, MAX_REPLIES_PER_TURN
 from delegate.judging.judge.session import MAX_ATTEMPTS
 from delegate.judging.judge.session import PATIENCE_SECONDS as JUDGES_PATIENCE
 from delegate.models.ratelimit import OVERLOAD_RETRIES
@@ -30,7 +30,7 @@ task, at the same endpoint, gets its PASS.
   ({JUDGES_PATIENCE:g} s for a judge, where another model can be asked instead), and after 503 and 529
   {OVERLOAD_RETRIES} times within the same limits. Where the server asks for a longer wait, the call fails at once.
 * **The child's model** reads what was wrong with a tool call and goes on. At most {MAX_CALLS_PER_TURN} tools are called
-  in one turn; the model reads that too. A turn that asks for more than {MOST_CALLS_PER_TURN} ends the child.
+  in one turn; the model reads that too. A turn that asks for more than {MAX_REPLIES_PER_TURN} ends the child.
 * **Judging** asks another model, at most {MAX_ATTEMPTS} in all, until one has answered. A refusal, a truncated text
   and an unreadable reply are answers: no other model is asked for a better one.
 * **Nobody** runs a task twice. A child that failed isn't judged: its verdict is FAIL with the code `run_failed`, and
