@@ -1,4 +1,4 @@
-"""What command line agents print as JSON. The samples have the fields that the programs document."""
+"""The JSON output of command line agents. The samples have the fields that the programs document."""
 
 import json
 from typing import Any
@@ -67,7 +67,7 @@ def test_claudes_result_is_found_at_the_end_of_a_stream_and_in_a_list() -> None:
         ({"is_error": False, "subtype": "error_during_execution"}, "error_during_execution"),
     ],
 )
-def test_a_failure_that_claude_reports_is_none_of_its_results(changed: Any, problem: str) -> None:
+def test_a_failure_that_claude_reports_is_a_problem(changed: Any, problem: str) -> None:
     assert read_cli_output(claude(**changed)).problem == problem
 
 
@@ -77,7 +77,7 @@ def test_codexs_last_message_is_the_report_and_its_turns_are_summed() -> None:
     assert printed.usage == Usage(input_tokens=1_000, cached_tokens=200, output_tokens=40)
 
 
-def test_an_error_that_codex_got_over_is_no_failure() -> None:
+def test_an_error_that_codex_recovered_from_is_no_failure() -> None:
     tried = {"type": "error", "message": "reconnecting 1/5"}
     assert read_cli_output(lines(THREAD, tried, message("Done."), TURN)).problem is None
 
@@ -107,7 +107,7 @@ def test_an_error_that_gemini_reports_is_a_failure() -> None:
     assert read_cli_output(json.dumps(error, indent=2)).problem == "quota is used up"
 
 
-def test_of_any_other_program_the_last_object_with_a_report_counts() -> None:
+def test_for_other_programs_the_last_object_with_a_report_counts() -> None:
     printed = read_cli_output(
         'starting [1/2]\n{"text": "step one"}\n[INFO] more\n{"answer": "42", "text": "It is 42.", "cost_usd": 0.5, '
         '"usage": {"input_tokens": 7, "output_tokens": 2}}\n{"exit": 0}\nbye\n'
@@ -117,7 +117,7 @@ def test_of_any_other_program_the_last_object_with_a_report_counts() -> None:
 
 
 @pytest.mark.parametrize("odd", [-1, True, "many", 1.5, 10**400, None, [], {}])
-def test_a_count_or_a_cost_that_is_none_is_left_out(odd: Any) -> None:
+def test_an_invalid_count_or_cost_is_ignored(odd: Any) -> None:
     told = {"result": "x", "usage": {"input_tokens": odd, "output_tokens": 1}}
     assert read_cli_output(json.dumps(told)).usage == Usage(output_tokens=1)
     if odd != 1.5:
@@ -125,11 +125,11 @@ def test_a_count_or_a_cost_that_is_none_is_left_out(odd: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "done", "{", '{"result": 3}', "[1, 2]", '"result"', '{"a": {"result": "x"}}'])
-def test_what_holds_no_report_is_refused(text: str) -> None:
+def test_output_without_a_report_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no JSON object"):
         read_cli_output(text)
 
 
-def test_endless_nesting_and_broken_lines_are_passed_over() -> None:
+def test_deep_nesting_and_invalid_lines_are_skipped() -> None:
     noise = '{"a":\n' * 3_000 + "[INFO] x\n" * (MAX_INVALID_LINES - 4_000)
     assert read_cli_output(f'{noise}{{"result": "Done."}}').text == "Done."

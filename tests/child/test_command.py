@@ -1,4 +1,4 @@
-"""Children that are command line programs: real processes, with what they are told, may see and leave behind."""
+"""Command line programs as children, with real processes: input, environment, output and termination."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from tests.support.words import met_by, words
 
 @pytest.fixture
 def program(tmp_path: Path) -> Any:
-    """Writes a Python program, and gives its command line."""
+    """Writes a Python program and returns its command line."""
 
     def write(source: str, *arguments: str) -> list[str]:
         path = tmp_path / "program.py"
@@ -42,21 +42,21 @@ async def done(command: Any, task: dict[str, Any] | None = None, **options: Any)
 ECHO = "print(json.dumps({'arguments': sys.argv[1:], 'stdin': sys.stdin.read()}))"
 
 
-async def heard(command: list[str], goal: str = "Count the files.") -> Any:
+async def received(command: list[str], goal: str = "Count the files.") -> Any:
     criteria = [{"kind": "regex", "pattern": "."}]
     result = await done(command, {"goal": goal, "context": "Only *.py.", "acceptance_criteria": criteria})
     return json.loads(result.summary)
 
 
 async def test_the_program_reads_all_that_a_child_must_know_on_stdin(program: Any) -> None:
-    said = await heard(program(ECHO, "-p"))
+    said = await received(program(ECHO, "-p"))
     assert said["arguments"] == ["-p"]
     for told in ("Count the files.", "Only *.py.", "- c1: output matches /./", "Your workspace: "):
         assert told in said["stdin"]
 
 
 async def test_the_prompt_may_be_an_argument_and_stdin_is_empty_then(program: Any) -> None:
-    said = await heard(program(ECHO, "--ask={prompt}", "{goal}"))
+    said = await received(program(ECHO, "--ask={prompt}", "{goal}"))
     assert said["stdin"] == ""
     whole, goal = said["arguments"]
     assert whole.startswith("--ask=You are")
@@ -66,26 +66,26 @@ async def test_the_prompt_may_be_an_argument_and_stdin_is_empty_then(program: An
 
 @pytest.mark.parametrize("goal", ["--yolo", "$(touch x); `touch x` 'a' \"b\"", "line\nline", "{prompt}"])
 async def test_a_goal_is_one_argument_and_never_an_option_or_code(program: Any, goal: str) -> None:
-    said = await heard(program(ECHO, "{goal}"), goal)
+    said = await received(program(ECHO, "{goal}"), goal)
     assert [argument.strip() for argument in said["arguments"]] == [goal]
     assert not said["arguments"][0].startswith("-")
 
 
-async def test_a_long_prompt_goes_through_stdin_whole_also_where_nobody_reads_it(program: Any) -> None:
+async def test_a_long_prompt_is_passed_on_stdin_even_if_it_is_not_read(program: Any) -> None:
     goal = "x" * 400_000
     read = await done(program("print(len(sys.stdin.read()))"), {"goal": goal})
     assert int(read.summary) > 400_000
     assert (await done(program("print('unread')"), {"goal": goal})).summary == "unread"
 
 
-async def test_what_it_prints_is_the_report_and_what_it_leaves_in_its_folder_are_artifacts(program: Any) -> None:
+async def test_the_programs_output_is_the_report_and_its_files_are_artifacts(program: Any) -> None:
     source = "pathlib.Path('a.txt').write_text('hello')\nprint('I wrote `a.txt`.')\nprint('noise', file=sys.stderr)"
     result = await done(program(source), {"acceptance_criteria": [{"kind": "shell", "command": "grep -q hello a.txt"}]})
     assert (result.status, result.summary) == ("completed", "I wrote `a.txt`.")
     assert [artifact.path for artifact in result.artifacts] == ["a.txt"]
     assert result.verdict
     assert (result.verdict.verdict, result.verdict.judge, result.verdict.receipts) == ("PASS", None, "unavailable")
-    assert result.cost_usd is None, "what the program spends isn't known"
+    assert result.cost_usd is None, "the program's cost is unknown"
 
 
 async def test_two_tasks_have_a_process_and_a_folder_each(program: Any) -> None:
@@ -109,7 +109,7 @@ async def test_another_exit_code_is_a_failed_run_with_the_end_of_stderr(program:
     assert result.verdict.code == "run_failed"
 
 
-async def test_a_program_that_says_nothing_has_reported_nothing(program: Any) -> None:
+async def test_a_program_without_output_has_an_empty_report(program: Any) -> None:
     result = await done(program(""), {"acceptance_criteria": [{"kind": "file", "path": "a", "exists": False}]})
     assert result.verdict
     assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "empty_output")
@@ -124,7 +124,7 @@ async def test_a_program_that_says_nothing_has_reported_nothing(program: Any) ->
         ("the mail was sent to ann", True, "met"),
     ],
 )
-async def test_where_no_tool_call_is_on_record_a_deed_needs_a_file_or_a_check_that_shows_it(
+async def test_without_receipts_an_action_needs_a_file_or_a_check_as_proof(
     program: Any, criterion: str, check: bool, code: str
 ) -> None:
     runner = CommandRunner(program("pathlib.Path('n.md').write_text('x'); print('I sent n.md to ann by mail.')"))
@@ -166,7 +166,7 @@ async def test_output_that_was_to_be_json_and_is_not_is_a_failed_run(program: An
     assert (result.status, result.error.code, result.summary.strip()) == ("failed", "unreadable_output", "All done!")
 
 
-# ------------------------------------------------------------------------------------------- what it gets to see
+# ------------------------------------------------------------------------------------------- environment
 
 
 async def test_a_key_is_seen_only_where_it_is_named_and_never_recorded(
@@ -180,7 +180,7 @@ async def test_a_key_is_seen_only_where_it_is_named_and_never_recorded(
     assert (await done(command, env=["AGENT_LOGIN"])).summary == "[18, 0] [redacted]"
 
 
-# --------------------------------------------------------------------------------------------------- how it ends
+# --------------------------------------------------------------------------------------------------- termination
 
 HOLDS = """
 keep = ['sh', '-c', 'exec 9>"$0"; exec sleep 600', sys.argv[1]]
@@ -196,8 +196,8 @@ print('done')
 """
 
 
-def nobody_writes(fifo: TextIO) -> bool:
-    """Whether all have ended who had it open for writing."""
+def has_no_writers(fifo: TextIO) -> bool:
+    """Whether all processes that had it open for writing have ended."""
     os.set_blocking(fifo.fileno(), False)
     try:
         return os.read(fifo.fileno(), 1) == b""
@@ -217,7 +217,7 @@ async def test_a_cancel_kills_the_program_and_all_that_it_started(program: Any, 
             assert await asyncio.to_thread(reader.readline) == "begun\n"
             cancellation.cancel()
             report = await running
-            assert nobody_writes(reader)
+            assert has_no_writers(reader)
     assert report.results[0].status == "cancelled"
 
 
@@ -231,11 +231,11 @@ async def test_what_a_program_leaves_running_is_ended_with_it(program: Any, tmp_
     os.mkfifo(fifo)
     with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)) as reader:
         result = await done(program(LEAVES, str(fifo)))
-        assert nobody_writes(reader)
+        assert has_no_writers(reader)
     assert result.summary == "done"
 
 
-# ------------------------------------------------------------------------------------- refused before it is spent
+# ------------------------------------------------------------------------------------- refused commands
 
 
 @pytest.mark.parametrize(
@@ -260,18 +260,18 @@ def test_a_variable_that_is_not_set_is_refused() -> None:
         CommandRunner("cat", env=["AGENT_KEY"])
 
 
-def test_another_form_of_output_is_refused() -> None:
+def test_an_unknown_output_format_is_refused() -> None:
     with pytest.raises(ConfigError, match="must be one of text, json"):
         CommandRunner("cat", output="xml")  # pyright: ignore[reportArgumentType]
 
 
-async def test_a_program_beside_the_caller_is_found_from_the_workspace() -> None:
+async def test_a_relative_program_is_found_from_the_workspace() -> None:
     Path("agent.sh").write_text("#!/bin/sh\necho found\n")
     Path("agent.sh").chmod(0o755)
     assert (await done("./agent.sh")).summary == "found"
 
 
-async def test_a_program_that_vanished_meanwhile_is_a_failed_run() -> None:
+async def test_a_program_deleted_in_the_meantime_is_a_failed_run() -> None:
     Path("agent.sh").write_text("#!/bin/sh\necho found\n")
     Path("agent.sh").chmod(0o755)
     runner = CommandRunner("./agent.sh")

@@ -19,7 +19,7 @@ and water.<br>Wait.</p><ul><li>one<li>two</ul></body></html>"""
 
 
 class Site:
-    """A web server on loopback, whose pages are functions; it remembers who asked."""
+    """A web server on loopback, whose pages are functions. It keeps the requests."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Handler] = {}
@@ -60,7 +60,7 @@ async def site() -> AsyncIterator[Site]:
     await runner.cleanup()
 
 
-# -------------------------------------------------------------------------------------------- what it refuses
+# -------------------------------------------------------------------------------------------- refused URLs
 
 NOT_PUBLIC = (
     "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1",
@@ -123,7 +123,7 @@ async def test_loopback_and_metadata_are_refused_in_every_spelling(site: Site, h
         "http://example.com:99999/", "http://" + "a" * 5_000,
     ],
 )  # fmt: skip
-async def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
+async def test_anything_but_a_plain_web_url_is_refused(url: str) -> None:
     with pytest.raises(ToolError):
         await fetch_url(url, FetchPolicy(timeout_seconds=5))
 
@@ -141,23 +141,23 @@ async def test_a_redirect_is_checked_like_the_first_address(site: Site, target: 
         await fetch_url(site.redirect("/", target), site.allowed)
 
 
-async def test_allowing_a_port_does_not_allow_its_neighbours(site: Site) -> None:
+async def test_allowing_one_port_does_not_allow_other_ports(site: Site) -> None:
     site.serve("/", text="canary")
     with pytest.raises(ToolDenied):
         await fetch_url(f"http://127.0.0.1:{site.port}/", FetchPolicy(allowed_hosts=("127.0.0.1:1",)))
     assert site.requests == []
 
 
-async def test_a_proxy_of_the_environment_is_not_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_in_the_environment_is_not_used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert "direct" in await fetch_url(site.serve("/", text="direct"), site.allowed)
 
 
-# -------------------------------------------------------------------------------------------- what it brings
+# -------------------------------------------------------------------------------------------- results
 
 
-async def test_a_text_comes_back_with_what_it_is(site: Site) -> None:
+async def test_a_text_is_returned_with_url_status_and_type(site: Site) -> None:
     url = site.serve("/a.txt", text="plain words")
     assert await fetch_url(url, site.allowed) == f"{url} (200, text/plain)\n\nplain words"
 
@@ -167,7 +167,7 @@ async def test_a_host_may_be_allowed_by_its_name_alone(site: Site) -> None:
     assert (await fetch_url(url, FetchPolicy(allowed_hosts=("localhost",)))).endswith("ok")
 
 
-async def test_a_page_comes_back_as_a_reader_sees_it(site: Site) -> None:
+async def test_a_page_is_returned_as_its_visible_text(site: Site) -> None:
     text = await fetch_url(site.serve("/", text=PAGE, content_type="text/html"), site.allowed)
     lines = ["Bread & butter", "How to bake", "Mix flour", "and water.", "Wait.", "one", "two"]
     assert text.splitlines()[2:] == lines
@@ -179,7 +179,7 @@ async def test_redirects_are_followed_relative_ones_too(site: Site) -> None:
     assert (await fetch_url(site.redirect("/a", "/b/middle"), site.allowed)).endswith("arrived")
 
 
-async def test_redirects_in_a_circle_end(site: Site) -> None:
+async def test_a_redirect_loop_ends(site: Site) -> None:
     with pytest.raises(ToolError, match="5 redirects"):
         await fetch_url(site.redirect("/", "/"), site.allowed)
     assert len(site.requests) == 6
@@ -200,7 +200,7 @@ async def test_a_long_body_is_cut_and_says_so(site: Site) -> None:
     assert text.endswith("[… cut: the body is longer than 1,000,000 bytes …]")
 
 
-async def test_a_body_that_unfolds_to_gigabytes_is_unfolded_no_further_than_the_bound(site: Site) -> None:
+async def test_a_compressed_body_is_decompressed_only_up_to_the_limit(site: Site) -> None:
     bomb = gzip.compress(b"x" * 50_000_000)
     url = site.serve("/", body=bomb, headers={"Content-Encoding": "gzip", "Content-Type": "text/plain"})
     text = await fetch_url(url, site.allowed)
@@ -223,7 +223,7 @@ async def test_an_endless_answer_ends_with_the_time_limit(site: Site) -> None:
 
 
 @pytest.mark.parametrize("kind", ["image/png", "application/octet-stream", "application/pdf"])
-async def test_what_is_not_text_is_refused(site: Site, kind: str) -> None:
+async def test_a_response_that_is_not_text_is_refused(site: Site, kind: str) -> None:
     with pytest.raises(ToolError, match="not text"):
         await fetch_url(site.serve("/", body=b"\x89PNG", content_type=kind), site.allowed)
 
@@ -235,7 +235,7 @@ async def test_an_unknown_character_set_is_read_as_utf8(site: Site) -> None:
 
 @pytest.mark.parametrize("charset", ["punycode", "idna", "undefined", "base64", "unicode_escape", "a b", "\xff"])
 async def test_a_codec_that_is_no_character_set_is_not_used(site: Site, charset: str) -> None:
-    body = b"a-" + b"b9" * 400_000  # ten seconds of punycode, and more where the machine is slow
+    body = b"a-" + b"b9" * 400_000  # ten seconds of punycode, more on a slow machine
     url = site.serve("/", body=body, headers={"Content-Type": f"text/plain; charset={charset}"})
     started = time.monotonic()
     assert (await fetch_url(url, site.allowed)).endswith("b9b9")
@@ -253,7 +253,7 @@ async def test_an_error_page_is_an_error_that_shows_its_beginning(site: Site) ->
         await fetch_url(site.serve("/", status=404, text="no such page"), site.allowed)
 
 
-async def test_nobody_listening_is_a_tool_error() -> None:
+async def test_a_refused_connection_is_a_tool_error() -> None:
     with pytest.raises(ToolError, match=r"can't fetch 127\.0\.0\.1"):
         await fetch_url("http://127.0.0.1:1/", FetchPolicy(allowed_hosts=("127.0.0.1",), timeout_seconds=5))
 

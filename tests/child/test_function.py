@@ -1,4 +1,4 @@
-"""Children that are a host's own async function: what it gets, what it may give back, how it is stopped."""
+"""A host's async functions as children: what they get and return, and how they are stopped."""
 
 import asyncio
 from functools import partial
@@ -23,7 +23,7 @@ async def done(function: Any, *, records_tools: bool = False, **fields: Any) -> 
     return report.results[0]
 
 
-async def test_the_text_that_a_function_gives_back_is_the_report_and_its_files_are_artifacts() -> None:
+async def test_a_functions_text_is_the_report_and_its_files_are_artifacts() -> None:
     async def child(job: Job) -> str:
         (job.workspace / "count.txt").write_text("3")
         return f"{job.task.goal} {job.task.context}: 3"
@@ -35,7 +35,7 @@ async def test_the_text_that_a_function_gives_back_is_the_report_and_its_files_a
     assert (result.verdict.verdict, result.verdict.decided_by) == ("PASS", "check")
 
 
-async def test_the_prompt_tells_goal_context_criteria_workspace_and_the_form_of_the_report() -> None:
+async def test_the_prompt_contains_everything_that_the_task_specifies() -> None:
     async def child(job: Job) -> str:
         assert str(job.workspace) in job.prompt
         return job.prompt
@@ -45,7 +45,7 @@ async def test_the_prompt_tells_goal_context_criteria_workspace_and_the_form_of_
     )
     for told in ("Count the files.", "Only *.py.", "- c1: every file is counted", "```json"):
         assert told in result.summary
-    assert "turns" not in result.summary, "how many it may take is its own affair"
+    assert "turns" not in result.summary, "the function has its own limit"
 
 
 async def test_a_run_that_a_function_makes_itself_is_taken_as_it_is() -> None:
@@ -175,7 +175,7 @@ async def test_a_runner_that_does_not_say_records_nothing() -> None:
     assert "- receipts: unavailable" in text
 
 
-async def test_usage_that_is_told_is_on_the_bill_and_a_cost_that_is_not_is_unknown() -> None:
+async def test_recorded_usage_is_counted_and_a_missing_cost_is_unknown() -> None:
     async def child(job: Job) -> str:
         used = Usage(model_calls=1, input_tokens=100, output_tokens=10)
         job.record_usage(used, 0.25, model="host-1")

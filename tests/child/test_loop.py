@@ -1,4 +1,4 @@
-"""The built-in child: turns, tools side by side, receipts, limits, and how it ends."""
+"""The built-in child: turns, parallel tools, receipts, limits, and the status at the end."""
 
 import asyncio
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ async def test_a_tool_that_may_not_run_beside_others_runs_alone_and_in_order() -
         (Scripted.call("object"), "error", "not that way"),
     ],
 )
-async def test_a_failing_tool_call_is_told_to_the_child_which_goes_on(call: ChatReply, status: str, words: str) -> None:
+async def test_a_child_reads_a_failed_tool_call_and_continues(call: ChatReply, status: str, words: str) -> None:
     async def explode(args: Mapping[str, Any]) -> str:
         raise ValueError("boom")
 
@@ -112,7 +112,7 @@ async def test_only_a_clean_end_is_completed(stop: Any, code: str) -> None:
     assert (result.status, result.error.code, child["output"]) == ("failed", code, "half a rep")
 
 
-async def test_a_limit_of_cost_stops_the_child_before_the_call_that_would_pass_it() -> None:
+async def test_a_cost_limit_stops_the_child_before_the_call_that_exceeds_it() -> None:
     thought = Scripted.call("think", thought="x").tool_calls
     big = ChatReply("", "tool_calls", Usage(model_calls=1, input_tokens=900_000), thought)
     client = Scripted([big, big, "never said"])
@@ -131,7 +131,7 @@ async def test_a_limit_of_tokens_stops_the_child() -> None:
     assert result.usage.total_tokens <= 8_000
 
 
-async def test_a_child_is_told_its_workspace_its_criteria_and_that_it_will_be_checked() -> None:
+async def test_the_system_prompt_has_workspace_criteria_and_self_report_rule() -> None:
     client = Scripted(["nothing to do here"])
     await run(client, acceptance_criteria=["`a.txt` exists"], context="the moon is full")
     request: ChatRequest = client.requests[0]

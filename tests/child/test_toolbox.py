@@ -109,9 +109,7 @@ async def test_a_wrong_argument_is_named_in_one_line(
     assert "\n" not in str(wrong.value)
 
 
-async def test_null_for_an_optional_argument_and_a_number_as_text_are_taken_as_meant(
-    tools: Mapping[str, Tool], folder: Folder
-) -> None:
+async def test_null_and_numbers_as_text_are_accepted_as_arguments(tools: Mapping[str, Tool], folder: Folder) -> None:
     (folder.root / "a").write_text("1\n2\n3\n")
     assert await text(tools["read_file"], path="a", offset="3", limit=None) == "3\n"
 
@@ -186,7 +184,7 @@ async def test_a_file_that_is_not_text_says_so(
         await text(tools["read_file"], path="a")
 
 
-async def test_a_pipe_in_the_way_is_refused_without_waiting(tools: Mapping[str, Tool], folder: Folder) -> None:
+async def test_a_named_pipe_is_refused_without_blocking(tools: Mapping[str, Tool], folder: Folder) -> None:
     os.mkfifo(folder.root / "pipe")
     async with asyncio.timeout(20):
         for name, rest in (("read_file", {}), ("write_file", {"content": "x"})):
@@ -226,11 +224,11 @@ async def test_an_edit_that_is_not_clear_changes_nothing(
 
 async def test_a_file_that_a_sibling_writes_is_denied_with_the_siblings_name(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    claims, shared = WriteLocks(), Workspace(mode="shared", path=tmp_path / "project")
+    locks, shared = WriteLocks(), Workspace(mode="shared", path=tmp_path / "project")
     one, two = [
         {tool.name: tool for tool in toolbox(folder, Commands(commands="deny"))}
         for n in range(2)
-        for folder in [await Folder.open(shared, home=tmp_path, write_locks=claims, who=f"task {n} of this run")]
+        for folder in [await Folder.open(shared, home=tmp_path, write_locks=locks, who=f"task {n} of this run")]
     ]
     await text(one["write_file"], path="report.md", content="mine")
     for name, rest in (("write_file", {"content": "x"}), ("edit_file", {"old_text": "mine", "new_text": "x"})):
@@ -359,7 +357,7 @@ async def test_a_failed_command_is_an_error_that_shows_everything(tools: Mapping
     assert failed == ToolOutput("exit code 3\n[stdout]\nout\n\n[stderr]\nerr\n", "error", "process")
 
 
-async def test_a_command_past_its_time_is_a_timeout_with_what_it_had_said(tools: Mapping[str, Tool]) -> None:
+async def test_a_command_past_its_timeout_keeps_its_output_so_far(tools: Mapping[str, Tool]) -> None:
     late = await shell(tools, "echo begun; sleep 60", timeout_seconds=0.3)
     assert (late.status, late.text) == ("timeout", "killed after 0.3 s\n[stdout]\nbegun\n")
 

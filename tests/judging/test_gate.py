@@ -1,4 +1,4 @@
-"""The gate refuses at a glance, with a reason code, and lets everything else through."""
+"""The gate rejects obvious failures with a reason code, and lets everything else pass."""
 
 import pytest
 
@@ -19,14 +19,14 @@ def test_a_run_that_did_not_complete_is_refused_whatever_it_says(status: RunStat
 
 
 @pytest.mark.parametrize("output", ["", "  \n\t", "\u200b\u200b", "\u202e\u2066"])
-def test_an_output_nobody_can_see_is_empty(output: str) -> None:
+def test_an_output_of_invisible_characters_is_empty(output: str) -> None:
     assert code(output) == "empty_output"
 
 
 @pytest.mark.parametrize(
     "output", ["Thought process:", "Solution", ".", ":", "。", "Respuesta", "!!!!!!", "Done.", "aaaaaa"]
 )
-def test_an_output_that_says_nothing_is_degenerate(output: str) -> None:
+def test_an_output_without_content_is_degenerate(output: str) -> None:
     assert code(output) == "degenerate_output"
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_got_stuck_at_its_end_is_refused() -> None:
     assert reported(observations=("a", "b", "b", "b", "b")) is None
 
 
-def test_fields_that_were_promised_must_be_in_the_report() -> None:
+def test_required_fields_must_be_in_the_report() -> None:
     task = Task(goal="sum", output_schema={"type": "object", "required": ["total", "unit"]})
     assert reported(task, '{"total": 1}') == "summary_missing_required_fields"
     assert reported(task, '{"total": 1, "unit": "kg"}') is None

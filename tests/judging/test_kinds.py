@@ -1,4 +1,4 @@
-"""Questions, predicates, receipts and rubrics in whole verdicts; self-reports; what is refused before it starts."""
+"""Questions, predicates, receipts and rubrics in whole verdicts; self-reports; criteria that are refused."""
 
 import json
 import re
@@ -42,7 +42,7 @@ async def judged(client: Scripted, *criteria: Any, **options: Any) -> Verdict:
         ("high_confidence", {"c1": ("met", "made up"), "c1.sure": ("met", "ten rows")}, "FAIL", "evidence_not_found"),
     ],
 )
-async def test_a_question_needs_a_yes_and_where_asked_a_sure_one(
+async def test_a_question_needs_a_yes_and_if_requested_high_confidence(
     threshold: str, answers: dict[str, Answer], verdict: str, code: str
 ) -> None:
     question = {"kind": "question", "question": "Are there ten rows?", "threshold": threshold}
@@ -110,7 +110,7 @@ def scored(plot: Any = 3, style: Any = 4, quote: str = "ten rows", **more: Any) 
         ("PASS", "FAIL", "judge_unparseable", None),
     ],
 )
-async def test_a_rubric_is_the_weighted_mean_of_scores_that_are_all_there_and_proven(
+async def test_a_rubric_is_the_weighted_mean_of_complete_and_proven_scores(
     reply: str, verdict: str, code: str, score: float | None
 ) -> None:
     got = await judged(words(WROTE, lambda request: reply), {"kind": "rubric", "rubric": RUBRIC})
@@ -123,7 +123,7 @@ async def test_named_failures_and_wins_are_findings() -> None:
     assert [(one.severity, one.code) for one in got.findings] == [("major", "cliche"), ("info", "short")]
 
 
-async def test_a_rubric_and_criteria_in_words_are_two_questions_and_one_bill() -> None:
+async def test_a_rubric_and_a_text_criterion_are_two_questions_in_one_record() -> None:
     def judge(request: ChatRequest) -> str:
         return scored() if "Rubric: tale" in request.messages[0].text else met_by("ten rows")(request)
 
@@ -144,11 +144,11 @@ async def test_rubrics_that_ship_can_be_named(name: str) -> None:
     assert (got.verdict, got.criteria[0].score) == ("PASS", 1)
 
 
-# ------------------------------------------------------------------------------------------------- only the word of it
+# ------------------------------------------------------------------------------------------------- self-reports
 
 
 @pytest.mark.parametrize("criterion", ["The tests pass.", "a.md was written.", "The database was updated."])
-async def test_the_report_alone_is_no_evidence_for_a_deed_that_left_no_trace(criterion: str) -> None:
+async def test_a_report_alone_is_no_evidence_for_an_action_without_trace(criterion: str) -> None:
     claim = "The tests pass, a.md was written and the database was updated."
     verdict = await judged(words([claim], met_by("The tests pass")), criterion)
     assert (verdict.verdict, verdict.code, verdict.verified) == ("FAIL", "self_report_only", True)
@@ -162,14 +162,14 @@ async def test_a_criterion_about_the_text_is_met_by_the_text(criterion: str) -> 
     assert verdict.verdict == "PASS"
 
 
-async def test_a_file_that_the_record_knows_may_be_spoken_of() -> None:
+async def test_a_file_with_a_receipt_may_be_claimed() -> None:
     verdict = await judged(words(WROTE, met_by("Made it")), "a.md was written.")
     assert verdict.verdict == "PASS"
     other = await judged(words(WROTE, met_by("Made it")), "b.md was written.")
     assert other.code == "self_report_only"
 
 
-# -------------------------------------------------------------------------------------------------- before it starts
+# -------------------------------------------------------------------------------------------------- refused criteria
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,7 @@ async def test_a_file_that_the_record_knows_may_be_spoken_of() -> None:
         ({"kind": "shell", "command": "pytest || true"}, "vacuous_check"),
     ],
 )
-async def test_a_criterion_that_could_never_be_decided_is_refused_before_anything_is_spent(
-    criterion: dict[str, Any], code: str
-) -> None:
+async def test_an_undecidable_criterion_is_rejected_before_spending(criterion: dict[str, Any], code: str) -> None:
     client = Scripted(lambda request: "never asked")
     async with Delegator(client=client, strict_checks=True) as delegator:
         task = Task.model_validate({"goal": "x", "acceptance_criteria": ["fine", criterion]})
@@ -226,7 +224,7 @@ async def test_with_the_gate_off_its_reason_is_still_counted() -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ judging what exists
+# ------------------------------------------------------------------------------------------------ judging existing work
 
 
 async def test_work_that_exists_can_be_judged_without_a_child(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Criteria that depend on each other, weigh differently, or only report findings."""
+"""Criteria that depend on each other, have different weights, or only report findings."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def text(statement: str, **fields: Any) -> dict[str, Any]:
     return {"kind": "text", "text": statement, **fields}
 
 
-async def test_a_dependent_of_an_unmet_criterion_is_skipped_and_the_verdict_is_fail() -> None:
+async def test_a_dependent_of_an_unmet_criterion_is_skipped_and_fails() -> None:
     verdict, _ = await judged(
         {"id": "base", **FAILS, "findings_only": True}, {"id": "next", **HOLDS, "depends_on": ["base"]}
     )
@@ -49,10 +49,10 @@ async def test_the_order_of_declaration_does_not_matter(turned: bool) -> None:
     criteria = [text("it is a story", id="a"), text("it is whole", id="b", depends_on=["a"])]
     verdict, client = await judged(*(reversed(criteria) if turned else criteria), a=MET, b=MET)
     assert verdict.verdict == "PASS"
-    assert sum(map(is_judge, client.requests)) == 1, "what hangs together is asked together"
+    assert sum(map(is_judge, client.requests)) == 1, "dependent criteria are asked in one question"
 
 
-async def test_what_was_asked_together_is_still_skipped_when_its_base_is_not_met() -> None:
+async def test_a_dependent_asked_with_its_dependency_can_still_be_skipped() -> None:
     verdict, _ = await judged(
         text("it is whole", id="b", depends_on=["a"]), text("it is a story", id="a"), a=NOT, b=MET
     )

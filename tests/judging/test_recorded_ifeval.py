@@ -1,4 +1,4 @@
-"""Recorded answers whose truth is known criterion by criterion: once with a judge that knows it, once by code alone."""
+"""Recorded answers with a known result per criterion, judged once by a perfect judge and once by code alone."""
 
 import json
 import re
@@ -20,17 +20,17 @@ CRITERIA = [criterion for row in ROWS for criterion in row["criteria"]]
 Typed = dict[str, Any]
 
 
-def test_the_data_is_whole() -> None:
+def test_the_recorded_data_is_complete() -> None:
     assert (len(ROWS), len(CRITERIA), len({one["id"] for one in CRITERIA})) == (74, 111, 19)
     assert 20 <= sum(row["all_met"] for row in ROWS) <= 60
     assert all(row["all_met"] == all(one["met"] for one in row["criteria"]) for row in ROWS)
 
 
-# ------------------------------------------------------------------------------------------------ a judge that knows
+# ------------------------------------------------------------------------------------------------ a perfect judge
 
 
 def oracle(row: dict[str, Any]) -> Callable[[ChatRequest], str]:
-    """A judge that answers the truth, and quotes a real passage for `met`."""
+    """A judge that always answers correctly, and quotes a real passage for `met`."""
 
     def judge(request: ChatRequest) -> str:
         truth = {f"c{n}": one["met"] for n, one in enumerate(row["criteria"], start=1)}
@@ -40,7 +40,7 @@ def oracle(row: dict[str, Any]) -> Callable[[ChatRequest], str]:
     return judge
 
 
-async def test_with_a_judge_that_knows_the_verdict_is_the_truth(home: Path) -> None:
+async def test_with_a_perfect_judge_every_verdict_is_correct(home: Path) -> None:
     wrong: dict[int, str] = {}
     for row in ROWS:
         asked = [one["criterion"] for one in row["criteria"]]
@@ -55,7 +55,7 @@ async def test_with_a_judge_that_knows_the_verdict_is_the_truth(home: Path) -> N
 # ------------------------------------------------------------------------------------------------ code alone
 
 
-def nobody(request: ChatRequest) -> ChatReply:
+def refuse(request: ChatRequest) -> ChatReply:
     raise AssertionError("a model was asked")
 
 
@@ -64,7 +64,7 @@ def found(pattern: str, flags: str = "s") -> Typed:
 
 
 def times(words: str, piece: str, flags: str = "s") -> Typed:
-    """How often `piece` may stand in the output, as the criterion's own words say."""
+    """A check that `piece` occurs in the output as often as the criterion's text says."""
     (number,) = re.findall(r"(?:at least|less than|exactly) (\d+)", words)
     some = rf"(?:(?:(?!{piece}).)*+{piece})"
     least = rf"\A(?={some}{{{number}}})"
@@ -136,7 +136,7 @@ TYPED: dict[str, Callable[[str], Typed]] = {
     "startend:end_checker": ends_with,
     "startend:quotation": lambda words: found(r"\A\s*\".*\"\s*\Z"),
 }
-"""How each kind of criterion is said so that code decides it."""
+"""A typed check for each kind of criterion, which code decides."""
 
 
 def typed(row: dict[str, Any]) -> list[Typed]:
@@ -144,11 +144,11 @@ def typed(row: dict[str, Any]) -> list[Typed]:
 
 
 async def by_code(row: dict[str, Any]) -> Verdict:
-    async with Delegator(client=Scripted(nobody)) as delegator:
+    async with Delegator(client=Scripted(refuse)) as delegator:
         return await delegator.judge(goal=row["task"], acceptance_criteria=typed(row), output=row["output"])
 
 
-async def test_what_can_be_said_in_typed_checks_is_decided_right_by_code_alone(home: Path) -> None:
+async def test_typed_checks_alone_decide_every_criterion_correctly(home: Path) -> None:
     decided = 0
     wrong: list[tuple[int, str, str]] = []
     for row in ROWS:

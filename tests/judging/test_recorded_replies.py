@@ -1,4 +1,4 @@
-"""Replies that real judges gave, and replies written to be misread: what becomes of each."""
+"""Recorded replies of real judges, and replies written to be misread, with the verdict for each."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Fifty recorded runs of a real agent, judged by what it did: no model is asked, and what it says counts for nothing.
+"""Fifty recorded runs of a real agent, judged by its tool calls: no model is asked, and its report has no effect.
 
 The expected writes of each run are the benchmark's own; `reward` says whether the state was really right in the end.
 """
@@ -25,7 +25,7 @@ WRITES = (
     "update_reservation_passengers",
 )
 HANDED_OVER = "I transferred the user to a human agent."
-"""The report of a run in which the agent didn't close with words of its own."""
+"""The report of a run in which the agent wrote no final message."""
 
 
 def criterion(run: dict[str, Any]) -> dict[str, Any]:
@@ -46,12 +46,12 @@ def receipts(run: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def nobody(request: ChatRequest) -> ChatReply:
+def refuse(request: ChatRequest) -> ChatReply:
     raise AssertionError("a model was asked")
 
 
 async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
-    client = Scripted(nobody)
+    client = Scripted(refuse)
     async with Delegator(client=client) as delegator:
         verdicts = [
             await delegator.judge(
@@ -66,7 +66,7 @@ async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
     return verdicts
 
 
-async def test_the_verdict_agrees_with_what_really_became_of_the_work(home: Path) -> None:
+async def test_the_verdict_agrees_with_the_benchmarks_result(home: Path) -> None:
     verdicts = await judged(RUNS)
     said = [verdict.verdict == "PASS" for verdict in verdicts]
     right = [run["reward"] == 1 for run in RUNS]
@@ -80,15 +80,15 @@ async def test_every_false_success_fails(home: Path) -> None:
     assert {verdict.verdict for verdict in await judged(false)} == {"FAIL"}
 
 
-async def test_every_run_is_decided_by_looking_also_one_without_a_single_call(home: Path) -> None:
-    """A FAIL because nobody could look would make the figures above come out right by luck."""
+async def test_every_run_is_decided_by_a_check_even_without_calls(home: Path) -> None:
+    """An undecided criterion is a FAIL too, which could make the figures above right by chance."""
     verdicts = await judged(RUNS)
     undecided = {run["task_id"]: one.code for run, one in zip(RUNS, verdicts, strict=True) if one.decided_by != "check"}
     assert undecided == {}
 
 
 @pytest.mark.parametrize("change", ["a write more", "a write less", "a write that failed", "another argument"])
-async def test_a_right_run_that_did_one_thing_otherwise_fails(change: str, home: Path) -> None:
+async def test_a_correct_run_with_one_changed_call_fails(change: str, home: Path) -> None:
     right = [run for run in RUNS if run["reward"] == 1 and criterion(run)["calls"]]
     assert len(right) >= 8
     assert {verdict.verdict for verdict in await judged([_changed(run, change) for run in right])} == {"FAIL"}
@@ -108,11 +108,11 @@ def _changed(run: dict[str, Any], change: str) -> dict[str, Any]:
     return {**run, "calls": calls}
 
 
-async def test_a_record_that_nobody_gave_does_not_show_that_something_was_not_done(tmp_path: Path) -> None:
+async def test_missing_receipts_do_not_prove_that_a_call_was_not_made(tmp_path: Path) -> None:
     folder = tmp_path / "left"
     folder.mkdir()
     never = {"kind": "receipt", "mode": "none", "of": ["send_certificate"]}
-    async with Delegator(client=Scripted(nobody)) as delegator:
+    async with Delegator(client=Scripted(refuse)) as delegator:
         verdict = await delegator.judge(
             goal="Serve.", acceptance_criteria=[never], output="I sent a certificate.", workspace=folder
         )

@@ -1,4 +1,4 @@
-"""Verdicts: the order of judging, what PASS needs, and why a FAIL is one."""
+"""Verdicts: the order of judging, the conditions for PASS, and the reasons for FAIL."""
 
 from pathlib import Path
 from typing import Any
@@ -76,14 +76,14 @@ async def test_the_goal_and_the_criteria_are_no_evidence() -> None:
     ],
     ids=["prose", "nothing", "unknown id", "cut off", "refusal", "cannot tell", "not met"],
 )
-async def test_whatever_else_a_judge_answers_is_a_fail_with_its_own_code(reply: Any, code: str) -> None:
+async def test_any_other_answer_of_a_judge_is_a_fail_with_its_own_code(reply: Any, code: str) -> None:
     client = words(WROTE, lambda request: reply)
     verdict = await judged(client, "two passed")
     assert (verdict.verdict, verdict.code) == ("FAIL", code)
     assert judge_calls(client) == 1, "a judge that answered is never asked again"
 
 
-async def test_a_judge_that_cannot_be_reached_gives_way_to_the_next_and_is_named() -> None:
+async def test_an_unreachable_judge_is_replaced_by_the_next_and_is_named() -> None:
     asked: list[str] = []
 
     def judge(request: ChatRequest) -> str:
@@ -100,7 +100,7 @@ async def test_a_judge_that_cannot_be_reached_gives_way_to_the_next_and_is_named
     assert reasons[asked[1]] is None
 
 
-async def test_a_provider_whose_key_is_wrong_is_not_asked_again_through_its_other_models(
+async def test_no_other_model_of_a_provider_with_a_wrong_key_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def script(call: Call) -> Reply | Fault:
@@ -117,7 +117,7 @@ async def test_a_provider_whose_key_is_wrong_is_not_asked_again_through_its_othe
     assert (verdict.code, len(judged_by)) == ("judge_unavailable", 1)
 
 
-async def test_no_judge_at_all_is_a_fail_that_says_nobody_could_look() -> None:
+async def test_without_any_reachable_judge_the_verdict_is_judge_unavailable() -> None:
     def judge(request: ChatRequest) -> str:
         raise ProviderError("connection", "no route", provider="x")
 
@@ -126,7 +126,7 @@ async def test_no_judge_at_all_is_a_fail_that_says_nobody_could_look() -> None:
     assert verdict.criteria[0].outcome == "error"
 
 
-async def test_a_pinned_judge_that_may_not_judge_leaves_no_eligible_judge() -> None:
+async def test_an_ineligible_pinned_judge_leaves_no_eligible_judge() -> None:
     verdict = await judged(words(WROTE, met_by("2 passed")), "two passed", judge_model="no-such-model")
     assert (verdict.verdict, verdict.code) == ("FAIL", "no_eligible_judge")
 
@@ -150,7 +150,7 @@ async def test_the_gate_ends_judging_and_can_be_switched_off() -> None:
     assert (await judged(words(["Done."], met_by("Done.")), "it is done", gate=False)).verdict == "PASS"
 
 
-async def test_a_judge_is_asked_with_the_shape_of_its_reply_and_evidence_behind_fences() -> None:
+async def test_a_judge_gets_a_reply_schema_and_fenced_evidence() -> None:
     client = words(WROTE, met_by("2 passed"))
     await judged(client, "two passed")
     request = client.requests[-1]
@@ -177,7 +177,7 @@ async def test_hidden_characters_and_cuts_are_findings() -> None:
         ("it has at most 10 lines", "truncated_for_judge"),
     ],
 )
-async def test_of_a_text_seen_in_part_nothing_about_the_whole_is_met(criterion: str, code: str) -> None:
+async def test_a_truncated_text_meets_no_criterion_about_the_whole_text(criterion: str, code: str) -> None:
     verdict = await judged(words(["x" * 30_000 + " the end"], met_by("the end")), criterion)
     assert (verdict.verdict, verdict.code) == ("PASS" if code == "met" else "FAIL", code)
     short = await judged(words(["a long line, and the end"], met_by("the end")), criterion)
@@ -203,14 +203,16 @@ async def test_of_a_text_seen_in_part_nothing_about_the_whole_is_met(criterion: 
     ],
     ids=str,
 )
-async def test_checks_decide_by_looking(criterion: dict[str, Any], outcome: str, words_in_reason: str) -> None:
+async def test_checks_decide_on_the_actual_output_and_files(
+    criterion: dict[str, Any], outcome: str, words_in_reason: str
+) -> None:
     verdict = await judged(words(WROTE), criterion)
     assert verdict.criteria[0].outcome == outcome
     assert words_in_reason in verdict.criteria[0].reason
     assert verdict.verdict == ("PASS" if outcome == "met" else "FAIL")
 
 
-async def test_an_output_schema_is_one_more_criterion_and_gives_structured_output() -> None:
+async def test_an_output_schema_adds_a_criterion_and_structured_output() -> None:
     schema = {"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}
     async with Delegator(client=words(['Here:\n```json\n{"total": 7}\n```'])) as delegator:
         good = (await delegator.run(Task(goal="sum", output_schema=schema))).results[0]
@@ -223,7 +225,7 @@ async def test_an_output_schema_is_one_more_criterion_and_gives_structured_outpu
     assert "$.total" in bad.verdict.reasoning
 
 
-async def test_versions_change_with_what_is_asked_and_by_whom_and_with_nothing_else() -> None:
+async def test_versions_change_only_with_the_question_and_the_judge() -> None:
     first = await judged(words(WROTE, met_by("2 passed")), "two passed")
     again = await judged(words(["I wrote nothing, sorry."], met_by("nothing")), "two passed")
     other = await judged(words(WROTE, met_by("2 passed")), "both passed")
@@ -233,7 +235,7 @@ async def test_versions_change_with_what_is_asked_and_by_whom_and_with_nothing_e
     assert by_check.judge_version != first.judge_version
 
 
-async def test_a_commands_policy_that_forbids_a_models_command_is_an_error_and_not_a_verdict_on_the_work(
+async def test_a_forbidden_shell_criterion_is_an_error_not_a_failed_check(
     home: Path,
 ) -> None:
     criteria = [{"kind": "shell", "command": "true"}]

@@ -26,12 +26,12 @@ Sandbox = Literal["auto", "require", "off"]
 
 BUBBLEWRAP = Commands(sandbox="require", commands="allow", max_output_bytes=1_000)
 PROCESS = Commands(sandbox="off", commands="allow", max_output_bytes=1_000)
-"""Both find out once what works here."""
+"""Shared, so that each probes this machine only once."""
 
 
 @pytest.fixture(params=["bubblewrap", "process"])
 async def commands(request: pytest.FixtureRequest) -> Commands:
-    """Each behaviour that both mechanisms share is tested on both."""
+    """Behavior that both mechanisms share is tested on both."""
     found = PROCESS if request.param == "process" else BUBBLEWRAP
     if await found.mechanism() is None:
         pytest.skip("bubblewrap doesn't work here")
@@ -56,7 +56,7 @@ def no_bubblewrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
-    """macOS, as far as Linux can play it."""
+    """Simulates macOS, which has no pidfd."""
     monkeypatch.delattr(os, "pidfd_open")
 
 
@@ -73,7 +73,7 @@ def marker() -> str:
     return f"9{os.getpid()}{time.monotonic_ns() % 10_000}"
 
 
-def sleeps(marker: str) -> bool:
+def is_sleeping(marker: str) -> bool:
     if not Path("/proc").is_dir():
         return subprocess.run(["pgrep", "-f", f"sleep {marker}"], stdout=subprocess.DEVNULL).returncode == 0
     for process in (Path("/proc", name, "cmdline") for name in os.listdir("/proc") if name.isdigit()):
@@ -83,17 +83,17 @@ def sleeps(marker: str) -> bool:
     return False
 
 
-async def soon(marker: str, *, running: bool) -> bool:
-    """A process takes a moment to be what it will be, and a killed one to leave the process table."""
+async def reaches_state(marker: str, *, running: bool) -> bool:
+    """Waits, since a process takes a moment to start, and a killed one to leave the process table."""
     for _ in range(100):
-        if sleeps(marker) == running:
+        if is_sleeping(marker) == running:
             return True
         await asyncio.sleep(0.02)
     return False
 
 
-async def soon_dead(marker: str) -> bool:
-    return await soon(marker, running=False)
+async def ends_soon(marker: str) -> bool:
+    return await reaches_state(marker, running=False)
 
 
 async def run(commands: Commands, command: str, cwd: Path, **kwargs: Any) -> CommandResult:
@@ -116,39 +116,39 @@ async def test_a_command_works_in_its_folder_and_what_it_writes_there_stays(comm
     assert (folder / "here.txt").read_text() == f"{folder}\n"
 
 
-async def test_a_command_that_dies_of_a_signal_leaves_as_shells_say_it(commands: Commands, folder: Path) -> None:
+async def test_a_command_killed_by_a_signal_exits_with_128_plus_its_number(commands: Commands, folder: Path) -> None:
     assert (await run(commands, "kill -9 $$", folder)).exit_code == 137
 
 
-async def test_a_background_process_that_holds_the_pipe_does_not_hold_up_the_end(
+async def test_a_background_process_that_holds_the_pipe_causes_no_delay(
     commands: Commands, folder: Path, marker: str
 ) -> None:
     result = await run(commands, f"sleep {marker} & echo done", folder)
     assert (result.exit_code, result.stdout) == (0, "done\n")
     assert result.seconds < 5
-    assert await soon_dead(marker)
+    assert await ends_soon(marker)
 
 
-async def test_after_its_time_a_command_is_killed_with_all_it_started(
+async def test_after_its_timeout_a_command_is_killed_with_all_it_started(
     commands: Commands, folder: Path, marker: str
 ) -> None:
     result = await run(commands, f"trap '' TERM; sleep {marker} & sleep {marker}", folder, timeout_seconds=0.3)
     assert (result.timed_out, result.exit_code) == (True, None)
-    assert await soon_dead(marker)
+    assert await ends_soon(marker)
 
 
 async def test_a_cancelled_command_is_killed_with_all_it_started(commands: Commands, folder: Path, marker: str) -> None:
     os.mkfifo(folder / "started")
     running = asyncio.create_task(run(commands, f"sleep {marker} & echo > started; sleep {marker}", folder))
     await asyncio.to_thread((folder / "started").read_text)
-    assert await soon(marker, running=True)
+    assert await reaches_state(marker, running=True)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert await soon_dead(marker)
+    assert await ends_soon(marker)
 
 
-async def test_a_flood_of_output_leaves_its_end_and_says_what_was_cut(commands: Commands, folder: Path) -> None:
+async def test_long_output_keeps_its_end_and_says_what_was_cut(commands: Commands, folder: Path) -> None:
     result = await run(commands, "seq 1 200000; echo THE END", folder)
     assert result.stdout.startswith("[… the first ")
     assert result.stdout.endswith("200000\nTHE END\n")
@@ -167,10 +167,10 @@ async def test_a_flood_of_output_is_not_kept_in_memory(commands: Commands, folde
 async def test_the_event_loop_stays_responsive_under_three_floods(commands: Commands, folder: Path) -> None:
     await run(commands, "true", folder)
     turns: list[float] = []
-    flood = "yes & yes & yes & yes"  # more than one reader can ever empty
+    flood = "yes & yes & yes & yes"  # more than one reader can consume
     flooded = asyncio.gather(*(run(commands, flood, folder, timeout_seconds=1) for _ in range(3)))
     while not flooded.done():
-        before = time.thread_time()  # what the loop did, however busy the flood keeps the machine
+        before = time.thread_time()  # the loop's own CPU time, however busy the machine is
         await asyncio.sleep(0)
         turns.append(time.thread_time() - before)
     assert statistics.median(turns) < 0.005
@@ -209,7 +209,7 @@ async def test_without_pidfd_commands_end_and_are_cleaned_up_all_the_same(
     assert (result.exit_code, result.stdout) == (4, "done\n")
     late = await run(commands, f"sleep {marker}", folder, timeout_seconds=0.2)
     assert late.timed_out
-    assert await soon_dead(marker)
+    assert await ends_soon(marker)
 
 
 @pytest.mark.parametrize("command", ["echo \0", "true " + "x" * 3_000_000], ids=["NUL byte", "too long"])
@@ -226,9 +226,7 @@ async def test_a_folder_that_is_gone_is_a_tool_error(folder: Path) -> None:
 # ------------------------------------------------------------------------------------------------- the policy
 
 
-async def test_by_default_a_models_command_is_refused_without_bubblewrap_and_the_text_names_the_mend(
-    no_bubblewrap: None, folder: Path
-) -> None:
+async def test_without_bubblewrap_a_models_command_is_refused_with_a_fix(no_bubblewrap: None, folder: Path) -> None:
     with pytest.raises(CommandsNotAllowed) as refused:
         await Commands().run("touch ran", cwd=folder, timeout_seconds=5, author="model")
     assert refused.value.code == "commands_not_allowed"
@@ -344,7 +342,7 @@ async def test_a_daemon_that_left_the_group_dies_with_the_sandbox(
     sandboxed: Commands, folder: Path, marker: str
 ) -> None:
     await run(sandboxed, f"setsid sleep {marker} >/dev/null 2>&1 & sleep 0.2; echo done", folder)
-    assert await soon_dead(marker)
+    assert await ends_soon(marker)
 
 
 async def test_network_none_cuts_off_even_loopback_and_host_does_not(sandboxed: Commands, folder: Path) -> None:
@@ -383,19 +381,19 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def kill_a_host(sandbox: str, command: str, folder: Path, *, after: float) -> None:
-    """A process that runs `command` as delegate does, and is killed `after` seconds."""
+def kill_host(sandbox: str, command: str, folder: Path, *, after: float) -> None:
+    """Run `command` in a process with delegate, and kill that process after `after` seconds."""
     environment = os.environ | {"PYTHONPATH": str(Path(delegate.__file__).parent.parent)}
     program = [sys.executable, "-c", HOST, sandbox, command]
     with subprocess.Popen(program, cwd=folder, env=environment, stdout=subprocess.PIPE) as host:
         assert host.stdout is not None
         assert host.stdout.readline() == b"ready\n"
-        time.sleep(after)  # a moment is what is tried
+        time.sleep(after)  # the moment of the kill is what is tested
         host.kill()
 
 
-async def soon_gone(word: str) -> bool:
-    """No process has `word` on its command line any more, those that confine the command included."""
+async def disappears_soon(word: str) -> bool:
+    """Whether no process has `word` on its command line any more, including those that confine the command."""
     for _ in range(100):
         lines: list[bytes] = []
         for process in (Path("/proc", name, "cmdline") for name in os.listdir("/proc") if name.isdigit()):
@@ -408,7 +406,7 @@ async def soon_gone(word: str) -> bool:
 
 
 def setting(commands: Commands) -> Sandbox:
-    """What gives the mechanism of `commands`."""
+    """The setting that selects the mechanism of `commands`."""
     return "off" if commands is PROCESS else "require"
 
 
@@ -419,7 +417,7 @@ async def test_daemons_end_with_their_command(commands: Commands, folder: Path, 
         commands, f"{DAEMON.format(marker)}; [ {seconds} = 20 ] || sleep {marker}", folder, timeout_seconds=seconds
     )
     assert result.timed_out == (seconds != 20)
-    assert not sleeps(marker)
+    assert not is_sleeping(marker)
 
 
 @linux
@@ -430,14 +428,14 @@ async def test_daemons_end_when_their_command_is_cancelled(commands: Commands, f
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert not sleeps(marker)
+    assert not is_sleeping(marker)
 
 
 @linux
 async def test_daemons_end_when_their_host_is_killed(commands: Commands, folder: Path, marker: str) -> None:
     started = f"{DAEMON.format(marker)}; sleep {marker}"
-    await asyncio.to_thread(kill_a_host, setting(commands), started, folder, after=0.3)
-    assert await soon_gone(marker)
+    await asyncio.to_thread(kill_host, setting(commands), started, folder, after=0.3)
+    assert await disappears_soon(marker)
 
 
 @linux
@@ -446,9 +444,9 @@ async def test_a_host_that_is_killed_while_a_command_starts_leaves_nothing(
     commands: Commands, folder: Path, marker: str, after: float
 ) -> None:
     await asyncio.to_thread(
-        kill_a_host, setting(commands), f"{DAEMON.format(marker)}; sleep {marker}", folder, after=after
+        kill_host, setting(commands), f"{DAEMON.format(marker)}; sleep {marker}", folder, after=after
     )
-    assert await soon_gone(marker)
+    assert await disappears_soon(marker)
 
 
 @linux
@@ -461,7 +459,7 @@ async def test_commands_leave_no_descriptor_and_no_process(commands: Commands, f
     late.cancel()
     await asyncio.gather(late, return_exceptions=True)
     assert sorted(os.listdir("/proc/self/fd")) == before
-    close_workers()  # another test's
+    close_workers()  # may be left by another test
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 - doesn't wait
 
@@ -475,7 +473,7 @@ async def test_a_pipe_that_nobody_reads_ends_its_writer(commands: Commands, fold
     assert (await run(commands, "yes | head -n 1; echo ${PIPESTATUS[0]}", folder)).stdout == "y\n141\n"
 
 
-# -------------------------------------------------------------------------- a sandbox that fails is not an answer
+# -------------------------------------------------------------------------- a failing sandbox
 
 
 @linux
@@ -483,14 +481,14 @@ async def test_a_pipe_that_nobody_reads_ends_its_writer(commands: Commands, fold
 async def test_a_command_that_ends_what_confines_it_has_no_exit_code(folder: Path, marker: str, signal: str) -> None:
     with pytest.raises(SandboxFailed, match="subreaper"):
         await run(PROCESS, f"sleep {marker} & kill -{signal} $PPID; sleep 9", folder)
-    assert await soon_dead(marker)
+    assert await ends_soon(marker)
 
 
 @linux
 async def test_a_command_that_stops_what_confines_it_ends_in_time_all_the_same(folder: Path, marker: str) -> None:
     result = await run(PROCESS, f"setsid sleep {marker} & kill -STOP $PPID; sleep 9", folder, timeout_seconds=0.3)
     assert result.timed_out
-    assert await soon_dead(marker)
+    assert await ends_soon(marker)
 
 
 @linux
@@ -511,7 +509,7 @@ exit $code
 
 @pytest.fixture
 async def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    """Bubblewrap worked when it was tried, and doesn't any more."""
+    """Bubblewrap worked when it was probed, and doesn't any more."""
     bwrap, broken = tmp_path / "bin" / "bwrap", tmp_path / "broken"
     bwrap.parent.mkdir()
     bwrap.write_text(FLAKY_BWRAP.format(broken=broken))
@@ -524,7 +522,7 @@ async def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
 
 
 @linux
-async def test_a_sandbox_that_can_not_be_set_up_is_no_exit_code_1(failing: Commands, folder: Path) -> None:
+async def test_a_sandbox_that_can_not_be_set_up_is_not_exit_code_1(failing: Commands, folder: Path) -> None:
     with pytest.raises(SandboxFailed, match=r"bubblewrap failed.*No permissions") as failed:
         await run(failing, "true", folder)
     assert failed.value.code == "sandbox_failed"
@@ -540,7 +538,9 @@ async def test_a_criterion_is_never_met_by_a_sandbox_that_fails(failing: Command
     assert (result.outcome, result.code) == ("error", "sandbox_failed")
 
 
-async def test_on_windows_the_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+async def test_on_windows_a_command_is_refused_with_an_explanation(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     commands = Commands(commands="allow")
     assert await commands.mechanism() is None

@@ -85,7 +85,7 @@ _TREES = st.dictionaries(st.sampled_from(["a", "b", "c", "a/x", "b/c"]), st.none
 @settings(max_examples=200, deadline=None)
 @given(tree=_TREES, path=_PATHS)
 def test_a_path_is_resolved_as_the_kernel_would_or_denied(tree: dict[str, str | None], path: str) -> None:
-    """In any tree of folders and links, the resolver agrees with the kernel inside, and denies the rest."""
+    """In any tree of folders and links, the resolver agrees with the kernel inside the root, and denies the rest."""
     with tempfile.TemporaryDirectory() as place:
         root, outside = _planted(Path(place).resolve(), tree)
         tried = path.format(root=root, outside=outside)
@@ -103,7 +103,7 @@ def test_a_path_is_resolved_as_the_kernel_would_or_denied(tree: dict[str, str | 
 
 @settings(max_examples=120, deadline=None)
 @given(tree=_TREES, path=_PATHS | st.text(max_size=20))
-def test_no_path_whatever_reads_or_writes_a_file_outside(tree: dict[str, str | None], path: str) -> None:
+def test_no_path_reads_or_writes_a_file_outside(tree: dict[str, str | None], path: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         root, outside = _planted(Path(place).resolve(), tree)
         folder = Folder.of_existing(root)
@@ -118,15 +118,15 @@ def test_no_path_whatever_reads_or_writes_a_file_outside(tree: dict[str, str | N
 
 
 def _files(place: Path, but: Path) -> dict[Path, str | None]:
-    """Everything in `place`, apart from what is in `but`."""
+    """Everything in `place` except the content of `but`."""
     found = (path for path in place.rglob("*") if not path.is_relative_to(but))
     return {path: path.read_text() if path.is_file() else None for path in found}
 
 
 def _planted(place: Path, tree: dict[str, str | None]) -> tuple[Path, Path]:
-    """A folder with this tree (None: a folder, else a link to there), and one beside it with a secret.
+    """A folder with this tree (None: a folder, else a link to there), and a sibling folder with a secret.
 
-    They lie deeper than any of the trees' own links climbs, so that planting one leaves nothing outside of `place`.
+    They are nested deeper than any link in a tree climbs, so that nothing is created outside `place`.
     """
     deep = place.joinpath(*"12345678")
     root, outside = deep / "root", deep / "outside"
@@ -140,6 +140,6 @@ def _planted(place: Path, tree: dict[str, str | None]) -> tuple[Path, Path]:
                 (root / name).mkdir()
             elif target:
                 (root / name).symlink_to(target.format(root=root, outside=outside))
-        except OSError:  # its folder isn't there, or is a link to elsewhere
+        except OSError:  # its folder doesn't exist, or is a link
             continue
     return root, outside

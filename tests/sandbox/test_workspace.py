@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder that somebody works in, outside of any workspace."""
+    """A user's folder, outside of any workspace."""
     place = tmp_path / "project"
     (place / "src").mkdir(parents=True)
     (place / "README.md").write_text("read me\n")
@@ -49,7 +49,7 @@ def digest(text: str) -> str:
 
 @pytest.fixture
 def as_nobody() -> Iterator[Path]:
-    """A folder of a user who isn't root: root reads what nobody may."""
+    """A folder of a user other than root, since root can read everything."""
     place = Path(tempfile.mkdtemp(prefix="delegate-test-", dir="/tmp"))
     is_root = os.geteuid() == 0
     if is_root:
@@ -62,7 +62,7 @@ def as_nobody() -> Iterator[Path]:
 
 
 def nest(root: Path, depth: int) -> None:
-    """Folders in folders, deeper than a path can say."""
+    """Nested folders, deeper than the longest path."""
     at = os.open(root, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=at)
@@ -94,7 +94,7 @@ async def test_a_copy_has_the_files_of_the_original_and_leaves_it_alone(home: Pa
     assert not (folder.root / "pipe").exists()
 
 
-async def test_a_copy_of_a_folder_that_holds_the_workspaces_does_not_copy_itself(project: Path) -> None:
+async def test_a_copy_skips_the_folder_that_contains_the_workspaces(project: Path) -> None:
     home = project / ".delegate"
     await Folder.open(None, home=home)
     folder = await opened("copy", project, home)
@@ -130,7 +130,7 @@ async def test_a_folder_nested_too_deep_to_copy_is_refused_and_leaves_nothing(ho
         await opened("copy", project, home)
     assert refused.value.code == "workspace_not_copied"
     assert list(home.iterdir()) == []
-    discard(project)  # pytest's own cleaning fails at it
+    discard(project)  # pytest can't remove it
 
 
 async def test_a_file_that_cannot_be_copied_is_named_and_nothing_is_left(as_nobody: Path) -> None:
@@ -146,7 +146,7 @@ async def test_a_cancelled_copy_leaves_nothing(home: Path, project: Path) -> Non
         (project / f"{n}").write_text("x")
     opening = asyncio.create_task(opened("copy", project, home))
     async with asyncio.timeout(20):
-        while not list(home.glob("*/1*")):  # noqa: ASYNC110 - only the disk says that it has begun
+        while not list(home.glob("*/1*")):  # noqa: ASYNC110 - only the file system shows that it has started
             await asyncio.sleep(0)
     opening.cancel()
     await asyncio.wait([opening])
@@ -171,7 +171,7 @@ async def test_a_cut_through_a_character_does_not_make_a_text_binary(fresh: Fold
     assert not fresh.read("b.bin", 100).is_text
 
 
-async def test_traps_are_refused_without_waiting_for_them(fresh: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pipes_and_sockets_are_refused_without_blocking(fresh: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(fresh.root / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         monkeypatch.chdir(fresh.root)  # a socket's path must be short
@@ -221,7 +221,7 @@ async def test_a_change_is_seen_although_its_time_and_size_were_put_back(home: P
     assert [artifact.path for artifact in folder.changes()] == ["README.md"]
 
 
-async def test_what_tools_leave_behind_is_no_artifact(fresh: Folder) -> None:
+async def test_files_written_by_tools_are_not_artifacts(fresh: Folder) -> None:
     for name in (".git", "__pycache__", ".venv", "node_modules"):
         (fresh.root / "sub" / name).mkdir(parents=True)
         (fresh.root / "sub" / name / "x").write_text("x")
@@ -322,14 +322,14 @@ async def test_files_past_the_bound_are_listed_but_not_read(fresh: Folder) -> No
 # ----------------------------------------------------------------------------------- two writers in one folder
 
 
-async def shared(project: Path, home: Path, claims: WriteLocks, who: str) -> Folder:
-    return await Folder.open(Workspace(mode="shared", path=project), home=home, write_locks=claims, who=who)
+async def shared(project: Path, home: Path, locks: WriteLocks, who: str) -> Folder:
+    return await Folder.open(Workspace(mode="shared", path=project), home=home, write_locks=locks, who=who)
 
 
 async def test_the_second_writer_of_a_file_reads_which_task_has_it(home: Path, project: Path) -> None:
-    claims = WriteLocks()
-    one = await shared(project, home, claims, "task 0 of this run")
-    two = await shared(project / "src", home, claims, "task 1 of this run")
+    locks = WriteLocks()
+    one = await shared(project, home, locks, "task 0 of this run")
+    two = await shared(project / "src", home, locks, "task 1 of this run")
     one.write("src/main.py", b"one")
     with pytest.raises(ToolDenied, match=r"main\.py is written by task 0 of this run.*src/main\.py"):
         two.write("./../src/main.py", b"two")
@@ -341,17 +341,17 @@ async def test_the_second_writer_of_a_file_reads_which_task_has_it(home: Path, p
 
 
 async def test_a_file_is_free_again_when_its_writer_is_done(home: Path, project: Path) -> None:
-    claims = WriteLocks()
-    one, two = [await shared(project, home, claims, f"task {n}") for n in range(2)]
+    locks = WriteLocks()
+    one, two = [await shared(project, home, locks, f"task {n}") for n in range(2)]
     one.write("README.md", b"one")
     await one.close()
     two.write("README.md", b"two")
     assert (project / "README.md").read_bytes() == b"two"
 
 
-async def test_names_that_differ_in_case_only_are_two_files_where_the_system_says_so(home: Path, project: Path) -> None:
-    claims = WriteLocks()
-    one, two = [await shared(project, home, claims, f"task {n}") for n in range(2)]
+async def test_names_that_differ_only_in_case_follow_the_file_system(home: Path, project: Path) -> None:
+    locks = WriteLocks()
+    one, two = [await shared(project, home, locks, f"task {n}") for n in range(2)]
     one.write("notes.md", b"one")
     are_two = not (project / "NOTES.md").exists()
     try:
@@ -362,8 +362,8 @@ async def test_names_that_differ_in_case_only_are_two_files_where_the_system_say
 
 
 async def test_what_a_sibling_wrote_is_not_taken_for_this_childs_work(home: Path, project: Path) -> None:
-    claims = WriteLocks()
-    one, two = [await shared(project, home, claims, f"task {n}") for n in range(2)]
+    locks = WriteLocks()
+    one, two = [await shared(project, home, locks, f"task {n}") for n in range(2)]
     one.write("one.md", b"one")
     two.write("two.md", b"two")
     (project / "by-a-command.md").write_text("nobody knows by whose")
@@ -372,17 +372,15 @@ async def test_what_a_sibling_wrote_is_not_taken_for_this_childs_work(home: Path
 
 
 async def test_what_a_sibling_writes_while_a_folder_is_opened_is_the_siblings(home: Path, project: Path) -> None:
-    claims = WriteLocks()
-    one = await shared(project, home, claims, "task 0")
-    opening = asyncio.create_task(shared(project, home, claims, "task 1"))
-    await asyncio.sleep(0)  # it has begun to look
+    locks = WriteLocks()
+    one = await shared(project, home, locks, "task 0")
+    opening = asyncio.create_task(shared(project, home, locks, "task 1"))
+    await asyncio.sleep(0)  # the snapshot has started
     one.write("README.md", b"one")
     assert (await opening).changes() == ()
 
 
-async def test_children_of_different_runs_and_folders_of_their_own_are_not_in_each_others_way(
-    home: Path, project: Path
-) -> None:
+async def test_children_of_different_runs_do_not_block_each_other(home: Path, project: Path) -> None:
     one = await shared(project, home, WriteLocks(), "task 0")
     two = await shared(project, home, WriteLocks(), "task 0")
     three = await opened("copy", project, home)
@@ -406,7 +404,7 @@ async def test_a_fresh_folder_with_a_file_in_it_stays(fresh: Folder) -> None:
     assert (fresh.root / "report.md").read_text() == "done"
 
 
-async def test_a_copy_goes_when_nothing_changed_in_it_and_stays_otherwise(home: Path, project: Path) -> None:
+async def test_a_copy_is_removed_if_nothing_changed_and_kept_otherwise(home: Path, project: Path) -> None:
     untouched, touched = await opened("copy", project, home), await opened("copy", project, home)
     (touched.root / "README.md").write_text("mine")
     await untouched.close()
@@ -422,7 +420,7 @@ async def test_a_shared_folder_is_never_removed(home: Path, tmp_path: Path) -> N
     assert folder.root.is_dir()
 
 
-async def test_a_folder_full_of_traps_is_removed_whole(home: Path, project: Path) -> None:
+async def test_a_folder_with_deep_nesting_pipes_and_links_is_removed(home: Path, project: Path) -> None:
     (project / "outside").mkdir()
     (project / "outside" / "file").touch()
     folder = await opened("copy", project, home)
@@ -435,7 +433,7 @@ async def test_a_folder_full_of_traps_is_removed_whole(home: Path, project: Path
     assert (project / "outside" / "file").exists()
 
 
-async def test_what_lies_too_deep_is_not_listed_but_is_not_removed_either(fresh: Folder) -> None:
+async def test_files_nested_too_deeply_are_neither_listed_nor_removed(fresh: Folder) -> None:
     nest(fresh.root, 1_000)
     (fresh.root / "/".join("d" * 250) / "x").touch()
     assert await fresh.artifacts() == ()
@@ -453,15 +451,15 @@ async def test_a_stopped_copy_copies_nothing_more(project: Path, tmp_path: Path)
 
 
 async def test_a_cancelled_caller_waits_until_its_thread_has_ended() -> None:
-    begun, stop, ending = threading.Event(), threading.Event(), threading.Event()
+    started, stop, ending = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
-        begun.set()
+        started.set()
         assert stop.wait(10)
         assert ending.wait(10)
 
     caller = asyncio.create_task(run_in_thread(work, stop=stop))
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(started.wait, 10)
     caller.cancel()
     assert await asyncio.to_thread(stop.wait, 10)
     assert not caller.done()
@@ -470,7 +468,7 @@ async def test_a_cancelled_caller_waits_until_its_thread_has_ended() -> None:
     assert caller.cancelled()
 
 
-async def test_an_untouched_copy_with_folders_that_may_not_be_entered_is_removed(as_nobody: Path) -> None:
+async def test_an_unchanged_copy_with_unwritable_folders_is_removed(as_nobody: Path) -> None:
     for path in ("a", "a/b"):
         (as_nobody / "project" / path).mkdir(parents=True)
     (as_nobody / "project" / "a").chmod(0o500)

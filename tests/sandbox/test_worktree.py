@@ -47,7 +47,7 @@ async def opened(repository: Path, home: Path, base: str | None = None) -> Folde
 
 
 def registered(repository: Path) -> list[str]:
-    """The worktrees that git knows of, beside the checkout itself."""
+    """The worktrees registered in git, except the checkout itself."""
     listed = git(repository, "worktree", "list", "--porcelain").split("\n\n")
     in_git = repository / (".git/worktrees" if (repository / ".git").exists() else "worktrees")
     left = os.listdir(in_git) if in_git.is_dir() else []
@@ -60,7 +60,7 @@ def changed(artifacts: tuple[Artifact, ...]) -> list[tuple[str, str]]:
 
 
 async def diff_of(folder: Folder) -> str:
-    """What a judge reads: the first artifact."""
+    """The first artifact, which a judge reads."""
     first = (await folder.artifacts())[0]
     assert first.path == f"../{folder.root.name}.diff"
     return folder.read(first.path, 1_000_000).text
@@ -69,7 +69,7 @@ async def diff_of(folder: Folder) -> str:
 # ------------------------------------------------------------------------------------------------------ opening
 
 
-async def test_a_worktree_has_the_files_of_the_commit_and_not_what_is_uncommitted(repository: Path, home: Path) -> None:
+async def test_a_worktree_has_only_the_committed_files(repository: Path, home: Path) -> None:
     folder = await opened(repository, home)
     assert (folder.root / "README.md").read_text() == "read me\n"
     assert (folder.root / "src" / "main.py").read_text() == "print(1)\n"
@@ -96,7 +96,7 @@ async def test_the_users_checkout_and_branches_stay_as_they_were(repository: Pat
     assert (repository / "README.md").read_text() == "half a thought\n"
 
 
-async def test_a_bare_repository_will_do(repository: Path, home: Path, tmp_path: Path) -> None:
+async def test_a_bare_repository_can_be_used(repository: Path, home: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", "--bare", str(repository), "bare.git")
     folder = await opened(tmp_path / "bare.git", home)
     assert (folder.root / "README.md").read_text() == "read me\n"
@@ -199,7 +199,7 @@ async def test_a_diff_that_cannot_be_made_says_so(repository: Path, home: Path) 
 
 
 def git_commit(folder: Folder) -> str:
-    """What is checked out there, as git itself notes it."""
+    """The commit that is checked out, from git's own files."""
     pointer = (folder.root / ".git").read_text().removeprefix("gitdir: ").strip()
     return (Path(pointer) / "HEAD").read_text().strip()
 
@@ -296,7 +296,7 @@ async def test_a_worktree_in_which_nothing_changed_is_removed_and_forgotten(repo
     assert registered(repository) == []
 
 
-async def test_a_worktree_with_changes_stays_with_its_diff_until_it_is_discarded(repository: Path, home: Path) -> None:
+async def test_a_changed_worktree_is_kept_with_its_diff_until_discarded(repository: Path, home: Path) -> None:
     folder = await opened(repository, home)
     folder.write("new.md", b"new\n")
     await folder.artifacts()
@@ -319,7 +319,7 @@ async def test_a_kept_worktree_can_be_removed_with_git(repository: Path, home: P
 
 async def test_worktrees_of_others_are_left_alone(repository: Path, home: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "--quiet", str(tmp_path / "stick"))
-    shutil.rmtree(tmp_path / "stick")  # unplugged, not given up
+    shutil.rmtree(tmp_path / "stick")  # like an unplugged drive
     folder = await opened(repository, home)
     await folder.close()
     assert registered(repository) == ["stick"]
@@ -339,7 +339,7 @@ async def test_a_cancelled_checkout_leaves_nothing(repository: Path, home: Path)
     git(repository, "commit", "--quiet", "--message", "many")
     opening = asyncio.create_task(opened(repository, home))
     async with asyncio.timeout(20):
-        while not list(home.glob("*/1*")):  # noqa: ASYNC110 - only the disk says that it has begun
+        while not list(home.glob("*/1*")):  # noqa: ASYNC110 - only the file system shows that it has started
             await asyncio.sleep(0)
     opening.cancel()
     await asyncio.wait([opening])
@@ -348,7 +348,7 @@ async def test_a_cancelled_checkout_leaves_nothing(repository: Path, home: Path)
     assert registered(repository) == []
 
 
-# ------------------------------------------------------------------------------------------------- what can't be
+# ------------------------------------------------------------------------------------------------- refused repositories
 
 
 async def refused(repository: Path, home: Path, base: str | None = None) -> CallError:

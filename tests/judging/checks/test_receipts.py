@@ -1,4 +1,4 @@
-"""Criteria about what the child did, from the runtime's own record."""
+"""Criteria about what the child did, decided from the runtime's own record."""
 
 from typing import Any
 

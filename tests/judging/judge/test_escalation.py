@@ -1,4 +1,4 @@
-"""Escalation: one judge of another family, asked once what the first couldn't tell or prove. Off unless switched on."""
+"""Escalation: a judge of another family is asked once about what the first couldn't decide or prove, if enabled."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ Said = Answers | ChatReply | Exception
 
 
 def judges(*said: Said) -> Scripted:
-    """Judges that answer in turn: with what is given for the ids that they are asked about."""
+    """Judges that answer one after the other, with the given answers for the requested ids."""
     left = iter(said)
 
     def answer(request: ChatRequest) -> ChatReply:
@@ -60,7 +60,7 @@ def text(statement: str, **fields: Any) -> dict[str, Any]:
     return {"kind": "text", "text": statement, **fields}
 
 
-async def test_it_is_off_by_default() -> None:
+async def test_it_is_disabled_by_default() -> None:
     client = judges({"c1": UNSURE}, {"c1": MET})
     async with Delegator(client=client) as delegator:
         verdict = await delegator.judge(goal="x", acceptance_criteria=["two passed"], output=OUTPUT)
@@ -68,7 +68,7 @@ async def test_it_is_off_by_default() -> None:
 
 
 @pytest.mark.parametrize("first", [UNSURE, UNPROVEN], ids=["cannot tell", "no such quote"])
-async def test_another_family_is_asked_what_the_first_judge_could_not_tell_or_prove(first: Answer) -> None:
+async def test_another_family_is_asked_about_undecided_or_unproven_criteria(first: Answer) -> None:
     client = judges({"c1": MET, "c2": first, "c3": MET}, {"c2": ("met", "4 seconds")})
     verdict = await judged(client, "two passed", "it took four seconds", "the suite ran")
     one, other = models(client)
@@ -80,7 +80,7 @@ async def test_another_family_is_asked_what_the_first_judge_could_not_tell_or_pr
     assert verdict.criteria[1].evidence == "4 seconds"
 
 
-async def test_both_answers_and_both_bills_stand_on_the_verdict() -> None:
+async def test_the_verdict_has_both_answers_and_the_cost_of_both() -> None:
     client = judges({"c1": MET, "c2": UNPROVEN}, {"c2": MET})
     verdict = await judged(client, "two passed", "all passed")
     record, (one, other) = record_of(verdict), models(client)
@@ -120,16 +120,16 @@ async def test_what_a_judge_decided_is_not_asked_again() -> None:
     client = judges({"c1": NOT, "c2": UNSURE}, {"c1": MET, "c2": MET})
     verdict = await judged(client, "three passed", "it took four seconds")
     assert (verdict.verdict, verdict.code) == ("FAIL", "not_met")
-    assert len(client.requests) == 1, "the verdict is lost whatever a second judge says"
+    assert len(client.requests) == 1, "the verdict is FAIL whatever a second judge says"
 
 
-async def test_a_doubt_about_a_sure_answer_is_an_answer() -> None:
+async def test_doubt_about_a_confident_answer_is_not_asked_again() -> None:
     client = judges({"c1": MET, "c1.sure": UNSURE}, {"c1": MET, "c1.sure": MET})
     verdict = await judged(client, {"kind": "question", "question": "did two pass?", "threshold": "high_confidence"})
     assert (verdict.code, len(client.requests)) == ("not_confident", 1)
 
 
-async def test_a_question_that_must_be_sure_is_asked_again_with_its_second_half() -> None:
+async def test_a_high_confidence_question_is_asked_again_in_both_parts() -> None:
     client = judges({"c1": UNSURE, "c1.sure": UNSURE}, {"c1": MET, "c1.sure": MET})
     verdict = await judged(client, {"kind": "question", "question": "did two pass?", "threshold": "high_confidence"})
     assert (verdict.verdict, asked_ids(client.requests[1])) == ("PASS", ["c1", "c1.sure"])
@@ -162,7 +162,7 @@ async def test_a_rubric_whose_score_is_unproven_is_not_asked_again() -> None:
     ],
     ids=["unreachable", "refusal", "prose"],
 )
-async def test_where_the_second_judge_gives_no_answer_the_first_ones_stand(second: Said, said: str) -> None:
+async def test_without_a_usable_second_answer_the_first_ones_are_kept(second: Said, said: str) -> None:
     client = judges({"c1": MET, "c2": UNSURE}, second, {"c2": MET})
     verdict = await judged(client, "two passed", "it took four seconds")
     record, (one, other) = record_of(verdict), models(client)
@@ -185,7 +185,7 @@ async def test_a_second_judge_needs_room_in_the_ledger() -> None:
     assert any("the limit model_calls doesn't allow the next step" in reason for reason in reasons)
 
 
-async def test_without_another_family_the_first_answers_stand_and_the_candidates_say_why() -> None:
+async def test_without_another_family_the_first_answers_are_kept() -> None:
     client = judges({"c1": UNSURE}, {"c1": MET})
     verdict = await judged(client, judge_model="gpt-6-luna")
     record = record_of(verdict)
@@ -216,7 +216,7 @@ async def test_it_happens_at_most_once_per_verdict() -> None:
     assert len(record_of(verdict).attempts) == 3
 
 
-async def test_what_waits_for_an_undecided_criterion_is_asked_again_with_it() -> None:
+async def test_dependents_of_an_undecided_criterion_are_asked_again_with_it() -> None:
     client = judges({"a": UNSURE, "b": UNSURE, "c": MET}, {"a": MET, "b": MET})
     criteria = [text("b", id="b", depends_on=["a"]), text("a", id="a"), text("c", id="c", depends_on=["b"])]
     verdict = await judged(client, *criteria)
@@ -224,14 +224,14 @@ async def test_what_waits_for_an_undecided_criterion_is_asked_again_with_it() ->
     assert verdict.verdict == "PASS"
 
 
-async def test_what_waits_for_a_criterion_that_is_not_met_is_skipped_and_not_asked_again() -> None:
+async def test_a_dependent_of_an_unmet_criterion_is_not_asked_again() -> None:
     client = judges({"a": NOT, "b": UNSURE}, {"b": MET})
     verdict = await judged(client, text("a", id="a", findings_only=True), text("b", id="b", depends_on=["a"]))
     assert [result.outcome for result in verdict.criteria] == ["not_met", "skipped"]
     assert len(client.requests) == 1
 
 
-async def test_nobody_is_asked_again_for_a_finding_alone_unless_something_rests_on_it() -> None:
+async def test_a_finding_is_asked_again_only_if_a_criterion_depends_on_it() -> None:
     finding, plain = text("a", id="a", findings_only=True), text("b", id="b")
     client = judges({"a": UNSURE, "b": MET}, {"a": MET})
     assert (await judged(client, finding, plain)).verdict == "PASS"

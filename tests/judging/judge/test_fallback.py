@@ -1,4 +1,4 @@
-"""When a judge can't be reached: who is asked next, what the verdict keeps of it, and what is never asked twice."""
+"""Unreachable judges: which one is asked next, what the verdict records, and what is never asked twice."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ def provider_of(model: str) -> str:
     return found.provider
 
 
-async def test_every_model_that_was_asked_stands_on_the_verdict_in_order_with_what_came_of_it() -> None:
+async def test_the_verdict_lists_every_attempt_in_order_with_its_result() -> None:
     client = in_turn(unreachable("timeout"), unreachable("bad_reply"), good())
     verdict = await judged(client)
     record = record_of(verdict)
@@ -85,17 +85,17 @@ async def test_every_model_that_was_asked_stands_on_the_verdict_in_order_with_wh
     ]
 
 
-async def test_the_record_stands_also_when_nobody_answered() -> None:
+async def test_the_record_is_complete_even_if_no_judge_answered() -> None:
     client = Scripted([unreachable()] * 9)
     verdict = await judged(client)
     record = record_of(verdict)
     assert (verdict.verdict, verdict.code, verdict.criteria[0].outcome) == ("FAIL", "judge_unavailable", "error")
     assert (record.model, record.cost_usd, record.usage) == (None, 0, Usage())
-    assert len(record.attempts) == len(client.requests) == 3, "three models are tried, no more"
+    assert len(record.attempts) == len(client.requests) == 3, "at most three models are tried"
     assert {one.fault for one in record.attempts} == {"server_error"}
 
 
-async def test_the_last_attempt_goes_to_another_endpoint_when_two_at_one_have_failed() -> None:
+async def test_the_last_attempt_uses_another_endpoint_after_two_failures() -> None:
     def endpoint(name: str, url: str, price: float, *models: str) -> dict[str, Any]:
         priced = {"tier": "fast", "input_price": price, "output_price": price}
         return {"name": name, "base_url": url, "models": [{"id": model, **priced} for model in models]}
@@ -112,7 +112,7 @@ async def test_the_last_attempt_goes_to_another_endpoint_when_two_at_one_have_fa
 
 
 @pytest.mark.parametrize("fault", ["auth", "connection"])
-async def test_a_provider_that_is_down_is_asked_nothing_more_in_the_same_verdict(fault: ProviderFault) -> None:
+async def test_an_unavailable_provider_is_asked_only_once_per_verdict(fault: ProviderFault) -> None:
     first: list[str] = []
 
     def answer(request: ChatRequest) -> Answer:
@@ -127,11 +127,11 @@ async def test_a_provider_that_is_down_is_asked_nothing_more_in_the_same_verdict
     tried = [provider_of(request.model) for request in client.requests]
     assert verdict.verdict == "PASS", verdict.reasoning
     assert tried.count(first[0]) == 1
-    fates = [one.reason or "" for one in record_of(verdict).candidates if one.provider == first[0]]
-    assert any(reason.startswith("not asked, since its endpoint failed") for reason in fates)
+    reasons = [one.reason or "" for one in record_of(verdict).candidates if one.provider == first[0]]
+    assert any(reason.startswith("not asked, since its endpoint failed") for reason in reasons)
 
 
-async def test_where_every_endpoint_is_down_later_questions_say_so_and_call_nobody() -> None:
+async def test_if_every_endpoint_is_down_later_questions_make_no_calls() -> None:
     client = Scripted([unreachable("connection")] * 9)
     verdict = await judged(client, "two passed", RUBRIC)
     assert len(client.requests) == 3, "one call for each of the three providers"
@@ -140,7 +140,7 @@ async def test_where_every_endpoint_is_down_later_questions_say_so_and_call_nobo
 
 
 @pytest.mark.parametrize("fault", ["rate_limited", "overloaded"])
-async def test_a_wait_longer_than_can_be_waited_gives_way_to_the_next_candidate(fault: ProviderFault) -> None:
+async def test_a_candidate_with_too_long_a_wait_is_replaced_by_the_next(fault: ProviderFault) -> None:
     client = in_turn(unreachable(fault, retry_after=100), good())
     record = record_of(await judged(client))
     assert [one.fault for one in record.attempts] == [fault, None]
@@ -164,15 +164,13 @@ async def test_the_last_candidate_is_waited_for_as_long_as_the_run_has_time() ->
     ],
     ids=["refusal", "cut off", "prose", "unknown id"],
 )
-async def test_an_answer_that_cannot_be_used_is_an_answer_and_nobody_else_is_asked(
-    reply: Answer, code: str, escalate: bool
-) -> None:
+async def test_no_other_judge_is_asked_after_an_unusable_answer(reply: Answer, code: str, escalate: bool) -> None:
     client = in_turn(reply, good())
     verdict = await judged(client, escalate=escalate)
     record = record_of(verdict)
     assert (verdict.verdict, verdict.code, len(client.requests)) == ("FAIL", code, 1)
     assert (record.model, record.escalated, len(record.attempts)) == (client.requests[0].model, False, 1)
-    assert record.usage.model_calls == 1, "what was answered is paid for"
+    assert record.usage.model_calls == 1, "an answered call is charged"
 
 
 async def test_a_limit_of_the_ledger_ends_the_asking_and_says_which() -> None:
@@ -183,7 +181,7 @@ async def test_a_limit_of_the_ledger_ends_the_asking_and_says_which() -> None:
     for part in ("1 of 1 spent", "0 reserved", "0 left"):
         assert part in verdict.reasoning
     record = record_of(verdict)
-    assert (record.model, record.usage) == (client.requests[0].model, USAGE), "the first answer stays on the bill"
+    assert (record.model, record.usage) == (client.requests[0].model, USAGE), "the cost of the first answer is kept"
 
 
 async def test_what_the_ledger_refuses_is_not_asked_and_goes_to_no_other_model() -> None:
@@ -194,7 +192,7 @@ async def test_what_the_ledger_refuses_is_not_asked_and_goes_to_no_other_model()
     assert "not asked: the limit tokens doesn't allow the next step" in str([one.reason for one in record.candidates])
 
 
-async def test_several_questions_of_one_verdict_make_one_record_and_one_bill() -> None:
+async def test_several_questions_of_one_verdict_make_one_record_and_cost() -> None:
     client = in_turn(unreachable(), good(), ChatReply(SCORED, "end", USAGE))
     verdict = await judged(client, "two passed", RUBRIC)
     record = record_of(verdict)
@@ -202,13 +200,13 @@ async def test_several_questions_of_one_verdict_make_one_record_and_one_bill() -
     assert [one.fault for one in record.attempts] == ["server_error", None, None]
     assert record.model == record.attempts[1].model, "the first that answered is named"
     first = record_of(await judged(in_turn(unreachable(), good())))
-    assert record.candidates == first.candidates, "and so is the choice that led to it"
+    assert record.candidates == first.candidates, "and so are its candidates"
     assert record.usage == USAGE + USAGE
     assert record.cost_usd == pytest.approx(sum(one.cost_usd or 0 for one in record.attempts))
     assert record.seconds == pytest.approx(sum(one.seconds for one in record.attempts), abs=1e-5)
 
 
-async def test_the_judges_bill_is_part_of_the_tasks() -> None:
+async def test_the_judges_cost_is_part_of_the_tasks() -> None:
     def judge(request: ChatRequest) -> Answer:
         if request.model not in asked:
             asked.append(request.model)
@@ -227,7 +225,7 @@ async def test_the_judges_bill_is_part_of_the_tasks() -> None:
     assert report.totals.cost_usd == pytest.approx((report.totals.child_cost_usd or 0) + (verdict.judge.cost_usd or 0))  # type: ignore[union-attr]
 
 
-async def test_the_version_names_all_who_judged_and_only_them() -> None:
+async def test_the_judge_version_depends_on_exactly_the_judges_that_answered() -> None:
     alone = await judged(in_turn(good()))
     after_a_fault = await judged(in_turn(unreachable(), good()))
     the_other_alone = await judged(in_turn(good()), judge_model=record_of(after_a_fault).model)
@@ -239,7 +237,7 @@ async def test_the_version_names_all_who_judged_and_only_them() -> None:
 # ------------------------------------------------------------------------------------------------- running out of time
 
 
-async def test_a_verdict_that_runs_out_of_time_keeps_who_was_asked_and_what_it_cost() -> None:
+async def test_a_verdict_that_runs_out_of_time_keeps_its_attempts_and_cost() -> None:
     async def answer(request: ChatRequest) -> Answer:
         if len(client.requests) > 1:
             await asyncio.Event().wait()
@@ -257,7 +255,7 @@ async def test_a_verdict_that_runs_out_of_time_keeps_who_was_asked_and_what_it_c
     assert record.cost_usd
 
 
-async def test_a_fault_in_judging_keeps_the_bill(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_in_judging_keeps_the_cost(caplog: pytest.LogCaptureFixture) -> None:
     client = in_turn(good(), RuntimeError("not a provider's error"))
     verdict = await judged(client, "two passed", RUBRIC)
     assert (verdict.verdict, verdict.code) == ("FAIL", "internal_error")
@@ -272,7 +270,7 @@ def found(verdict: Verdict) -> list[tuple[str, str]]:
     return [(one.severity, one.message) for one in verdict.findings if one.code == "judge_substituted"]
 
 
-async def test_a_stronger_model_in_the_judges_place_is_a_major_finding_that_names_both() -> None:
+async def test_a_stronger_substituted_judge_is_a_major_finding() -> None:
     client = in_turn(good(model_served="claude-opus-5-5"))
     verdict = await judged(client, worker="gpt-6-luna")
     record = record_of(verdict)
@@ -282,10 +280,10 @@ async def test_a_stronger_model_in_the_judges_place_is_a_major_finding_that_name
     assert "claude-opus-5-5" in message
     assert "tier deep, above fast" in message
     assert (record.substituted, record.model_served) == (True, "claude-opus-5-5")
-    assert (record.tier, record.family) == ("deep", "claude"), "what really judged is what the record names"
+    assert (record.tier, record.family) == ("deep", "claude"), "the record names the model that actually judged"
 
 
-async def test_the_workers_own_model_served_in_the_judges_place_is_said_to_be_the_workers() -> None:
+async def test_a_substituted_judge_is_compared_with_the_workers_model() -> None:
     worker = "gpt-5.4-mini"
     client = in_turn(good(model_served=worker))
     verdict = await judged(client, worker=worker)

@@ -1,4 +1,4 @@
-"""The reply parser: one object in the asked shape, or nothing."""
+"""The reply parser: one object in the requested format, or an error."""
 
 import json
 from pathlib import Path
@@ -13,11 +13,11 @@ ROWS: list[dict[str, Any]] = [
     for line in (Path(__file__).parents[2] / "data" / "judge_replies.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 READABLE = {"r001", "r003", "r027"}
-"""Rows in the asked shape; whether their quotes are there is another question."""
+"""Rows in the requested format, whether or not their quotes are in the evidence."""
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['id']}-{row['why'][:30]}")
-def test_recorded_replies_are_read_or_refused_as_labelled(row: dict[str, Any]) -> None:
+def test_recorded_replies_are_read_or_refused_as_labeled(row: dict[str, Any]) -> None:
     if row["id"] in READABLE:
         assert list(parse_reply(row["raw"], ["c1", "c2"])) == ["c1", "c2"]
     else:
@@ -50,7 +50,7 @@ GOOD = {"id": "c1", "evidence": "x", "reason": "r", "verdict": "met"}
     ],
     ids=lambda reply: reply[:40],
 )
-def test_anything_but_the_exact_shape_is_refused(reply: str) -> None:
+def test_any_other_format_is_refused(reply: str) -> None:
     with pytest.raises(UnparseableReply):
         parse_reply(reply, ["c1"])
 
