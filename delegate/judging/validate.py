@@ -51,11 +51,10 @@ def _problem(criterion: AnyCriterion) -> str | None:
 
 
 def _predicate_problem(criterion: JsonPredicateCriterion) -> str | None:
-    from delegate.judging.checks.predicate import PredicateError
-    from delegate.judging.checks.predicate.parse import parse
+    from delegate.judging.checks.predicate import PredicateError, check_expression
 
     try:
-        parse(criterion.expr)
+        check_expression(criterion.expr)
     except PredicateError as error:
         return str(error)
     return None

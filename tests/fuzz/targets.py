@@ -1,5 +1,6 @@
 """What is fuzzed. Each target gets any bytes, and raises when something else comes of them than what is promised."""
 
+import asyncio
 import json
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -78,7 +79,7 @@ def check_predicate(expr: str, value: object) -> None:
     """An outcome with a reason that can be written down, or `PredicateError`, and soon."""
     with ends_soon():
         try:
-            outcome = evaluate(expr, value)
+            outcome = asyncio.run(evaluate(expr, value))
         except PredicateError as error:
             outcome = Outcome(False, str(error))
     assert isinstance(outcome.holds, bool)

@@ -1,5 +1,6 @@
 """The evaluator of predicates: random expressions, damaged ones, and those that try to grow past every limit."""
 
+import asyncio
 import json
 import resource
 import sys
@@ -156,4 +157,4 @@ def test_an_overgrown_expression_ends_soon(expression: str) -> None:
 @pytest.mark.parametrize("method", ["slice().sort", "toSorted"])
 def test_sorting_by_what_is_no_function_is_an_error_as_in_javascript(method: str, order: str) -> None:
     with pytest.raises(PredicateError, match="takes a function"):
-        evaluate(f"n.{method}({order}).length > 0", LARGE)
+        asyncio.run(evaluate(f"n.{method}({order}).length > 0", LARGE))

@@ -171,7 +171,7 @@ ATTACKS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_a_hostile_schema_is_a_problem_within_its_time_and_the_loop_goes_on(name: str) -> None:
+async def test_a_hostile_schema_is_a_problem_in_time_and_the_loop_goes_on(name: str) -> None:
     instance, schema = ATTACKS[name]
     await validate({}, LINKED)  # a running worker, whose start isn't measured
     started = time.monotonic()

@@ -1,16 +1,19 @@
-"""Evaluates an expression over a JSON value, and says what came of it."""
+"""Decides an expression over a JSON value, in a worker process."""
 
+import json
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
-from delegate.judging.checks.predicate import syntax
-from delegate.judging.checks.predicate.budget import Budget
-from delegate.judging.checks.predicate.explain import explain
-from delegate.judging.checks.predicate.machine import Frame, run
-from delegate.judging.checks.predicate.parse import parse
-from delegate.judging.checks.predicate.problems import PredicateError, Thrown
-from delegate.judging.checks.predicate.show import source
-from delegate.judging.checks.predicate.text import one_line
-from delegate.judging.checks.predicate.values import Js, from_json, truthy
+from delegate.judging.checks.predicate.compile import compile_expression
+from delegate.judging.checks.predicate.errors import PredicateError, one_line
+from delegate.judging.checks.worker import WorkerError, WorkerPool
+
+TIMEOUT_SECONDS = 0.7
+"""For what the limits of the engine don't stop, such as one long call of a built-in method: the worker is killed."""
+
+_workers = WorkerPool(str(Path(__file__).with_name("engine.py")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,38 +24,39 @@ class Outcome:
     reason: str
 
 
-def evaluate(expr: str, value: object) -> Outcome:
+def check_expression(expr: str) -> None:
+    """Raise PredicateError when `expr` can't be used: it isn't allowed, or no JavaScript engine is installed."""
+    if not _is_engine_installed():
+        raise PredicateError(
+            "json_predicate needs a JavaScript engine, and none is installed: install the package `quickjs-ng`, or"
+            " write this criterion as a json_schema or a text"
+        )
+    compile_expression(expr)
+
+
+@cache
+def _is_engine_installed() -> bool:
+    return find_spec("quickjs") is not None
+
+
+async def evaluate(expr: str, value: object) -> Outcome:
     """Decide whether `expr` holds for `value`, a parsed JSON document.
 
     Top-level keys of an object are names; `output` and `$` are the whole value. A name that isn't there, or a property
     of null, is the work's fault: the predicate does not hold. Raises PredicateError when the expression itself can't
     be decided; that is never a pass.
     """
+    check_expression(expr)
     try:
-        return _outcome(parse(expr), from_json(value))
-    except RecursionError:
-        raise PredicateError("the expression nests too deep for where it is evaluated") from None
-
-
-def value_of(expr: str, value: object) -> Js:
-    """What `expr` gives for `value`, in the evaluator's form. Raises Thrown where JavaScript would throw."""
-    return run(parse(expr), Frame(from_json(value), Budget()))
-
-
-def _outcome(node: syntax.Node, whole: Js) -> Outcome:
+        document = json.dumps(value, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise PredicateError(f"the value is not JSON, or nested too deep: {problem}") from problem
     try:
-        result = run(node, Frame(whole, Budget()))
-    except Thrown as problem:
-        return Outcome(False, str(problem))
-    if isinstance(result, list):
-        raise PredicateError("the expression gives an array, which counts as true even when empty; test its `.length`")
-    if truthy(result):
-        return Outcome(True, f"{source(node.text)} → true")
-    return Outcome(False, _reason(node, whole))
-
-
-def _reason(node: syntax.Node, whole: Js) -> str:
-    try:
-        return one_line(explain(node, Frame(whole, Budget())))
-    except (Thrown, PredicateError):  # one more step than the evaluation itself had
-        return f"{source(node.text)} → false"
+        answer = await _workers.ask(compile_expression(expr) + b"\t" + document, TIMEOUT_SECONDS)
+    except TimeoutError as problem:
+        raise PredicateError(f"the evaluation takes longer than {TIMEOUT_SECONDS:g} s") from problem
+    except WorkerError as problem:
+        raise PredicateError(f"the expression can't be evaluated: {problem}") from problem
+    if "refused" in answer:
+        raise PredicateError(answer["refused"])
+    return Outcome(answer.get("holds", False), one_line(answer.get("reason") or answer["thrown"]))

@@ -1,15 +1,17 @@
 """What is asked of a syntax tree: its source, its parts without comments, and where a refused part stands."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from delegate.judging.checks.predicate.problems import PredicateError
-from delegate.judging.checks.predicate.show import source as shown
+from delegate.judging.checks.predicate.errors import PredicateError, clip
 
 if TYPE_CHECKING:
     import tree_sitter
 
+LINKS = ("member_expression", "subscript_expression", "call_expression")
+"""Types of the links of a chain such as `a.b[0].trim()`."""
 _NAMES = {
     "assignment_expression": "assignment",
     "augmented_assignment_expression": "assignment",
@@ -29,8 +31,14 @@ _HINTS = {
     "assignment_expression": "compare with `===`",
     "function_expression": "write an arrow function",
 }
-LINKS = ("member_expression", "subscript_expression", "call_expression")
-"""Types of the links of a chain such as `a.b[0].trim()`."""
+
+
+@lru_cache(1)
+def _language() -> "tree_sitter.Language":
+    import tree_sitter
+    import tree_sitter_javascript
+
+    return tree_sitter.Language(tree_sitter_javascript.language())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +47,14 @@ class Tree:
 
     source: bytes
 
-    def only_expression(self, root: "tree_sitter.Node") -> "tree_sitter.Node":
-        """The one expression that the source consists of."""
+    def expression(self) -> "tree_sitter.Node":
+        """Parse the source: the one expression that it consists of."""
+        language = _language()
+        import tree_sitter
+
+        root = tree_sitter.Parser(language).parse(self.source).root_node  # a parser isn't for two threads
+        if root.has_error:
+            raise self._syntax_error(root)
         statements = inner(root)
         if not statements:
             raise PredicateError("the expression is empty")
@@ -57,14 +71,24 @@ class Tree:
             raise self.refused(node)
         return parts[0]
 
+    def bare(self, node: "tree_sitter.Node") -> "tree_sitter.Node":
+        """`node` without the parentheses around it."""
+        while node.type == "parenthesized_expression":
+            node = self.one(node)
+        return node
+
     def text(self, node: "tree_sitter.Node") -> str:
         """The source of `node`."""
         return self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
+    def shown(self, node: "tree_sitter.Node", length: int = 160) -> str:
+        """The source of `node` on one line, cut short."""
+        return clip(" ".join(self.text(node).split()), length)
+
     def place(self, node: "tree_sitter.Node") -> str:
         """Where `node` stands, for the end of a message."""
         before = self.source[: node.start_byte].decode(errors="replace")
-        found = shown(self.text(node))[:60]
+        found = self.shown(node)[:60]
         return f" (at character {len(before) + 1}: `{found}`)" if found else f" (at character {len(before) + 1})"
 
     def refused(self, node: "tree_sitter.Node", what: str | None = None, hint: str | None = None) -> PredicateError:
@@ -73,7 +97,7 @@ class Tree:
         hint = hint or _HINTS.get(node.type)
         return PredicateError(f"{what} is not allowed{self.place(node)}{f': {hint}' if hint else ''}")
 
-    def syntax_error(self, root: "tree_sitter.Node") -> PredicateError:
+    def _syntax_error(self, root: "tree_sitter.Node") -> PredicateError:
         """The error for a source that doesn't parse: the first place that is wrong."""
         node = root
         while not (node.is_error or node.is_missing):
@@ -98,9 +122,9 @@ def child(node: "tree_sitter.Node", name: str) -> "tree_sitter.Node":
     return found
 
 
-def is_optional_link(node: "tree_sitter.Node") -> bool:
+def is_optional(link: "tree_sitter.Node") -> bool:
     """Whether this link of a chain is written with `?.`."""
-    return any(child.type == "optional_chain" for child in node.children)
+    return any(child.type == "optional_chain" for child in link.children)
 
 
 def has_holes(node: "tree_sitter.Node") -> bool:

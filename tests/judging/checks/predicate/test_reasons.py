@@ -58,13 +58,13 @@ VALUE: dict[str, Any] = {
         ("none ?? response.body.ok", "response.body.ok → false"),
     ],
 )
-def test_a_failure_says_which_part_failed_and_with_what_values(expression: str, reason: str) -> None:
-    outcome = evaluate(expression, VALUE)
+async def test_a_failure_says_which_part_failed_and_with_what_values(expression: str, reason: str) -> None:
+    outcome = await evaluate(expression, VALUE)
     assert (outcome.holds, outcome.reason) == (False, reason)
 
 
-def test_a_success_is_confirmed_in_a_line() -> None:
-    assert evaluate("response.status\n  === 404", VALUE).reason == "response.status === 404 → true"
+async def test_a_success_is_confirmed_in_a_line() -> None:
+    assert (await evaluate("response.status\n  === 404", VALUE)).reason == "response.status === 404 → true"
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,16 @@ def test_a_success_is_confirmed_in_a_line() -> None:
         ("a === " + "1 + " * 1_000 + "1", {"a": 0}),
     ],
 )
-def test_a_reason_is_short_and_on_one_line_whatever_the_child_wrote(expression: str, value: object) -> None:
+async def test_a_reason_is_short_and_on_one_line_whatever_the_child_wrote(expression: str, value: object) -> None:
     try:
-        reason = evaluate(expression, value).reason
+        reason = (await evaluate(expression, value)).reason
     except PredicateError as problem:
         reason = str(problem)
     assert len(reason) <= 700
     assert "\n" not in reason
 
 
-def test_a_reason_can_always_be_written_as_utf_8() -> None:
-    reason = evaluate("a[b].c + a[b]", {"a": {}, "b": "\ud83d", "c": "\ude00"}).reason
-    assert reason.encode()
-    assert evaluate("a === 1", {"a": "\ud83d😀"}).reason == 'a === 1 → false: it is "?😀"'
+async def test_a_reason_can_always_be_written_as_utf_8() -> None:
+    outcome = await evaluate("a[b].c + a[b]", {"a": {}, "b": "\ud83d", "c": "\ude00"})
+    assert outcome.reason.encode()
+    assert (await evaluate("a === 1", {"a": "\ud83d😀"})).reason == 'a === 1 → false: it is "?😀"'

@@ -148,38 +148,40 @@ REFUSED = {
     "/(?>a)/.test(s)": "not supported",
     "/(?R)/.test(s)": "not supported",
     "/(?:cat){e<=1}/.test(s)": "`{`",
-    "/((((a{1000}){1000}){1000}){1000})/.test(s)": "repeats itself",
-    "/a{99999999}/.test(s)": "repeats itself",
-    "/(a*)*b/.test(s)": "can be empty",
+    "/(a/.test(s)": "`(`",
+    "/a)/.test(s)": "`)`",
+    "/[b-a]/.test(s)": "`[b-a]`",
+    "/a{2,1}/.test(s)": "`{2,1}`",
+    "/(?<n>a)|(?<n>b)/.test(s)": "`(?<n>`",
     "s.replace(/e/, x => x)": "arrow function",
     "s.replace('e', '$&')": "without `$`",
 }
 
 
 @pytest.mark.parametrize(("expression", "named"), REFUSED.items())
-def test_what_is_not_known_is_refused_by_name(expression: str, named: str) -> None:
+async def test_what_is_not_known_is_refused_by_name(expression: str, named: str) -> None:
     with pytest.raises(PredicateError) as caught:
-        evaluate(expression, VALUE)
+        await evaluate(expression, VALUE)
     assert named in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "expression", ["true || new Date()", "n === 3 || eval('1')", "true ? 1 : l.push(1)", "1 ?? this"]
 )
-def test_what_is_not_known_is_refused_also_where_it_would_not_be_evaluated(expression: str) -> None:
+async def test_what_is_not_known_is_refused_where_it_would_not_run_too(expression: str) -> None:
     with pytest.raises(PredicateError):
-        evaluate(expression, VALUE)
+        await evaluate(expression, VALUE)
 
 
-def test_an_error_says_where_in_characters() -> None:
+async def test_an_error_says_where_in_characters() -> None:
     with pytest.raises(PredicateError, match=r"`new` is not allowed \(at character 15: `new Set\(l\)`\)"):
-        evaluate("'é😀' !== s && new Set(l).size === 1", VALUE)
+        await evaluate("'é😀' !== s && new Set(l).size === 1", VALUE)
 
 
-NO_JSON: list[object] = [{1, 2}, {1: 2}, {"a": object()}, [b"x"], (1, 2), {"a": Path()}]
+NO_JSON: list[object] = [{1, 2}, {(1, 2): 2}, {"a": object()}, [b"x"], {"a": float("nan")}, {"a": Path()}]
 
 
 @pytest.mark.parametrize("value", NO_JSON)
-def test_a_value_that_is_not_json_is_refused(value: object) -> None:
+async def test_a_value_that_is_not_json_is_refused(value: object) -> None:
     with pytest.raises(PredicateError, match="JSON"):
-        evaluate("output", value)
+        await evaluate("output", value)
