@@ -316,25 +316,23 @@ class _Compiler:
     def arguments(self, node: "tree_sitter.Node", method: str) -> tuple[str, int | None]:
         """The code of the arguments, and the number of the body where the first one is an arrow function."""
         nodes, body = inner(node), None
-        codes: list[str] = []
-        for n, argument in enumerate(nodes or [node]):
-            builtin = self.builtin_name(argument) or ""
-            is_function = argument.type == "arrow_function" or builtin in builtins.AS_CALLBACKS
-            if n == 0 and method in _NEED_FUNCTION and not is_function:
-                raise self.tree.refused(argument, f"`.{method}()` without an arrow function")
-            if n == 0 and method in _NEED_PATTERN and argument.type != "regex":
-                raise self.tree.refused(argument, f"`.{method}()` without a regular expression")
-            if n == 0 and method in _TAKE_FUNCTION and argument.type == "arrow_function":
-                arrow = self.compile(argument, _Compiler.arrow)
-                body = arrow.id
-                codes.append(arrow.code)
-            elif n == 0 and method in _TAKE_FUNCTION and is_function:
-                codes.append(f"v=>{_function(builtin)}(v)")
-            elif n == 0 and method in _TAKE_PATTERN and argument.type == "regex":
-                codes.append(self.pattern(argument))
-            elif nodes:
-                codes.append(self.item(argument))
-        return ",".join(codes), body
+        first = nodes[0] if nodes else node
+        builtin = self.builtin_name(first) or ""
+        is_function = first.type == "arrow_function" or builtin in builtins.AS_CALLBACKS
+        if method in _NEED_FUNCTION and not is_function:
+            raise self.tree.refused(first, f"`.{method}()` without an arrow function")
+        if method in _NEED_PATTERN and first.type != "regex":
+            raise self.tree.refused(first, f"`.{method}()` without a regular expression")
+        if method in _TAKE_FUNCTION and first.type == "arrow_function":
+            arrow = self.compile(first, _Compiler.arrow)
+            codes, body = [arrow.code], arrow.id
+        elif method in _TAKE_FUNCTION and is_function:
+            codes = [f"v=>{_function(builtin)}(v)"]
+        elif method in _TAKE_PATTERN and first.type == "regex":
+            codes = [self.pattern(first)]
+        else:
+            codes = [self.item(part) for part in nodes[:1]]
+        return ",".join([*codes, *map(self.item, nodes[1:])]), body
 
     # ------------------------------------------------------------------------------------------- arrow functions
 

@@ -13,24 +13,14 @@ if TYPE_CHECKING:
 LINKS = ("member_expression", "subscript_expression", "call_expression")
 """Types of the links of a chain such as `a.b[0].trim()`."""
 _NAMES = {
-    "assignment_expression": "assignment",
-    "augmented_assignment_expression": "assignment",
-    "await_expression": "`await`",
-    "class": "`class`",
-    "class_declaration": "`class`",
-    "function_expression": "`function`",
-    "lexical_declaration": "a declaration",
-    "new_expression": "`new`",
-    "sequence_expression": "`,` between expressions",
+    **dict.fromkeys(("assignment_expression", "augmented_assignment_expression", "update_expression"), "assignment"),
+    **dict.fromkeys(("lexical_declaration", "variable_declaration"), "a declaration"),
+    **{f"{word}_expression": f"`{word}`" for word in ("await", "function", "new", "yield")},
+    **dict.fromkeys(("class", "class_declaration"), "`class`"),
     "statement_block": "a block",
-    "update_expression": "assignment",
-    "variable_declaration": "a declaration",
-    "yield_expression": "`yield`",
+    "sequence_expression": "`,` between expressions",
 }
-_HINTS = {
-    "assignment_expression": "compare with `===`",
-    "function_expression": "write an arrow function",
-}
+_HINTS = {"assignment_expression": "compare with `===`", "function_expression": "write an arrow function"}
 
 
 @lru_cache(1)
