@@ -80,9 +80,7 @@ class BudgetExceeded(DelegateError):
         left = max(0.0, allowed - spent - reserved)
         sums = [f"{_amount(limit, sum)}" for sum in (spent, allowed, reserved, left, needed)]
         super().__init__(
-            "the limit {} doesn't allow the next step: {} of {} spent, {} reserved, {} left, {} needed".format(
-                limit, *sums
-            )
+            "the next step exceeds the limit {}: {} of {} spent, {} reserved, {} left, {} needed".format(limit, *sums)
         )
         self.limit = limit
         self.allowed = allowed

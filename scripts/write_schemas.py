@@ -1,6 +1,6 @@
 """Write the generated files of schemas/ from delegate/types.py (`make schemas`).
 
-They are what `Task`, `Report` and `Verdict` take as JSON; what delegate writes always fits them.
+They describe the JSON that `Task`, `Report` and `Verdict` accept. Everything that delegate writes matches them.
 """
 
 import json
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 def document(name: str) -> str:
-    """The text of one generated file."""
+    """Return the text of one generated file."""
     schema = GENERATED[name].model_json_schema(by_alias=True, mode="validation")
     if name == "task":
         _allow_short_forms(schema["properties"])
@@ -30,14 +30,14 @@ def document(name: str) -> str:
 
 
 def _allow_short_forms(fields: Json) -> None:
-    """A plain text for a criterion, a path for a workspace: the models read them before their schema applies."""
+    """Allow strings for criteria and workspaces, which the models convert before validation."""
     criteria = fields["acceptance_criteria"]
     criteria["items"] = {"anyOf": [{"type": "string", "minLength": 1}, criteria["items"]]}
     fields["workspace"]["anyOf"].insert(0, {"type": "string"})
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all generated files."""
     for name in GENERATED:
         (FOLDER / f"{name}.json").write_text(document(name), encoding="utf-8")
 

@@ -30,7 +30,7 @@ class Admission:
     connections: Connections
     executor: Executor
     on_event: EventSink | None = None
-    """The operator's own sink, which is told of every call."""
+    """The operator's sink, which receives the events of every call."""
 
     async def execute(
         self,
@@ -42,14 +42,18 @@ class Admission:
         on_event: EventSink | None = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
-        """Run all tasks, numbered from `first_index`. Raises CallError where one can't be run: then none was."""
+        """Run all tasks, numbered from `first_index`.
+
+        Raises:
+            CallError: A task can't be run. None of them was started.
+        """
         if context.depth >= self.settings.max_depth:
-            message = f"no further delegation: this is depth {context.depth} of {self.settings.max_depth}"
+            message = f"delegation isn't possible at depth {context.depth} of {self.settings.max_depth}"
             raise CallError("too_deep", message, hint="do the work yourself")
         models = self._select_models(tasks, context)
         connections = [await self.connections.open(model) if model else None for model in models]
         _reserve_children(tasks, author, context)
-        # A child's own children are not tasks of the call that the operator watches.
+        # The operator's sink receives only the events of top-level tasks.
         sinks = (self.on_event if context.depth == 0 else None, on_event)
         async with context.permit.released() if context.permit else nullcontext():
             return await self.executor.run(
@@ -62,12 +66,16 @@ class Admission:
             )
 
     def admit(self, task: Task, context: RunContext) -> Model | None:
-        """The model that will do the task; None where the runner brings its own. Raises CallError."""
+        """Return the model selected for the task, or None if the runner brings its own.
+
+        Raises:
+            CallError: The task can't be run.
+        """
         refuse_undecidable(task, strict_checks=self.settings.strict_checks)
         return self._model_for(task, context) if self.executor.services.runner.needs_model else None
 
     def limits_of(self, context: RunContext) -> Limits:
-        """What `context` may ask for now, as the tool's definition says it."""
+        """Return the current limits of `context`, for the tool's definition."""
         settings, tasks_left = self.settings, context.ledger.left("children")
         return Limits(
             max_steps=settings.max_steps,
@@ -78,7 +86,7 @@ class Admission:
         )
 
     def _select_models(self, tasks: Sequence[Task], context: RunContext) -> list[Model | None]:
-        """The model of each task. An error names the task by its position, where there are several."""
+        """Return the model of each task. If there are several tasks, errors name the task by its position."""
         models: list[Model | None] = []
         for n, task in enumerate(tasks):
             try:
@@ -108,16 +116,16 @@ class Admission:
 
 
 def refusal(error: CallError) -> Report:
-    """The report of a call that can't be executed."""
+    """Return the report of a call that can't be executed."""
     return Report(error=error_detail(error))
 
 
 def _reserve_children(tasks: Sequence[Task], author: Author, context: RunContext) -> None:
-    """Count the children that a model asked for: all of a call's or, where the run has no room for all, none."""
+    """Count the children requested by a model. If the run has too few left for the whole call, none is counted."""
     try:
         context.refuse_if_over()
         if author == "model":
             context.ledger.reserve({"children": len(tasks)}).settle({"children": len(tasks)})
     except BudgetExceeded as error:
-        left = f"ask for at most {error.left:g}" if error.limit == "children" and error.left else "do it yourself"
-        raise CallError("budget_exceeded", str(error), hint=f"nothing was run; {left}") from None
+        advice = f"send at most {error.left:g}" if error.limit == "children" and error.left else "do the work yourself"
+        raise CallError("budget_exceeded", str(error), hint=f"nothing was run; {advice}") from None

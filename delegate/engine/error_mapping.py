@@ -1,4 +1,4 @@
-"""How an error that ended a child reads in its result: a status, and what is said beside it."""
+"""Maps an exception that ended a child to a status and an `ErrorDetail`."""
 
 import asyncio
 
@@ -8,42 +8,42 @@ from delegate.types import ErrorDetail, RunStatus
 
 MappedError = tuple[RunStatus, ErrorDetail]
 
-_CANCELLED: MappedError = "cancelled", ErrorDetail(code="cancelled", message="stopped from outside before it ended")
+_CANCELLED: MappedError = "cancelled", ErrorDetail(code="cancelled", message="canceled before it finished")
 _TOO_LATE: MappedError = (
     "budget_exceeded",
-    ErrorDetail(code="budget_exceeded", message="the time was up before it could begin"),
+    ErrorDetail(code="budget_exceeded", message="the time was up before it could start"),
 )
 _SETTINGS = {
     "cost_usd": "max_cost_usd (of the task or in the settings)",
     "model_calls": "max_run_model_calls",
     "tokens": "max_tokens or max_run_tokens",
 }
-"""What an operator sets for a limit of the ledger."""
+"""The settings for each limit of the ledger."""
 
 
 def before_start(error: BaseException, limit: Deadline, cancellation: Cancellation) -> MappedError:
-    """Of a child that didn't get a place or a workspace within `limit`, which is one of `cancellation`."""
+    """Map an exception raised before the child got its permit and its workspace. `limit` is its deadline."""
     if isinstance(error, asyncio.CancelledError) or (limit.expired() and cancellation.cancelled):
         return _CANCELLED
     if limit.expired():
         return _TOO_LATE
     if isinstance(error, BudgetExceeded):
-        return _spent_up(error)
+        return _budget_exceeded(error)
     if isinstance(error, CallError):
         return "failed", error_detail(error)
     return "failed", ErrorDetail(code="workspace", message=str(error))
 
 
 def while_running(error: BaseException, limit: Deadline, cancellation: Cancellation, *, allowed: str) -> MappedError:
-    """Of a child that was at work within `limit`, which is one of `cancellation`; `allowed` is its time in words.
+    """Map an exception raised while the child was running. `limit` is its deadline, `allowed` its time as text.
 
-    The code `crashed` says that nothing better is known: there is a fault in the runner.
+    The code `crashed` is used for any other exception, which points to a bug in the runner.
     """
     match error:
         case asyncio.CancelledError():
             return _CANCELLED
         case BudgetExceeded():
-            return _spent_up(error)
+            return _budget_exceeded(error)
         case TierExceeded():
             return "failed", ErrorDetail(code="tier_above_parent", message=str(error))
         case ProviderError():
@@ -57,10 +57,10 @@ def while_running(error: BaseException, limit: Deadline, cancellation: Cancellat
 
 
 def error_detail(error: CallError) -> ErrorDetail:
-    """A refusal as the parent reads it."""
+    """Return a refused call's error as data."""
     return ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
 
 
-def _spent_up(error: BudgetExceeded) -> MappedError:
+def _budget_exceeded(error: BudgetExceeded) -> MappedError:
     hint = f"raise {_SETTINGS.get(error.limit, error.limit)} to allow more"
     return "budget_exceeded", ErrorDetail(code="budget_exceeded", message=str(error), hint=hint)

@@ -4,14 +4,14 @@
 
 * Who starts a child: `TaskRun.run` calls the `ChildRunner`: the built-in loop, a host's agent, a function or a command.
   A child is run once; nothing is retried.
-* What goes wrong: an error, a timeout or a limit becomes the status of that task's result. Siblings go on.
-* Verdicts: each result is judged as soon as its child has ended. The child's permit is free by then, so a slow judge
-  never keeps another child from starting.
+* Errors: an error, a timeout or an exceeded limit becomes the status of that task's result. Other tasks continue.
+* Verdicts: each result is judged as soon as its child has finished. The child's permit is released by then, so a slow
+  judge never keeps another child from starting.
 * Where money is counted: every model call, of child or judge, goes through `budget.metering.complete`, which reserves
-  its estimated cost in the ledger of the run before it is sent and settles the real cost after it.
-* A cancel, from the `Cancellation` or from the awaiting task, stops every child and judge of the call. Whoever awaits
-  gets control back when all of them have ended and what they had done is on record: through the `Cancellation` with a
-  report, otherwise with `CancelledError`.
+  its estimated cost in the ledger of the run before the request is sent and settles the actual cost afterwards.
+* Cancellation, by the `Cancellation` or of the awaiting task, stops every child and judge of the call. The caller
+  regains control when all of them have finished and their work is recorded: with a report if the `Cancellation` was
+  used, otherwise with `CancelledError`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from delegate.types import Report, Task, TaskResult
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Runs admitted tasks of one delegator."""
+    """Runs the admitted tasks of one delegator."""
 
     services: Services
 
@@ -46,7 +46,7 @@ class Executor:
         sinks: tuple[EventSink, ...] = (),
         cancellation: Cancellation | None = None,
     ) -> Report:
-        """Run all tasks; the report's results are in their order, and are numbered from `first_index`."""
+        """Run all tasks. The report has their results in the same order, numbered from `first_index`."""
         started = time.monotonic()
         redactor = Redactor(secret_variables=self.services.secret_variables)
         ceiling = context.bounds(self.services.settings).ceiling
@@ -61,7 +61,7 @@ class Executor:
         return Report(results=results, totals=totals, run_id=context.run.id)
 
     async def _run_all(self, call: CallScope, runs: Sequence[TaskRun]) -> tuple[TaskResult, ...]:
-        """The results of all tasks. All are on record before the first one begins."""
+        """Run all tasks concurrently. All of them are recorded before the first one starts."""
         await self.services.records.begin(
             call.context.run.id,
             [(run.handle, run.task) for run in runs],

@@ -1,4 +1,4 @@
-"""Builds a task's result from what its child left, the verdict, and what all of it cost."""
+"""Builds a task's result from the child's run, the verdict and the costs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +26,12 @@ def build_result(
     seconds: float,
     summary_chars: int,
 ) -> TaskResult:
-    """The result of a task whose child has ended, and was judged where there were criteria.
+    """Build the result of a task whose child has finished and, if the task has criteria, was judged.
 
-    `requested` is the model that was selected for the child (None where its runner brought its own), and `served` the
-    model of the catalog that really worked. `delegated` are the totals of each task that the child delegated.
-    `tools_recorded` says whether its tool calls were recorded. `seconds` is the wall time of the whole task, and
-    `summary_chars` how much of the child's report the result may hold.
+    `requested` is the model selected for the child (None if its runner brings its own), and `served` the catalog's
+    model that actually answered. `delegated` has the totals of each task that the child delegated. `tools_recorded` is
+    whether its tool calls were recorded. `seconds` is the wall time of the whole task, and `summary_chars` the maximum
+    length of the child's report in the result.
     """
     below = costs.combined(delegated, sum(one.seconds for one in delegated)) if delegated else None
     whole = costs.of_task(child, verdict, below)
@@ -62,7 +62,7 @@ def build_result(
 
 
 def internal_error_result(error: Exception, *, index: int, handle: str) -> TaskResult:
-    """The result of a task that failed because of an error inside delegate."""
+    """Build the result of a task that failed because of an error inside delegate."""
     detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
     return TaskResult(verdict=None, task_index=index, status="failed", summary="", error=detail, handle=handle)
 

@@ -1,4 +1,4 @@
-"""One task of a call, from its workspace to its stored result."""
+"""Runs one task of a call, from its workspace to its stored result."""
 
 import asyncio
 import math
@@ -39,7 +39,7 @@ _log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What all tasks of one delegator share."""
+    """The services shared by all tasks of one delegator."""
 
     settings: Settings
     runner: ChildRunner
@@ -47,27 +47,27 @@ class Services:
     commands: Commands
     records: Records
     child_delegate_tool: Callable[[], Tool]
-    """Makes the tool with which a child may delegate, where the depth allows it."""
+    """Creates the tool with which a child can delegate, if the depth allows it."""
     host_tools: tuple[Tool, ...] | None
-    """Tools that children get in place of the toolbox."""
+    """The tools of children, instead of the toolbox."""
     secret_variables: frozenset[str]
-    """Environment variables whose values are secrets, whatever their names are."""
+    """Environment variables whose values are secrets, regardless of their names."""
     write_locks: MutableMapping[Run, WriteLocks]
-    """Which task writes which file of a shared folder, per run."""
+    """The writers of the files in shared folders, per run."""
 
     @property
     def records_tools(self) -> bool:
-        """Whether the runner records tool calls. A host's runner that doesn't say so is taken not to."""
+        """Whether the runner records tool calls. Runners without the attribute are assumed not to."""
         return bool(getattr(self.runner, "records_tools", False))
 
 
 @dataclass(frozen=True, slots=True)
 class CallScope:
-    """What all tasks of one call share."""
+    """The values shared by all tasks of one call."""
 
     services: Services
     context: RunContext
-    """Who made the call."""
+    """The caller."""
     author: Author
     ceiling: Tier
     """The caller's tier, which neither a child's model nor a judge may exceed."""
@@ -79,20 +79,20 @@ class CallScope:
 
 @dataclass(slots=True)
 class TaskRun:
-    """One task of a call while it runs. `run` is called once."""
+    """One task of a call and its state while it runs. `run` must be called only once."""
 
     call: CallScope
     index: int
-    """Its position in the call, or in the batch that made the call for it; from 0."""
+    """The task's position in the call or in the batch, from 0."""
     task: Task
     connection: Connection | None
-    """The selected model and its client; None for runners that bring their own model."""
+    """The selected model and its client. None for runners that bring their own model."""
     handle: str
     folder: Folder | None = None
     """The workspace, once it is open."""
 
     async def run(self) -> TaskResult:
-        """The task's one result, stored. An error inside delegate costs this task, not its siblings or the host."""
+        """Run the task and store its result. An error inside delegate fails only this task, never the host."""
         services, context, started = self.call.services, self.call.context, time.monotonic()
         has_files = False
         try:
@@ -141,8 +141,8 @@ class TaskRun:
     async def _run_child(self, context: RunContext, permit: Permit) -> ChildRun:
         """Wait for a permit, open the workspace, and run the child in it under its deadline.
 
-        This is the isolation boundary: whatever the runner raises, a cancel included, becomes the run's status, with
-        all that was recorded until then. A cancel is raised again when the result is stored: see `run`.
+        No exception of the runner gets past this method: it becomes the run's status, with everything recorded so far.
+        This includes `CancelledError`, which is raised again after the result is stored (see `run`).
         """
         services, cancellation, caller = self.call.services, self.call.cancellation, self.call.context
         recorder = Recorder(
@@ -173,7 +173,7 @@ class TaskRun:
                     async with deadline:
                         child = await services.runner.run(job)
                 except (Exception, asyncio.CancelledError) as error:
-                    allowed = f"{seconds:.6g} s{', which the run had left' if seconds == run_seconds else ''}"
+                    allowed = f"{seconds:.6g} s{', the time that the run had left' if seconds == run_seconds else ''}"
                     status, detail = error_mapping.while_running(error, deadline, cancellation, allowed=allowed)
                     if detail.code == "crashed":
                         _log.exception("the child of task %d crashed", self.index)
@@ -183,14 +183,14 @@ class TaskRun:
             return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
 
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
-        """Report an event of this task to the sinks, and put it on record."""
+        """Report an event of this task to the sinks, and record it."""
         text = self.call.redactor.text(text)
-        if kind not in ("model_called", "tool_called"):  # the recorder writes those, in full
+        if kind not in ("model_called", "tool_called"):  # the recorder writes these, with all details
             self._journal(kind, {"text": text, **data})
         for sink in self.call.sinks:
             try:
                 sink(Event(kind, self.index, text, data))
-            except Exception:  # a broken progress display must not cost the work
+            except Exception:  # an error in a progress display must not fail the task
                 _log.exception("the event sink failed")
 
     def _journal(self, kind: str, data: str | JsonObject) -> None:
@@ -201,13 +201,13 @@ class TaskRun:
         return self.connection.model if self.connection else None
 
     def _served(self, child: ChildRun) -> Model | None:
-        """The model that really worked; the selected one, where the catalog doesn't know the provider's name for it."""
+        """Return the model that answered, or the selected one if the catalog doesn't have the reported name."""
         if self.connection is None:
             return None
         return self.connection.catalog.served(self.connection.model, child.model) or self.connection.model
 
     def _child_context(self, permit: Permit, ledger: Ledger) -> RunContext:
-        """The child as a caller: calls that it makes are charged to `ledger` and stay under its tier."""
+        """Return the context of the child's own calls, which are charged to `ledger` and limited to its tier."""
         caller = self.call.context
         return RunContext(
             caller.run,
@@ -219,7 +219,7 @@ class TaskRun:
         )
 
     async def _open_folder(self) -> Folder:
-        """The workspace. In a folder that several children share, the first to write a file keeps it."""
+        """Open the workspace. In a shared folder, two running children can't write the same file."""
         services = self.call.services
         return await Folder.open(
             self.task.workspace,
@@ -248,7 +248,7 @@ class TaskRun:
         )
 
     def _tools(self, context: RunContext, folder: Folder) -> tuple[Tool, ...]:
-        """The tools that the task names, of those that there are; never one that its parent hasn't."""
+        """Return the available tools that the task names, except those that its parent doesn't have."""
         services = self.call.services
         tools = services.host_tools
         if tools is None:

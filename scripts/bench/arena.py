@@ -1,6 +1,6 @@
-"""Where contenders meet: one server process, one worker process per contender, rounds that take turns.
+"""Measures the contenders in alternating rounds, with one server process and one worker process per contender.
 
-Taking turns matters more than repeating: on a shared machine a slow minute then slows all contenders alike.
+Alternating matters more than repeating: on a shared machine, a slow minute then affects all contenders equally.
 """
 
 import json
@@ -14,19 +14,19 @@ from statistics import median
 from types import TracebackType
 from typing import IO, Any, Self
 
-PATIENCE = 120
-"""Seconds that a worker may take for one figure."""
+TIMEOUT_SECONDS = 120
+"""Maximum time of a worker for one figure."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: lower is better, and `limit` is the most that is fine."""
+    """One line of the table. Lower is better; `limit` is the maximum allowed value."""
 
     what: str
     value: float
     limit: float
-    beside: str
-    """The other contenders' figures, for reference."""
+    note: str
+    """Additional figures, such as those of the other contenders."""
 
     @property
     def ok(self) -> bool:
@@ -34,13 +34,13 @@ class Row:
 
 
 class Arena:
-    """Use as a context manager. `quick` makes one short round of everything instead of several."""
+    """Runs the server and the workers; use it as a context manager. `quick` runs one short round instead of several."""
 
     def __init__(self, workload: str, *, quick: bool) -> None:
         self._workload = workload
         self.quick = quick
         self.url = ""
-        """The server's, while it serves. A path that begins with `/50ms` makes the model take 50 ms."""
+        """The server's address while it runs. With a path that starts with `/50ms`, the model takes 50 ms per call."""
         self._stack = ExitStack()
         self._workers: dict[tuple[str, int], _Worker] = {}
 
@@ -53,31 +53,32 @@ class Arena:
         self._stack.close()
 
     def rounds(
-        self, names: Sequence[str], measure: str, *, rounds: int, delay_ms: int = 0, fresh: bool = False, **asked: Any
+        self, names: Sequence[str], measure: str, *, rounds: int, delay_ms: int = 0, fresh: bool = False, **options: Any
     ) -> dict[str, float]:
-        """The median of each contender's figures, measured in turns."""
+        """Return the median of each contender's figures, measured in alternating rounds."""
         figures: dict[str, list[float]] = {name: [] for name in names}
         if self.quick:
-            rounds, asked = 1, {key: max(1, value // 4) if key == "repeat" else value for key, value in asked.items()}
+            rounds = 1
+            options = {key: max(1, value // 4) if key == "repeat" else value for key, value in options.items()}
         for _ in range(rounds):
             for name in names:
-                figures[name].append(self._figure(name, delay_ms, fresh, {"measure": measure, **asked}))
+                figures[name].append(self._figure(name, delay_ms, fresh, {"measure": measure, **options}))
         return {name: median(values) for name, values in figures.items()}
 
-    def _figure(self, name: str, delay_ms: int, fresh: bool, asked: dict[str, Any]) -> float:
+    def _figure(self, name: str, delay_ms: int, fresh: bool, request: dict[str, Any]) -> float:
         url = f"{self.url}/{delay_ms}ms"
         if fresh:
             with _Worker(name, url, self._workload) as worker:
-                return worker.ask(asked)
+                return worker.measure(request)
         worker = self._workers.get((name, delay_ms))
         if worker is None:
             worker = self._stack.enter_context(_Worker(name, url, self._workload))
             self._workers[name, delay_ms] = worker
-        return worker.ask(asked)
+        return worker.measure(request)
 
 
 class _Process:
-    """A Python module as a process that is spoken to in lines."""
+    """A Python module run as a process, with which lines are exchanged."""
 
     def __init__(self, *args: str) -> None:
         self._args = args
@@ -101,15 +102,15 @@ class _Process:
         self._stdin.flush()
 
     def read(self) -> str:
-        """The next line. A process that stays silent too long is ended."""
-        watchdog = threading.Timer(PATIENCE, self._process.kill)
+        """Return the next line. A process that takes too long is killed."""
+        watchdog = threading.Timer(TIMEOUT_SECONDS, self._process.kill)
         watchdog.start()
         try:
             line = self._stdout.readline()
         finally:
             watchdog.cancel()
         if not line:
-            raise RuntimeError(f"{' '.join(self._args)} ended early; its words are above")
+            raise RuntimeError(f"{' '.join(self._args)} ended early; see its output above")
         return line.strip()
 
     @property
@@ -133,6 +134,6 @@ class _Worker(_Process):
         self.write(self._workload)
         return self
 
-    def ask(self, asked: dict[str, Any]) -> float:
-        self.write(json.dumps(asked))
+    def measure(self, request: dict[str, Any]) -> float:
+        self.write(json.dumps(request))
         return float(self.read())

@@ -1,7 +1,7 @@
-"""The one server that every contender talks to. `python -m scripts.bench.server` prints its address.
+"""The model server that all contenders use. `python -m scripts.bench.server` prints its address.
 
-It serves until its stdin ends. A path that begins with `/50ms` makes the model take 50 ms; without such a beginning it
-answers at once.
+It runs until its stdin is closed. With a path that starts with `/50ms`, the model takes 50 ms per call; otherwise it
+replies immediately.
 """
 
 import re
@@ -14,7 +14,7 @@ _DELAY = re.compile(r"^/(\d+)ms/")
 
 
 def script(call: Call) -> Reply:
-    """The child's or the judge's words, after the time that the path asks for."""
+    """Return the reply of a child or a judge, with the delay given in the path."""
     delay = _DELAY.match(call.path)
     return answer(call, int(delay[1]) / 1000 if delay else 0)
 

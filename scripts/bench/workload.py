@@ -1,7 +1,7 @@
-"""The judged delegation that every contender makes: what is asked, and what the model says to it.
+"""The judged delegation that every contender performs: its requests and the model's replies.
 
-A child makes three model calls (write a file, read it back, report), then a judge makes one. So that all contenders
-send equal requests, `capture` lets delegate make one delegation and keeps what it sent; the others send the same.
+A child makes three model calls (write a file, read it back, report), then a judge makes one. All contenders send the
+same requests: `ours.capture` records those of one delegation, and the other contenders repeat them.
 """
 
 import json
@@ -18,24 +18,24 @@ NOTE = "# Findings\n\n" + "\n".join(
     f"{n}. Retries are capped, and the cap is logged where it bites." for n in range(1, 5)
 )
 REPORT = "I read the logs and wrote notes.md. There are four findings, all about retries. " + (
-    "Each one names the module, the line and the smallest change that mends it. " * 3
+    "Each one names the module, the line and the smallest change that fixes it. " * 3
 )
 _ANSWERS = [
     {"id": "c1", "evidence": "wrote notes.md", "reason": "The report names notes.md.", "verdict": "met"},
     {"id": "c2", "evidence": "There are four findings", "reason": "The report says four.", "verdict": "met"},
 ]
-JUDGEMENT = json.dumps({"answers": _ANSWERS})
+JUDGMENT = json.dumps({"answers": _ANSWERS})
 
 
 def goal(number: int) -> str:
-    """The goal of the delegation with this number. All are equally long, and none is another's."""
+    """Return the goal of the delegation with this number. All goals are different and have the same length."""
     return f"Read the logs of service {number:06d} and write what you find to notes.md."
 
 
 def answer(call: Call, delay: float = 0) -> Reply:
-    """What the model says: two tool calls, a report, and, asked for JSON, the judgement."""
+    """Return the model's reply: two tool calls, then a report, or a judgment if JSON is requested."""
     if call.wants_json:
-        return Reply(JUDGEMENT, input_tokens=900, output_tokens=70, delay=delay)
+        return Reply(JUDGMENT, input_tokens=900, output_tokens=70, delay=delay)
     if call.tool_names and len(done := call.tool_results) < 2:
         step = ("read_file", {"path": "notes.md"}) if done else ("write_file", {"path": "notes.md", "content": NOTE})
         return Reply(tool_calls=(step,), input_tokens=700, output_tokens=60, delay=delay)
@@ -44,7 +44,7 @@ def answer(call: Call, delay: float = 0) -> Reply:
 
 @dataclass(frozen=True)
 class Workload:
-    """What delegate sends for one delegation, for contenders that can't write it themselves."""
+    """The requests that delegate sends for one delegation, for the other contenders to repeat."""
 
     model: str
     child_system: str
@@ -54,11 +54,11 @@ class Workload:
     judge_user: str
     response_format: Json
     conversation: list[Json]
-    """An agent's conversation of 100 messages in Chat Completions form."""
+    """An agent's conversation of 100 messages in the Chat Completions format."""
 
     @classmethod
     def from_calls(cls, calls: list[Call]) -> Self:
-        """Read it off the four calls of one recorded delegation."""
+        """Create the workload from the four recorded calls of one delegation."""
         first, judge = calls[0], calls[-1]
         return cls(
             model=first.model,
@@ -80,15 +80,15 @@ class Workload:
     def judge_messages(self) -> list[Json]:
         return [{"role": "system", "content": self.judge_system}, {"role": "user", "content": self.judge_user}]
 
-    def check(self, report: str, judgement: Json) -> None:
-        """What the least careful user would do with a judgement."""
-        answers = judgement["answers"]
+    def check(self, report: str, judgment: Json) -> None:
+        """Check a judgment in the simplest way a user could."""
+        answers = judgment["answers"]
         assert len(answers) == len(CRITERIA)
         assert all(answer["verdict"] == "met" and answer["evidence"] in report for answer in answers)
 
 
 def use_tool(folder: Path, name: str, args: Json) -> str:
-    """The two tools of the delegation, as short as they can be."""
+    """Run one of the delegation's two tools, in a minimal implementation."""
     path = folder / args["path"]
     if name == "read_file":
         return path.read_text()
@@ -97,7 +97,7 @@ def use_tool(folder: Path, name: str, args: Json) -> str:
 
 
 def conversation(system: str) -> list[Json]:
-    """System, user, then 49 turns of one tool call and its reply."""
+    """Return a conversation: system, user, then 49 turns of one tool call and its reply."""
     messages: list[Json] = [{"role": "system", "content": system}, {"role": "user", "content": goal(0)}]
     for n in range(49):
         function = {"name": "read_file", "arguments": json.dumps({"path": f"logs/{n}.txt"})}

@@ -149,7 +149,7 @@ async def test_four_calls_in_one_turn_share_three_places_and_twelve_children(
     assert fifth.error
     assert fifth.error.code == "budget_exceeded"
     assert "limit children: 12 of 12 spent, 0 reserved, 0 left, 1 needed" in fifth.error.message
-    assert fifth.error.hint == "nothing was run; do it yourself"
+    assert fifth.error.hint == "nothing was run; do the work yourself"
     assert (server.peak, len(server.calls)) == (3, 12)
 
 
@@ -215,7 +215,7 @@ async def test_a_call_that_asks_for_more_children_than_are_left_runs_none_of_the
     assert refused.error
     assert refused.error.code == "budget_exceeded"
     assert "limit children: 3 of 5 spent, 0 reserved, 2 left, 3 needed" in refused.error.message
-    assert refused.error.hint == "nothing was run; ask for at most 2"
+    assert refused.error.hint == "nothing was run; send at most 2"
     assert codes(fits) == ["completed", "completed"]
     assert last.error
     assert len(client.requests) == 5
@@ -340,7 +340,7 @@ async def test_the_runs_wall_time_ends_a_child_and_refuses_those_behind_it_and_f
     assert behind
     assert "time was up" in behind.message
     assert late.error
-    assert (late.error.code, late.error.hint) == ("budget_exceeded", "nothing was run; do it yourself")
+    assert (late.error.code, late.error.hint) == ("budget_exceeded", "nothing was run; do the work yourself")
     assert len(client.requests) == 2
 
 

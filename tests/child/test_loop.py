@@ -127,7 +127,7 @@ async def test_a_limit_of_tokens_stops_the_child() -> None:
         (result,) = (await delegator.run(Task(goal="think"))).results
     assert result.status == "budget_exceeded"
     assert result.error
-    assert "the limit tokens doesn't allow the next step:" in result.error.message
+    assert "the next step exceeds the limit tokens:" in result.error.message
     assert result.usage.total_tokens <= 8_000
 
 

@@ -1,4 +1,4 @@
-"""Children that delegate in their turn: one run, one ledger, three places, and nothing that their parent hasn't."""
+"""Children that delegate: one run, one ledger, three permits, and no tool that their parent doesn't have."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -15,9 +15,9 @@ from tests.support.words import goal_of, is_judge, met_by
 
 TURN = Parent(run_id="turn-1")
 CHEAP = "gpt-6-luna"
-"""Its prices, in USD per million tokens: 0.10 read, 0.50 written."""
+"""A model whose prices are 0.10 (input) and 0.50 (output) US dollars per million tokens."""
 TURN_USD = 0.00105
-"""What one turn costs that reads 10,000 tokens and writes 100."""
+"""The cost of a turn with 10,000 input tokens and 100 output tokens."""
 
 
 def turn(*calls: tuple[str, JsonObject], text: str = "did my part as asked") -> ChatReply:
@@ -27,12 +27,12 @@ def turn(*calls: tuple[str, JsonObject], text: str = "did my part as asked") -> 
 
 
 def delegating(*goals: str, tool: str = "delegate_task", **fields: Any) -> tuple[str, JsonObject]:
-    """A tool call that hands over a task for each goal."""
+    """Return a tool call with a task for each goal."""
     return tool, {"tasks": [{"goal": goal, **fields} for goal in goals]}
 
 
 def boss_of(*calls: tuple[str, JsonObject]) -> Scripted:
-    """The child with the goal `boss` makes these calls in its first turn; all others report at once."""
+    """The child with the goal `boss` makes these calls in its first turn. All others report immediately."""
 
     def answer(request: ChatRequest) -> ChatReply:
         if is_judge(request):
@@ -66,7 +66,7 @@ async def report_of(client: Scripted, task: Task | None = None, **options: Any) 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    """Three bosses with two calls of two workers each; bosses and workers answer in threes only."""
+    """Three bosses with two calls of two workers each. Replies are sent in groups of three."""
     together: list[asyncio.Barrier] = []
 
     async def answer(call: Call) -> Reply:
@@ -85,7 +85,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
         yield server
 
 
-async def test_children_that_hold_every_place_lend_them_to_their_own_and_never_more_than_three_work(
+async def test_waiting_parents_lend_their_permits_and_at_most_three_run(
     server: ModelServer,
 ) -> None:
     async with Delegator(model=CHEAP, max_depth=2, max_children=15) as delegator:
@@ -123,7 +123,7 @@ async def test_fewer_places_than_levels_are_enough_at_any_depth(places: int) -> 
     assert report.totals.cost_usd == pytest.approx((2 + below.child_usage.model_calls) * TURN_USD)
 
 
-async def test_who_watches_a_call_is_told_of_its_tasks_and_not_of_what_those_delegate() -> None:
+async def test_events_of_a_call_leave_out_the_tasks_of_its_children() -> None:
     operators: list[Event] = []
     calls: list[Event] = []
     async with Delegator(client=boss_of(delegating("a", "b")), on_event=operators.append, **_DEFAULTS) as delegator:
@@ -136,7 +136,7 @@ async def test_who_watches_a_call_is_told_of_its_tasks_and_not_of_what_those_del
 # ------------------------------------------------------------------------------------------------------ the bill
 
 
-async def test_what_was_delegated_is_on_the_bill_of_the_one_who_did_and_of_the_whole() -> None:
+async def test_delegated_costs_are_charged_to_the_child_and_to_the_run() -> None:
     client = boss_of(delegating("a", acceptance_criteria=["it was done"]), delegating("b", "c"))
     report = await report_of(client, Task.model_validate({"goal": "boss", "acceptance_criteria": ["it was done"]}))
     (boss,) = report.results
@@ -190,7 +190,7 @@ async def test_grandchildren_spend_from_the_run_and_their_finished_work_stays() 
     assert boss.delegated.completed == 2
 
 
-async def test_grandchildren_count_among_the_children_of_the_run_and_a_refusal_is_told_to_the_child() -> None:
+async def test_grandchildren_count_as_children_of_the_run_and_may_be_refused() -> None:
     client = boss_of(delegating("a", "b"), delegating("c", "d"))
     async with Delegator(client=client, model=CHEAP, max_depth=2, max_children=4) as delegator:
         report = await delegator.call({"goal": "boss"}, parent=TURN)
@@ -199,14 +199,14 @@ async def test_grandchildren_count_among_the_children_of_the_run_and_a_refusal_i
     done, refused = requests_of(client, "boss")[1].messages[-1].tool_replies
     assert (done.is_error, refused.is_error) == (False, True)
     assert "limit children: 3 of 4 spent, 0 reserved, 1 left, 2 needed" in refused.text
-    assert "ask for at most 1" in refused.text
+    assert "send at most 1" in refused.text
     assert not requests_of(client, "c")
 
 
 # --------------------------------------------------------------------------------------------- who may, and with what
 
 
-async def test_the_tool_is_offered_under_its_name_only_where_the_depth_allows_it() -> None:
+async def test_the_tool_is_offered_only_where_the_depth_allows_it() -> None:
     client = boss_of(delegating("worker", tool="hand_over"))
     await report_of(client, tool_name="hand_over")
     assert offered(requests_of(client, "boss")[0], "hand_over")
@@ -216,7 +216,7 @@ async def test_the_tool_is_offered_under_its_name_only_where_the_depth_allows_it
     assert not offered(alone.requests[0])
 
 
-async def test_a_grandchild_that_calls_the_tool_all_the_same_is_told_that_there_is_none() -> None:
+async def test_a_grandchild_that_calls_the_missing_tool_gets_an_error() -> None:
     def answer(request: ChatRequest) -> ChatReply:
         return turn(delegating("worker")) if len(request.messages) == 1 else turn()
 
@@ -227,7 +227,7 @@ async def test_a_grandchild_that_calls_the_tool_all_the_same_is_told_that_there_
     assert not offered(first)
 
 
-async def test_a_host_tool_that_delegates_for_a_child_at_the_last_depth_is_refused() -> None:
+async def test_a_host_tool_that_delegates_at_the_last_depth_is_refused() -> None:
     reports: list[Report] = []
 
     async def smuggle(args: Mapping[str, Any]) -> str:
@@ -252,7 +252,7 @@ async def test_grandchildren_get_no_tool_that_their_parent_has_not() -> None:
     assert {tool.name for tool in worker.tools} == {"read_file"}
 
 
-async def test_a_child_whose_task_names_its_tools_may_delegate_only_where_the_tool_is_named() -> None:
+async def test_a_task_that_names_its_tools_must_name_the_tool_to_delegate() -> None:
     client = boss_of()
     await report_of(client, Task(goal="boss", tools=("read_file",)))
     assert not offered(client.requests[0])
@@ -262,7 +262,7 @@ async def test_a_child_whose_task_names_its_tools_may_delegate_only_where_the_to
 
 
 class Hanging:
-    """A boss with two workers, of which one ends and the other never does, after one turn."""
+    """A boss with two workers. After one turn, one of them finishes and the other never does."""
 
     def __init__(self) -> None:
         self.hangs = asyncio.Event()
@@ -297,7 +297,7 @@ async def test_cancelling_a_call_stops_grandchildren_before_it_returns() -> None
     assert [result.status for result in again.results] == ["completed"] * 3, "all places are free again"
 
 
-async def test_a_childs_deadline_stops_its_children_and_what_they_spent_stays_on_the_bill() -> None:
+async def test_a_childs_deadline_stops_its_children_and_keeps_their_cost() -> None:
     script = Hanging()
     report = await report_of(script.client, Task(goal="boss", timeout_seconds=0.3))
     (boss,) = report.results
@@ -330,7 +330,7 @@ async def test_the_tool_says_what_is_left_of_its_run_now() -> None:
     assert "6 tasks, $1.00, depth 0 left" in tool.description
 
 
-async def test_the_tool_says_what_a_task_may_spend_where_that_is_less_than_the_run_may() -> None:
+async def test_the_tool_states_a_tasks_own_cost_limit_if_it_is_lower() -> None:
     client = boss_of()
     await report_of(client, Task(goal="boss", max_cost_usd=0.25), max_cost_usd=1)
     tool = offered(client.requests[0])

@@ -1,4 +1,4 @@
-"""Whole runs, down to great-grandchildren: what a provider sees is never above what any ancestor may use."""
+"""Whole runs down to great-grandchildren: no requested model is above the tier of any ancestor."""
 
 import asyncio
 from typing import Any
@@ -31,14 +31,14 @@ def turns(request: ChatRequest) -> int:
 
 
 def heard(request: ChatRequest) -> list[str]:
-    """What tools answered so far."""
+    """Return the outputs of tools so far."""
     return [reply.text for message in request.messages for reply in message.tool_replies]
 
 
 class Family:
-    """Children that each delegate on with the same `asks`, and the tier at which each of them was seen at work.
+    """Children that each delegate with the same `asks`, and the tier at which each of them ran.
 
-    A child's goal is its place in the tree: `1.3` is what the first child asked for third.
+    A child's goal is its position in the tree: `1.3` is the third task of the first child.
     """
 
     def __init__(self, *asks: dict[str, Any]) -> None:
@@ -67,11 +67,11 @@ class Family:
 
 
 EVERY_TIER: tuple[dict[str, Any], ...] = ({"tier": "deep"}, {"tier": "standard"}, {"tier": "fast"}, {})
-"""What a child may ask for; the last asks for nothing."""
+"""The requests of a child. The last one is empty."""
 
 
 async def tiers_in(parent: Parent | None, **options: Any) -> dict[str, Tier]:
-    """The tiers at which three generations are seen, when everyone asks for everything."""
+    """Return the tiers at which three generations run if all of them make all requests."""
     family = Family(*EVERY_TIER)
     async with Delegator(client=family.client, max_depth=3, max_children=100, **options) as delegator:
         for ask in EVERY_TIER:
@@ -104,7 +104,7 @@ async def tiers_in(parent: Parent | None, **options: Any) -> dict[str, Tier]:
         (Parent(tier="fast"), {"min_tier": "standard"}, {"fast"}),
     ],
 )
-async def test_three_generations_stay_within_what_their_parent_and_the_settings_allow(
+async def test_three_generations_stay_within_the_tiers_allowed_to_each(
     parent: Parent | None, options: dict[str, Any], first_generation: set[Tier]
 ) -> None:
     seen = await tiers_in(parent, **options)
@@ -163,7 +163,7 @@ HOSTILE_NAMES = [
 
 
 class HandsOn:
-    """A host's tool in which a child's call runs as a program: every field of `Task` is open to it."""
+    """A host's tool that runs a child's call as a program, with access to every field of `Task`."""
 
     def __init__(self) -> None:
         self.delegator: Delegator | None = None
@@ -200,7 +200,7 @@ async def test_no_spelling_of_a_models_name_lifts_a_grandchild_above_its_parent(
     assert len(below) == hands_on.codes.count(None)
 
 
-async def test_a_child_that_claims_a_stronger_parent_of_its_own_is_still_a_child() -> None:
+async def test_a_child_that_claims_a_stronger_parent_is_still_a_child() -> None:
     hands_on = HandsOn()
 
     def answer(request: ChatRequest) -> ChatReply | str:
@@ -224,7 +224,7 @@ def served(name: str | None, **fields: Any) -> ChatReply:
 
 
 async def result_of(reply: ChatReply, *, asked: str = "gpt-6.1-terra", **options: Any) -> tuple[TaskResult, Scripted]:
-    """The result of a child whose provider gives this reply."""
+    """Return the result of a child whose provider sends this reply."""
 
     def answer(request: ChatRequest) -> ChatReply | str:
         return met_by("did as asked")(request) if is_judge(request) else reply
@@ -238,7 +238,7 @@ async def result_of(reply: ChatReply, *, asked: str = "gpt-6.1-terra", **options
 
 
 @pytest.mark.parametrize("name", ["gpt-6-astra", "openai/gpt-6-astra", "gpt-6-astra-2026-09-01", "claude-opus-5.5"])
-async def test_a_served_model_above_the_parents_tier_ends_the_child_and_is_on_its_bill(name: str) -> None:
+async def test_a_served_model_above_the_parents_tier_ends_the_child(name: str) -> None:
     reply = Scripted.call("write_file", path="a.txt", content="a")
     result, client = await result_of(served(name, tool_calls=reply.tool_calls, stop="tool_calls"))
     assert (result.status, result.error and result.error.code) == ("failed", "tier_above_parent")
@@ -253,7 +253,7 @@ async def test_a_served_model_above_the_parents_tier_ends_the_child_and_is_on_it
     assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "run_failed")
 
 
-async def test_a_served_model_above_a_ceiling_of_the_settings_ends_the_child_too() -> None:
+async def test_a_served_model_above_the_settings_ceiling_ends_the_child() -> None:
     result, _ = await result_of(served("gpt-6.1-terra"), asked="gpt-6-luna", max_tier="parent-1")
     assert (result.status, result.error and result.error.code) == ("failed", "tier_above_parent")
 
@@ -284,7 +284,7 @@ async def test_another_model_that_is_served_is_named_and_priced_as_what_ran(
     "name",
     [None, "gpt-6.1-terra", "gpt-6.1-terra-2026-10-01", "openai/gpt-6.1-terra", "openrouter/openai/gpt-6.1-terra"],
 )
-async def test_another_spelling_of_the_model_that_was_asked_for_is_no_substitute(name: str | None) -> None:
+async def test_another_spelling_of_the_requested_model_is_no_substitute(name: str | None) -> None:
     result, _ = await result_of(served(name))
     assert (result.status, result.substituted) == ("completed", False)
     assert (result.requested_model, result.cost_provenance) == ("gpt-6.1-terra", "observed")
@@ -300,7 +300,7 @@ async def test_work_of_a_served_model_is_judged_by_none_above_that_model() -> No
     assert why["gemini-3.8-flash"] == "tier standard is above the worker's fast"
 
 
-async def test_a_child_that_was_served_a_weaker_model_has_no_children_above_that() -> None:
+async def test_a_child_served_a_weaker_model_has_no_children_above_it() -> None:
     def answer(request: ChatRequest) -> ChatReply | str:
         if goal_of(request) == "top" and not turns(request):
             asks = [{"goal": "high", "tier": "standard"}, {"goal": "low"}]

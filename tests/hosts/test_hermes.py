@@ -144,7 +144,7 @@ async def test_a_call_that_takes_longer_than_it_may_is_ended_and_reported(keys: 
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
         (entry,) = result(server)["results"]
         assert (entry["status"], entry["exit_reason"]) == ("timeout", "timeout")
-        assert "which the run had left" in entry["error"]
+        assert "the time that the run had left" in entry["error"]
         assert await asyncio.to_thread(server.wait_until_idle) == 0
 
 

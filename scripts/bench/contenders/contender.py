@@ -1,15 +1,15 @@
-"""What a contender can do. Each module beside this one has `open_contender(url, work, folder)`."""
+"""The interface of contenders. Each other module in this folder has `open_contender(url, work, folder)`."""
 
 from typing import Protocol
 
 
 class Contender(Protocol):
-    """One way to make judged delegations."""
+    """An implementation of judged delegations."""
 
     async def delegate(self, count: int) -> None:
-        """Make `count` judged delegations at once; raise unless every one of them passed."""
+        """Run `count` judged delegations concurrently. Raises an error unless all of them pass."""
         ...
 
     async def converse(self, messages: int) -> None:
-        """Make one model call with a conversation of that many messages."""
+        """Make one model call with a conversation of the given number of messages."""
         ...

@@ -1,4 +1,4 @@
-"""The floor: the same HTTP calls by aiohttp and orjson, with nothing in between."""
+"""The lower bound: the same HTTP calls with only aiohttp and orjson."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -13,7 +13,7 @@ from scripts.bench.workload import Json, Workload, use_tool
 
 
 class Floor:
-    """Requests as dicts, replies as dicts."""
+    """Sends requests and reads replies as plain dicts."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, work: Workload, folder: Path) -> None:
         self._session = session
@@ -48,6 +48,6 @@ class Floor:
 
 @asynccontextmanager
 async def open_contender(url: str, work: Workload, folder: Path) -> AsyncGenerator[Floor]:
-    """One session for all calls, with as many connections as calls at once."""
+    """Open one session for all calls, with no limit on connections."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         yield Floor(session, url, work, folder)

@@ -1,4 +1,4 @@
-"""The bare openai SDK, as its documentation shows it: `AsyncOpenAI().chat.completions.create(...)`."""
+"""The bare OpenAI SDK, used as in its documentation: `AsyncOpenAI().chat.completions.create(...)`."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from scripts.bench.workload import Workload, use_tool
 
 
 class OpenAISdk:
-    """The tool loop and the judge call as a user would write them by hand."""
+    """The tool loop and the judge call, written by hand."""
 
     def __init__(self, client: AsyncOpenAI, work: Workload, folder: Path) -> None:
         self._client = client
@@ -40,13 +40,13 @@ class OpenAISdk:
         self._work.check(message.content or "", json.loads(judged.content or ""))
 
     async def _ask(self, messages: list[Any], **asked: Any) -> ChatCompletionMessage:
-        create: Any = self._client.chat.completions.create  # its overloads can't be chosen through **asked
+        create: Any = self._client.chat.completions.create  # its overloads can't be resolved with **asked
         reply: ChatCompletion = await create(model=self._work.model, messages=messages, **asked)
         return reply.choices[0].message
 
 
 @asynccontextmanager
 async def open_contender(url: str, work: Workload, folder: Path) -> AsyncGenerator[OpenAISdk]:
-    """One client for all calls, with its default settings."""
+    """Open one client for all calls, with its default settings."""
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key="dummy") as client:
         yield OpenAISdk(client, work, folder)

@@ -1,4 +1,4 @@
-"""delegate, through its public door: one `Delegator.call` for every three tasks."""
+"""delegate, through its public interface: one `Delegator.call` for every three tasks."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ class Ours:
 
 @asynccontextmanager
 async def open_contender(url: str, work: Workload, folder: Path) -> AsyncGenerator[Ours]:
-    """One delegator for all calls; single model calls go through a client of the same kind."""
+    """Open one delegator for all calls. Single model calls use a separate client of the same kind."""
     client = connect(Endpoint("openai", f"{url}/v1", "dummy"))
     async with _delegator(url, folder) as delegator:
         yield Ours(delegator, client, work)
@@ -44,7 +44,7 @@ async def open_contender(url: str, work: Workload, folder: Path) -> AsyncGenerat
 
 
 async def capture() -> Workload:
-    """Make one delegation, and keep what was sent for the other contenders to send."""
+    """Run one delegation and record its requests for the other contenders."""
     with tempfile.TemporaryDirectory(prefix="delegate-bench-") as folder, ModelServer(answer) as server:
         async with _delegator(server.url, Path(folder)) as delegator:
             await _call(delegator, 0, 1)
@@ -53,7 +53,7 @@ async def capture() -> Workload:
 
 def _delegator(url: str, folder: Path) -> Delegator:
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
-        os.environ.pop(name, None)  # no model but the local server's may judge
+        os.environ.pop(name, None)  # only the local server's models may judge
     os.environ |= {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "dummy"}
     return Delegator(Settings(home=folder))
 
@@ -73,7 +73,7 @@ def _spec(function: Json) -> ToolSpec:
 
 
 def _messages(conversation: list[Json]) -> Iterator[Message]:
-    """The conversation in delegate's own form."""
+    """Convert the conversation to delegate's own messages."""
     for message in conversation:
         if message["role"] == "user":
             yield Message("user", message["content"])

@@ -1,7 +1,7 @@
-"""`Delegator.batch`: 400 rows of a CSV at 50 ms per call, 50 at a time, over the ideal; and 10,000 tasks, to stay flat.
+"""`Delegator.batch`: wall time of 400 rows, 50 at a time at 50 ms per call, and constant time and memory over 10,000.
 
-Beside the ideal stands what the bare SDK takes for the same calls, in turns with ours: no machine reaches the ideal.
-The long part takes minutes, so all of it is only run when it is named: `python -m scripts.bench batch`.
+The wall time is compared to the ideal, and to the bare SDK making the same calls, since no machine reaches the ideal.
+The long part takes minutes, so this benchmark runs only if it is named: `python -m scripts.bench batch`.
 """
 
 import asyncio
@@ -40,26 +40,26 @@ TEMPLATES = Templates(
 
 @dataclass(frozen=True)
 class Mark:
-    """Where a batch stood after another thousand tasks."""
+    """Time and memory of a batch after a number of tasks."""
 
     done: int
     seconds: float
     megabytes: float
-    """Resident."""
+    """Resident memory."""
 
 
 async def _marks(source: TaskFile, home: Path, step: int) -> tuple[list[Mark], float]:
-    """Run a whole file; also the seconds from the first start to the last result."""
+    """Run a whole file. Returns its marks and the seconds from the first start to the last result."""
     marks: list[Mark] = []
     async with Delegator(Settings(home=home)) as delegator:
         await _warm_up(delegator, home)
-        began, done = time.perf_counter(), 0
+        started, done = time.perf_counter(), 0
         batch = delegator.batch(source, concurrency=CONCURRENCY, results=home / "results.jsonl")
         async for outcome in batch:
             assert outcome.passed, outcome
             done += 1
             if done % step == 0:
-                marks.append(Mark(done, time.perf_counter() - began, _megabytes()))
+                marks.append(Mark(done, time.perf_counter() - started, _megabytes()))
         seconds = time.monotonic() - batch.began
     rows = [json.loads(line)["id"] for line in (home / "results.jsonl").open()]
     assert len(rows) == len(set(rows)) == done
@@ -67,7 +67,7 @@ async def _marks(source: TaskFile, home: Path, step: int) -> tuple[list[Mark], f
 
 
 async def _warm_up(delegator: Delegator, home: Path) -> None:
-    """Open the connections and import what is imported on first use."""
+    """Open the connections and load lazily imported modules."""
     async for _ in delegator.batch(_table(home / "warm.csv", CONCURRENCY), concurrency=CONCURRENCY):
         pass
 
@@ -84,7 +84,7 @@ def _megabytes() -> float:
 
 
 def measure(arena: Arena) -> Iterator[Row]:
-    """Both parts, in this process, against the arena's server."""
+    """Measure both parts in this process, against the arena's server."""
     yield from _wall(arena)
     yield from _flat(arena)
 
@@ -102,15 +102,15 @@ def _wall(arena: Arena) -> Iterator[Row]:
     for _ in range(1 if arena.quick else 3):
         times.append(_run(arena, ROWS, DELAY_MS, ROWS)[1])
         bare.append(asyncio.run(_bare_sdk(f"{arena.url}/{DELAY_MS}ms/v1", work)))
-    said = f"ideal {ideal:.2f} s; measured {_seconds(times)}"
+    note = f"ideal {ideal:.2f} s; measured {_seconds(times)}"
     what = f"wall of {ROWS} rows, {CONCURRENCY} at a time at {DELAY_MS} ms, over"
-    yield Row(f"{what} the ideal", min(times) / ideal, WALL_LIMIT, said)
-    said = f"bare SDK on aiohttp {_seconds(bare)}, {min(bare) / ideal:.3g} of the ideal"
-    yield Row(f"{what} the bare SDK's", min(times) / min(bare), math.inf, said)
+    yield Row(f"{what} the ideal", min(times) / ideal, WALL_LIMIT, note)
+    note = f"bare SDK on aiohttp {_seconds(bare)}, {min(bare) / ideal:.3g} of the ideal"
+    yield Row(f"{what} the bare SDK's", min(times) / min(bare), math.inf, note)
 
 
 async def _bare_sdk(url: str, work: Workload) -> float:
-    """Seconds for the same calls at the same concurrency, on the transport that ours uses."""
+    """Return the seconds for the same calls at the same concurrency, with the transport that delegate uses."""
     with tempfile.TemporaryDirectory(prefix="delegate-bench-") as folder:
         async with AsyncOpenAI(base_url=url, api_key="dummy", http_client=DefaultAioHttpClient()) as client:
             sdk, rows = OpenAISdk(client, work, Path(folder)), iter(range(ROWS))
@@ -120,9 +120,9 @@ async def _bare_sdk(url: str, work: Workload) -> float:
                     await sdk.delegate(1)
 
             await sdk.delegate(CONCURRENCY)  # opens the connections
-            began = time.perf_counter()
+            started = time.perf_counter()
             await asyncio.gather(*(row_by_row() for _ in range(CONCURRENCY)))
-            return time.perf_counter() - began
+            return time.perf_counter() - started
 
 
 def _seconds(times: list[float]) -> str:

@@ -1,4 +1,4 @@
-"""CPU per model call with 100 messages in the conversation, over the same with 4."""
+"""CPU time per model call with 100 messages in the conversation, relative to a call with 4."""
 
 import gc
 import time
@@ -11,13 +11,13 @@ SHORT, LONG = 4, 100
 
 
 async def inside(contender: Contender, messages: int, repeat: int) -> float:
-    """Microseconds per call, one at a time."""
+    """Return the microseconds per call, for sequential calls."""
     await contender.converse(messages)
     gc.collect()
-    began = time.process_time()
+    started = time.process_time()
     for _ in range(repeat):
         await contender.converse(messages)
-    return (time.process_time() - began) * 1e6 / repeat
+    return (time.process_time() - started) * 1e6 / repeat
 
 
 def measure(arena: Arena) -> list[Row]:

@@ -1,4 +1,4 @@
-"""CPU of the client process per judged delegation, over the bare SDK's, at three concurrencies."""
+"""CPU time of the client process per judged delegation, relative to the bare SDK, at three levels of concurrency."""
 
 import gc
 import time
@@ -8,19 +8,19 @@ from scripts.bench.contenders.contender import Contender
 
 LIMIT = 0.7
 WARM_UP = 100
-"""Connections that are open before the clock starts, at most: as many as the bare SDK's pool keeps."""
+"""Maximum number of connections opened before the measurement: as many as the bare SDK's pool keeps."""
 CONCURRENCY = {3: 40, 30: 4, 300: 1}
-"""How many delegations at once, and how often in a row for one figure."""
+"""Repetitions per figure, by the number of concurrent delegations."""
 
 
 async def inside(contender: Contender, count: int, repeat: int) -> float:
-    """Milliseconds per delegation."""
+    """Return the milliseconds per delegation."""
     await contender.delegate(min(count, WARM_UP))
     gc.collect()
-    began = time.process_time()
+    started = time.process_time()
     for _ in range(repeat):
         await contender.delegate(count)
-    return (time.process_time() - began) * 1000 / (count * repeat)
+    return (time.process_time() - started) * 1000 / (count * repeat)
 
 
 def measure(arena: Arena) -> list[Row]:

@@ -1,6 +1,6 @@
-"""What an adapter adds to a call: the framework's own tool object, invoked as its loop does, over `Delegator.call`.
+"""Time that a host adapter adds to a call: the framework's tool, invoked as by its loop, compared to `Delegator.call`.
 
-Only of hosts that are installed where this is run, so it is run in each host's own venv, when it is named:
+Only installed frameworks are measured, so this benchmark is run by name in each host's virtual environment:
 `.venv-hosts/langchain/bin/python -m scripts.bench hosts`.
 """
 
@@ -27,7 +27,7 @@ Call = Callable[[], Awaitable[Any]]
 
 
 def measure(arena: Arena) -> list[Row]:
-    """A row for each host that is there."""
+    """Measure each installed host."""
     rounds = ROUNDS // 10 if arena.quick else ROUNDS
     return [asyncio.run(_row(driver, rounds)) for driver in _drivers()]
 
@@ -45,7 +45,7 @@ def _drivers() -> list[ModuleType]:
 
 
 def _make(host: str) -> Callable[[Delegator], Any] | None:
-    """What makes the framework's object; a plugin, as Hermes has it, makes none."""
+    """Return the function that creates the framework's object, or None for plugins such as Hermes's."""
     module = importlib.import_module(f"delegate.hosts.{host}")
     return getattr(module, "tool", None) or getattr(module, "server", None)
 
@@ -54,25 +54,25 @@ async def _row(driver: ModuleType, rounds: int) -> Row:
     make = _make(driver.DRIVER.name)
     assert make
     client = Scripted(lambda request: "The answer is 42.")
-    async with Delegator(client=client, max_children=1_000_000) as delegator:  # all calls may be of one run
+    async with Delegator(client=client, max_children=1_000_000) as delegator:  # all calls can belong to one run
         tool = make(delegator)
         assert "The answer is 42." in str(await driver.invoke(tool, ARGUMENTS)), driver.DRIVER.name
-        bare, through = await _in_turns(
+        bare, adapted = await _alternating(
             lambda: delegator.call(ARGUMENTS), lambda: driver.invoke(tool, ARGUMENTS), rounds=rounds
         )
-    beside = f"{through:.3g} ms through it, {bare:.3g} ms without; median of {rounds}, in turns"
-    return Row(f"adapter {driver.DRIVER.name}, wall per call over Delegator.call, ms", through - bare, LIMIT_MS, beside)
+    note = f"{adapted:.3g} ms with it, {bare:.3g} ms without; median of {rounds} alternating calls"
+    return Row(f"adapter {driver.DRIVER.name}, wall per call over Delegator.call, ms", adapted - bare, LIMIT_MS, note)
 
 
-async def _in_turns(*calls: Call, rounds: int) -> list[float]:
-    """Each call's median in milliseconds."""
+async def _alternating(*calls: Call, rounds: int) -> list[float]:
+    """Return each call's median in milliseconds."""
     figures: list[list[float]] = [[] for _ in calls]
-    for one in calls:
-        await one()
+    for call in calls:
+        await call()
     gc.collect()
     for _ in range(rounds):
         for call, times in zip(calls, figures, strict=True):
-            began = time.perf_counter()
+            started = time.perf_counter()
             await call()
-            times.append((time.perf_counter() - began) * 1000)
+            times.append((time.perf_counter() - started) * 1000)
     return [median(times) for times in figures]

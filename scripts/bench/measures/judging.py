@@ -1,7 +1,8 @@
-"""CPU of one verdict: everything between a finished run and its verdict, but for the model call itself.
+"""CPU time of one verdict: everything between a finished run and its verdict, except the model call.
 
-The judge is scripted and answers at once, so what is measured is all ours: criteria read, gate, evidence, prompt, reply
-parsed, quotes looked for, digests, the verdict put together. Files and commands are left out.
+The judge is scripted and replies immediately, so only delegate's own work is measured: parsing criteria, the gate,
+collecting evidence, the prompt, parsing the reply, finding quotes, digests and building the verdict. Files and commands
+aren't used.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ _HEAD = "Sources: `limits.toml` and `retries.log`. I wrote nothing.\n\n"
 OUTPUT = (_HEAD + "".join(_LINE.format(n=n) for n in range(300)))[:OUTPUT_CHARS]
 CRITERIA = tuple(f"The report names the retry cap of service {n:03d}." for n in (3, 60, 120, 180, 230))
 QUOTES = tuple(_LINE.format(n=n).strip() for n in (3, 60, 120, 180, 230))
-"""From the beginning to the end of the output."""
+"""Quotes from the beginning to the end of the output."""
 _ANSWERS = [
     {"id": f"c{n}", "source": "output", "evidence": quote, "reason": "The report says so.", "verdict": "met"}
     for n, quote in enumerate(QUOTES, start=1)
@@ -33,15 +34,15 @@ REPLY = json.dumps({"answers": _ANSWERS})
 
 
 async def milliseconds(rounds: int, repeat: int) -> float:
-    """Of CPU per verdict: the median of the rounds."""
+    """Return the milliseconds of CPU time per verdict: the median of the rounds."""
     async with Delegator(Settings(), client=Scripted(_answer)) as delegator:
         await _judge(delegator, 20)
         figures: list[float] = []
         for _ in range(rounds):
             gc.collect()
-            began = time.process_time()
+            started = time.process_time()
             await _judge(delegator, repeat)
-            figures.append((time.process_time() - began) * 1000 / repeat)
+            figures.append((time.process_time() - started) * 1000 / repeat)
     return median(figures)
 
 
@@ -60,4 +61,4 @@ def _answer(request: ChatRequest) -> str:
 def measure(arena: Arena) -> list[Row]:
     figure = asyncio.run(milliseconds(1 if arena.quick else ROUNDS, REPEAT))
     what = f"CPU of a verdict, {len(CRITERIA)} criteria on {OUTPUT_CHARS // 1000} kB, ms"
-    return [Row(what, figure, LIMIT, "all but the model call")]
+    return [Row(what, figure, LIMIT, "everything except the model call")]

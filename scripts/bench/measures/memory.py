@@ -1,6 +1,6 @@
-"""Peak memory per concurrent child at 300, over the idle client. Each figure comes from a fresh process.
+"""Peak memory per child at 300 concurrent children, in addition to the idle client.
 
-One round is enough: from process to process the figures differ by about 1 %.
+Each figure comes from a new process. One round is enough: the figures vary by about 1 % between processes.
 """
 
 import gc
@@ -12,14 +12,14 @@ from scripts.bench.contenders.contender import Contender
 LIMIT = 80
 CHILDREN = 300
 DELAY_MS = 100
-"""Long enough for all children to be in the middle of their work together."""
+"""Long enough for all children to be running at the same time."""
 
 
 async def inside(contender: Contender, count: int) -> float:
-    """Kilobytes per child: the peak of resident memory during the run, less what the idle client holds."""
+    """Return the kilobytes per child: peak resident memory during the run, minus that of the idle client."""
     gc.collect()
     idle = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of the imports
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak, which includes the imports
     await contender.delegate(count)
     return (_status("VmHWM") - idle) / count
 

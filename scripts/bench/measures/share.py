@@ -1,7 +1,7 @@
-"""What part of a judged delegation's cost the judging is: a `standard` worker, the catalog's prices of today.
+"""Share of judging in the cost of a judged delegation, for a `standard` worker at the catalog's current prices.
 
-The server counts tokens by the length of what it gets and says, so both parts are billed alike. Nothing counts as
-cached, and the child makes three calls only: with longer work the share falls.
+The server counts tokens by the lengths of requests and replies, so both parts are charged in the same way. No tokens
+count as cached, and the child makes only three calls: with longer work, the share decreases.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ KEYS = {
     "google": ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
 }
 SETS = (("openai",), ("anthropic",), ("google",), tuple(KEYS))
-"""Which providers' keys are there."""
+"""The providers with a key, for each measurement."""
 
 
 def counted(call: Call) -> Reply:
-    """The scenario's answer, with tokens counted from the lengths of request and reply."""
+    """Return the workload's reply, with tokens counted from the lengths of request and reply."""
     said = answer(call)
     written = said.text + "".join(name + json.dumps(args) for name, args in said.tool_calls)
     return Reply(
@@ -39,7 +39,7 @@ def counted(call: Call) -> Reply:
 
 
 async def share(providers: tuple[str, ...], server: ModelServer, home: Path) -> tuple[float, str]:
-    """The share, and who worked and who judged."""
+    """Return the share, and the models of worker and judge."""
     urls = {"openai": server.openai_url, "anthropic": server.anthropic_url, "google": server.google_url}
     for provider, (key, url) in KEYS.items():
         for name, value in ((key, "dummy"), (url, urls[provider])):
@@ -58,13 +58,13 @@ async def share(providers: tuple[str, ...], server: ModelServer, home: Path) -> 
 
 
 async def shares() -> dict[str, float]:
-    """The share for each set of providers."""
+    """Return the share for each set of providers."""
     with tempfile.TemporaryDirectory(prefix="delegate-bench-") as home, ModelServer(counted, record=False) as server:
         found = [await share(providers, server, Path(home)) for providers in SETS]
-    return {who: value for value, who in found}
+    return {models: value for value, models in found}
 
 
 def measure(arena: Arena) -> list[Row]:
     figures = asyncio.run(shares())
-    beside = ", ".join(f"{who} {value:.1%}" for who, value in figures.items())
-    return [Row("judging's share of the cost, standard worker, the worst", max(figures.values()), LIMIT, beside)]
+    note = ", ".join(f"{models} {value:.1%}" for models, value in figures.items())
+    return [Row("judging's share of the cost, standard worker, the worst", max(figures.values()), LIMIT, note)]

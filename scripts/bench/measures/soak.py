@@ -1,8 +1,8 @@
-"""Two thousand delegations, fifty at a time, where one model call in ten fails and one call in ten is cancelled.
+"""Soak test: 2,000 delegations, 50 at a time, in which a tenth of the model calls fail and a tenth are canceled.
 
-It takes half a minute and says nothing about speed, so it's only run when it is named: `python -m scripts.bench soak`.
-The faults are those of real servers, on all three providers; what is random is seeded. `tests/test_soak.py` runs a
-short one.
+It takes half a minute and doesn't measure speed, so it runs only if it is named: `python -m scripts.bench soak`. The
+faults are those of real servers, with all three providers; randomness is seeded. `tests/test_soak.py` runs a short
+version.
 """
 
 import asyncio
@@ -38,11 +38,12 @@ FAULTS = (
 )  # fmt: skip
 REFUSALS = tuple(Fault(status, headers=_SOON) for status in (429, 503, 529))
 REFUSED = 0.02
-"""Of the faults. They slow all callers down, as they should: eight times as many make the soak eight times as long."""
+"""Share of the faults. Refusals slow down all callers by design: with eight times as many, the test takes eight times
+as long."""
 
 
 def environment(server: ModelServer) -> dict[str, str]:
-    """The variables that send all three providers' models to `server`."""
+    """Return the variables that point all three providers to `server`."""
     return {
         "OPENAI_API_KEY": "dummy-openai", "OPENAI_BASE_URL": server.openai_url,
         "ANTHROPIC_API_KEY": "dummy-anthropic", "ANTHROPIC_BASE_URL": server.anthropic_url,
@@ -51,7 +52,7 @@ def environment(server: ModelServer) -> dict[str, str]:
 
 
 class Script:
-    """What the models say: a child writes one file and reports on it, unless a fault comes in between."""
+    """The models' replies: a child writes one file and reports on it, unless a fault occurs."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -64,20 +65,20 @@ class Script:
             self.faults += 1
             return self._random.choice(REFUSALS if self._random.random() < REFUSED else FAULTS)
         if call.wants_json:
-            return Reply(_JUDGEMENT, input_tokens=500, output_tokens=50)
+            return Reply(_JUDGMENT, input_tokens=500, output_tokens=50)
         if done := call.tool_results:
             self._followed[call.texts[0].split("\n")[0]].add(done[0])
             return Reply("I wrote one file, as asked", input_tokens=400, output_tokens=20)
-        self._written += 1  # which a repeated call sees too, but only one answer to it is ever followed
+        self._written += 1  # a retried call gets another number, but only one of its replies is continued
         return Reply(tool_calls=(("write_file", {"path": f"note-{self._written}.md", "content": "noted"}),))
 
     @property
     def twice(self) -> int:
-        """Children that went on from two different first turns: so there were two of them."""
+        """Number of children that were run twice: two different first turns were continued."""
         return sum(len(first_turns) > 1 for first_turns in self._followed.values())
 
 
-_JUDGEMENT = (
+_JUDGMENT = (
     '{"answers": [{"id": "c1", "source": "output", "evidence": "I wrote one file", "reason": "It says so.",'
     ' "verdict": "met"}]}'
 )
@@ -85,31 +86,31 @@ _JUDGEMENT = (
 
 @dataclass(frozen=True)
 class Found:
-    """What a soak came to."""
+    """The outcome of a soak test."""
 
     ends: Counter[str]
-    """Results by status, and by verdict where the child completed."""
+    """Number of results by verdict, or by status if the child didn't complete."""
     without_one_result: int
-    """Delegations that have none, or more than one."""
+    """Number of delegations without a result, or with more than one."""
     run_twice: int
     growth: float
-    """Of resident memory after the warm-up, as a part of what it was then."""
+    """Growth of resident memory since the warm-up, as a fraction."""
     left: list[str]
     faults: int
     seconds: float
 
 
 class Soak:
-    """Many delegations through one delegator."""
+    """Runs many delegations through one delegator."""
 
     def __init__(self, delegator: Delegator, seed: int) -> None:
         self._delegator = delegator
         self._random = random.Random(seed)
         self.ends: list[list[str]] = []
-        """How the results of each ended. The results themselves would be most of the memory."""
+        """The outcomes of each delegation's results. The results themselves would take up most of the memory."""
 
     async def delegate(self, numbers: range, concurrency: int) -> None:
-        """One for each number, so many at a time."""
+        """Run one delegation for each number, up to `concurrency` at a time."""
         left = iter([self._plan(n) for n in numbers])
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
@@ -129,7 +130,7 @@ class Soak:
             self.ends.append([_end(result) for result in await self._one(plan)])
 
     async def _one(self, plan: "_Plan") -> list[TaskResult]:
-        """Its results: as the call gives them or, where it was cancelled, as they are on record."""
+        """Run one delegation. Returns its results, which are read from the record if the call was canceled."""
         loop, cancellation = asyncio.get_running_loop(), Cancellation()
 
         def watch(event: Event) -> None:
@@ -150,14 +151,14 @@ class Soak:
 class _Plan:
     task: Task
     cancel: str | None
-    """What is cancelled: the awaiting `task`, or the `call`."""
+    """What to cancel: the awaiting `task`, or the `call`."""
     after: float
-    """Seconds from the child's start."""
+    """Seconds after the child's start."""
 
 
 def soak(home: Path, script: Script, *, delegations: int, warm_up: int, seed: int = SEED) -> Found:
-    """Delegate to the server that the environment names. `delegations` include those of the warm-up."""
-    began, watch = time.monotonic(), leaks.Watch(home, Path(tempfile.gettempdir()))
+    """Run delegations against the server given in the environment. `delegations` include those of the warm-up."""
+    started, watch = time.monotonic(), leaks.Watch(home, Path(tempfile.gettempdir()))
     run, growth, tasks = asyncio.run(_delegated(home, delegations, warm_up, seed))
     return Found(
         ends=Counter(end for ends in run.ends for end in ends),
@@ -166,7 +167,7 @@ def soak(home: Path, script: Script, *, delegations: int, warm_up: int, seed: in
         growth=growth,
         left=tasks + watch.left(),
         faults=script.faults,
-        seconds=time.monotonic() - began,
+        seconds=time.monotonic() - started,
     )
 
 
@@ -186,7 +187,7 @@ def _end(result: TaskResult) -> str:
 
 
 def _stored(home: Path) -> int:
-    """Tasks with one start of a child, and one result."""
+    """Return the number of tasks with exactly one started child and a result."""
     query = """SELECT COUNT(*) FROM tasks WHERE result IS NOT NULL AND 1 =
         (SELECT COUNT(*) FROM events WHERE events.handle = tasks.handle AND kind = 'child_started')"""
     with closing(sqlite3.connect(home / "records.sqlite3")) as records:
@@ -194,14 +195,14 @@ def _stored(home: Path) -> int:
 
 
 def _resident() -> int:
-    """Kilobytes, when what isn't needed is gone."""
+    """Return the resident memory in kilobytes, after a garbage collection."""
     gc.collect()
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
 
 def measure(arena: Arena) -> list[Row]:
-    """The long one, in a process where the children of children are seen too."""
+    """Run the long version, in a process that also observes grandchild processes."""
     sys.addaudithook(lambda event, args: leaks.note(event))
     leaks.adopt_orphans()
     delegations = 600 if arena.quick else DELEGATIONS

@@ -1,4 +1,4 @@
-"""Wall time of one batch of three judged delegations at 50 ms per model call, over the ideal of four calls."""
+"""Wall time of three concurrent judged delegations at 50 ms per model call, relative to the ideal of four calls."""
 
 import time
 
@@ -11,12 +11,12 @@ CALLS = 4
 
 
 async def inside(contender: Contender, repeat: int) -> float:
-    """Seconds per batch, on average over `repeat` batches, one after the other."""
+    """Return the average seconds per batch of three, over `repeat` sequential batches."""
     await contender.delegate(3)
-    began = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(repeat):
         await contender.delegate(3)
-    return (time.perf_counter() - began) / repeat
+    return (time.perf_counter() - started) / repeat
 
 
 def measure(arena: Arena) -> list[Row]:

@@ -182,7 +182,7 @@ async def test_a_second_judge_needs_room_in_the_ledger() -> None:
     record = record_of(verdict)
     assert (verdict.code, len(client.requests), record.escalated) == ("cannot_tell", 1, False)
     reasons = [str(candidate.reason) for candidate in record.candidates]
-    assert any("the limit model_calls doesn't allow the next step" in reason for reason in reasons)
+    assert any("the next step exceeds the limit model_calls" in reason for reason in reasons)
 
 
 async def test_without_another_family_the_first_answers_are_kept() -> None:

@@ -189,7 +189,7 @@ async def test_what_the_ledger_refuses_is_not_asked_and_goes_to_no_other_model()
     verdict = await judged(client, max_run_tokens=5)
     record = record_of(verdict)
     assert (verdict.code, client.requests, record.attempts, record.model) == ("budget_exceeded", [], (), None)
-    assert "not asked: the limit tokens doesn't allow the next step" in str([one.reason for one in record.candidates])
+    assert "not asked: the next step exceeds the limit tokens" in str([one.reason for one in record.candidates])
 
 
 async def test_several_questions_of_one_verdict_make_one_record_and_cost() -> None:
