@@ -1,5 +1,5 @@
-"""What holds in every test: no key in the environment, no connection off this machine, a home of its own, and nothing
-that is left behind.
+"""Fixtures for every test: no keys in the environment, no connections to other machines, a separate home folder, and a
+check for leaks.
 """
 
 import ipaddress
@@ -18,8 +18,8 @@ from tests.support import leaks
 _OURS = re.compile(r"(API_KEY|BASE_URL|_TOKEN)$|^(DELEGATE|OPENAI|ANTHROPIC|GEMINI|GOOGLE)_|_PROXY$", re.IGNORECASE)
 
 
-def _refuse_the_world(event: str, args: tuple[object, ...]) -> None:
-    """An audit hook: a test that reaches for an address off this machine fails, whatever library it uses."""
+def _refuse_remote_connections(event: str, args: tuple[object, ...]) -> None:
+    """An audit hook: a test that connects to another machine fails, regardless of the library it uses."""
     leaks.note(event)
     if event != "socket.connect" or not isinstance(address := args[1], tuple):
         return
@@ -28,13 +28,13 @@ def _refuse_the_world(event: str, args: tuple[object, ...]) -> None:
         raise RuntimeError(f"a test tried to connect to {host}")
 
 
-sys.addaudithook(_refuse_the_world)
+sys.addaudithook(_refuse_remote_connections)
 leaks.adopt_orphans()
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Each test has its own DELEGATE_HOME and working directory, and none of the developer's keys."""
+    """Give each test its own DELEGATE_HOME and working directory, without the developer's keys."""
     for name in list(os.environ):
         if _OURS.search(name):
             monkeypatch.delenv(name)
@@ -58,7 +58,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Look at the loop of every test that has one. First set up is last torn down."""
+    """Check the event loop of every async test. The fixture set up first is torn down last."""
     for item in items:
         if is_async_test(item):
             item.fixturenames.insert(0, "no_task_is_left")
@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def scratch() -> Generator[Path]:
-    """For temporary files. Its path is short, since those of sockets may have only 107 characters."""
+    """A folder for temporary files. Its path is short because paths of sockets can have only 107 characters."""
     with tempfile.TemporaryDirectory(prefix="dlg") as folder:
         yield Path(folder)
 
@@ -75,23 +75,23 @@ def scratch() -> Generator[Path]:
 def nothing_is_left(
     request: pytest.FixtureRequest, home: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[None]:
-    """No process, thread, open file, socket or temporary folder outlives its test."""
+    """Fail if a process, thread, open file, socket or temporary folder outlives its test."""
     monkeypatch.setenv("TMPDIR", str(scratch))
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     watch = leaks.Watch(home, scratch)
     yield
     left = watch.left()
     leaks.end_children()
-    _fail_where(left, request)
+    _fail_if_left(left, request)
 
 
 @pytest.fixture
 async def no_task_is_left(request: pytest.FixtureRequest, nothing_is_left: None) -> AsyncGenerator[None]:
-    """Nothing runs on the test's event loop any more."""
+    """Fail if a task is still running on the test's event loop."""
     yield
-    _fail_where(await leaks.left_tasks(), request)
+    _fail_if_left(await leaks.left_tasks(), request)
 
 
-def _fail_where(left: list[str], request: pytest.FixtureRequest) -> None:
+def _fail_if_left(left: list[str], request: pytest.FixtureRequest) -> None:
     if left and not request.node.stash.get(_FAILED, False):  # one failure is enough
         pytest.fail("left behind:\n" + "\n".join(left), pytrace=False)

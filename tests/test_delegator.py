@@ -1,4 +1,4 @@
-"""One call from end to end: tasks side by side, one result each, in order, whatever happens."""
+"""Calls from end to end: concurrent tasks with one result each, in order, whatever happens."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ from delegate.types import Workspace
 from tests.support.words import goal_of, is_judge, met_by, words
 
 
-async def test_a_batch_of_three_comes_back_in_task_order_whoever_ends_first() -> None:
+async def test_three_results_are_in_task_order_whichever_finishes_first() -> None:
     ended: list[str] = []
     may_end = {"a": asyncio.Event(), "b": asyncio.Event(), "c": asyncio.Event()}
     may_end["c"].set()
@@ -59,7 +59,7 @@ async def test_a_result_is_judged_as_soon_as_its_child_ends() -> None:
     assert [result.status for result in report.results] == ["completed", "completed"]
 
 
-async def test_siblings_are_unhurt_by_a_child_that_fails_or_runs_out_of_time() -> None:
+async def test_siblings_are_unaffected_by_a_child_that_fails_or_times_out() -> None:
     forever = asyncio.Event()
 
     async def answer(request: ChatRequest) -> ChatReply | str:
@@ -164,7 +164,7 @@ async def test_a_bad_call_is_one_error_object_and_nothing_is_spent(arguments: An
         ({"max_tier": "fast"}, {"tier": "deep"}, "tier_above_parent", "tier"),
     ],
 )
-async def test_a_model_or_tier_that_may_not_be_used_is_refused_before_anything_runs(
+async def test_a_forbidden_model_or_tier_is_refused_before_anything_runs(
     options: dict[str, Any], task: dict[str, Any], code: str, field: str
 ) -> None:
     client = Scripted(lambda request: "never asked")
@@ -184,13 +184,13 @@ async def test_without_any_key_the_error_names_the_variables() -> None:
         assert variable in (report.error.hint or "")
 
 
-def test_the_synchronous_door_works_outside_an_event_loop() -> None:
+def test_the_synchronous_methods_work_outside_an_event_loop() -> None:
     with Delegator(client=Scripted(["the first answer", "the second answer"])) as delegator:
         assert delegator.call_sync({"goal": "x"}).results[0].summary == "the first answer"
         assert delegator.run_sync(Task(goal="y")).results[0].summary == "the second answer"
 
 
-def test_the_synchronous_door_takes_what_the_other_one_takes() -> None:
+def test_the_synchronous_methods_have_the_same_signatures() -> None:
     for other, own in (
         (Delegator.call, Delegator.call_sync),
         (Delegator.answer, Delegator.answer_sync),
@@ -201,7 +201,7 @@ def test_the_synchronous_door_takes_what_the_other_one_takes() -> None:
         assert (own.__doc__ or "").startswith(f"Synchronous version of `{other.__name__}`.")
 
 
-async def test_the_synchronous_door_works_inside_an_event_loop() -> None:
+async def test_the_synchronous_methods_work_inside_an_event_loop() -> None:
     async with Delegator(client=Scripted(["the answer"])) as delegator:
         assert delegator.call_sync({"goal": "x"}).results[0].summary == "the answer"
 
@@ -257,7 +257,7 @@ async def test_events_tell_what_happens_and_a_broken_sink_costs_nothing() -> Non
     ]  # fmt: skip
 
 
-async def test_the_operators_sink_and_a_calls_own_are_both_told_whatever_the_other_one_does() -> None:
+async def test_both_event_sinks_get_events_even_if_the_other_one_fails() -> None:
     operators: list[Event] = []
     calls: list[Event] = []
 
@@ -294,7 +294,7 @@ async def test_a_store_that_cannot_be_opened_costs_the_handle_and_nothing_else(t
 
 
 class HalfBroken:
-    """A host's runner that gives back nonsense for one of its tasks."""
+    """A host's runner that returns an invalid value for one of its tasks."""
 
     needs_model = False
     records_tools = True

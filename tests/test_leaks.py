@@ -1,4 +1,4 @@
-"""What looks for leaks after every test finds each kind of them."""
+"""The check for leaks after every test finds each kind of leak."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The definitions in schemas/: valid, fresh, and true of what delegate reads and writes."""
+"""The files in schemas/ are valid, up to date, and match what delegate reads and writes."""
 
 import json
 from typing import Any

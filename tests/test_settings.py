@@ -1,4 +1,4 @@
-"""Settings come from arguments, environment, delegate.toml and defaults, in this order; mistakes are named."""
+"""Settings come from arguments, environment, delegate.toml and defaults, in this order. Mistakes are named."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ tools = true
         ("[judge_accuracy]\ngpt-6-luna = 90", {}, ["judge_accuracy.gpt-6-luna", "less than or equal to 1", "90"]),
     ],
 )
-def test_a_mistake_names_source_field_and_mend(toml: str, environ: dict[str, str], words: list[str]) -> None:
+def test_a_mistake_names_its_source_its_field_and_the_fix(toml: str, environ: dict[str, str], words: list[str]) -> None:
     Path("delegate.toml").write_text(toml)
     with pytest.raises(ConfigError) as caught:
         load_settings(environ)
@@ -85,7 +85,7 @@ WORDS = {
     "max_output_tokens": "999",
     "result_chars": "999",
 }
-"""Texts for the settings that take neither `1` nor any text."""
+"""Values for the settings that don't accept `1`."""
 
 
 @pytest.mark.parametrize("name", [name for name in Settings.model_fields if name not in ONLY_IN_FILES])

@@ -1,4 +1,4 @@
-"""The soak of `scripts/bench/measures/soak.py`, short: many delegations among faults, and nothing is left."""
+"""A short run of the soak test in `scripts/bench/measures/soak.py`: many delegations with faults and no leaks."""
 
 from pathlib import Path
 
@@ -8,9 +8,7 @@ from scripts.bench.measures.soak import SEED, Script, environment, soak
 from tests.support.model_server import ModelServer
 
 
-def test_among_faults_and_cancels_every_delegation_has_one_result_and_nothing_is_left(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_faults_and_cancels_each_delegation_has_one_result(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(SEED)
     with ModelServer(script, record=False) as server:
         for name, value in environment(server).items():

@@ -1,4 +1,4 @@
-"""The tool's definition in every dialect: the SDKs' own types take it, and it stays short."""
+"""The tool's definition in every dialect: the SDKs' own types accept it, and it stays short."""
 
 import json
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ Json = dict[str, Any]
 
 
 def parts(definition: Json) -> tuple[str, str, Json]:
-    """Name, description and parameters, out of whichever envelope."""
+    """Return name, description and parameters from any envelope."""
     inner = definition.get("function", definition)
     keys = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
     return inner["name"], inner["description"], next(inner[key] for key in keys if key in inner)
 
 
 def schemas(schema: Json, level: int = 0) -> Iterator[tuple[int, Json]]:
-    """Every schema in a schema, with how many objects and lists it lies in."""
+    """Yield every subschema with its nesting depth."""
     yield level, schema
     for part in schema.get("properties", {}).values():
         yield from schemas(part, level + 1)
@@ -170,7 +170,7 @@ def test_the_full_variant_costs_at_most_1000_tokens(dialect: Dialect) -> None:
 
 
 @every_dialect
-def test_the_live_limits_stand_in_the_description(dialect: Dialect) -> None:
+def test_the_current_limits_are_in_the_description(dialect: Dialect) -> None:
     _, description, parameters = parts(tool(dialect, limits=Limits(max_tasks=2, max_steps=40, usd_left=0.5)))
     assert description.endswith("Limits: 2 tasks per call, 40 steps each; $0.50 left.")
     assert parameters["properties"]["tasks"]["maxItems"] == 2
@@ -181,7 +181,7 @@ def test_a_run_without_tasks_left_says_so() -> None:
     assert "do the work yourself" in parts(tool("mcp", limits=Limits(tasks_left=0)))[1]
 
 
-def test_the_full_variant_spells_out_every_kind_of_criterion_as_the_parser_knows_it() -> None:
+def test_the_full_variant_has_every_kind_of_criterion_of_the_parser() -> None:
     parameters = parts(tool("openai", variant="full"))[2]
     offered: dict[str, set[str]] = {}
     for option in parameters["properties"]["acceptance_criteria"]["items"]["anyOf"][1:]:

@@ -1,4 +1,4 @@
-"""A parent's call: taken as it was meant, or refused with what a model needs to mend it."""
+"""Parsing of a parent's call: it is accepted as it was meant, or refused with an error that says how to fix it."""
 
 import json
 from collections.abc import Mapping
@@ -195,11 +195,11 @@ def test_a_bad_call_is_refused_with_its_code_its_field_and_a_hint(sent: Any, cod
         ({"goal": "g", "tasks": ["h"]}, "put `goal` into each of the `tasks`"),
     ],
 )
-def test_the_hint_names_the_mend(sent: Any, hint: str) -> None:
+def test_the_hint_says_how_to_fix_the_call(sent: Any, hint: str) -> None:
     assert hint in str(refused(sent).hint)
 
 
-def test_all_problems_of_a_call_are_told_at_once() -> None:
+def test_all_problems_of_a_call_are_listed_at_once() -> None:
     error = refused(
         {"tasks": [{"goal": "", "tier": "x"}, {"goal": "g", "goals": 1, "acceptance_criteria": [{"kind": "y"}]}]}
     )
@@ -214,7 +214,7 @@ def test_a_thousand_problems_make_a_short_message() -> None:
     assert "\n" not in error.message
 
 
-def test_a_hosts_own_limit_of_tasks_counts() -> None:
+def test_a_hosts_own_limit_of_tasks_applies() -> None:
     assert refused({"tasks": ["a", "b"]}, max_tasks=1).code == "too_many_tasks"
     assert len(parse_call({"tasks": ["a"] * 5}, max_tasks=5)) == 5
 

@@ -1,4 +1,4 @@
-"""The second tool: what models send, and what they get back."""
+"""The tool `read_delegation`: its calls and its results."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""The whole path, once per provider: the command, the official SDK, and a model server that isn't ours.
+"""End-to-end tests for each provider: the command, the official SDK, and an independent model server.
 
-@copilotkit/aimock implements the wire formats independently of `tests/support/model_server.py`, so a misreading
-of an API that both sides of this repository share is found here. It needs node and npm; the package is pinned by the
-lock file beside this module and is installed into the user's cache folder, never into the checkout.
+@copilotkit/aimock implements the wire formats independently of `tests/support/model_server.py`, so these
+tests find mistakes that delegate and its own test server have in common. They need node and npm. The package is pinned
+by the lock file next to this module and is installed into the user's cache folder, never into the checkout.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ CALL = {
 
 @dataclass(frozen=True)
 class Provider:
-    """The variables that an operator sets, and how the base URL continues after host and port."""
+    """The operator's variables, and the path of the base URL."""
 
     name: str
     key_name: str
@@ -62,7 +62,7 @@ PROVIDERS = (
 
 @dataclass(frozen=True)
 class Done:
-    """One `delegate call` that has ended."""
+    """A finished `delegate call`."""
 
     provider: Provider
     exit_code: int
@@ -71,7 +71,7 @@ class Done:
 
 @pytest.fixture(scope="module")
 def aimock() -> Iterator[str]:
-    """The address of a running aimock."""
+    """Yield the address of a running aimock server."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("node and npm are not installed: the end-to-end suite against @copilotkit/aimock needs them")
@@ -85,7 +85,7 @@ def aimock() -> Iterator[str]:
 
 
 def _installed(npm: str) -> Path:
-    """The folder that holds the pinned package; filled on first use, by one process alone."""
+    """Return the folder with the pinned package, which one process installs on first use."""
     lock = HERE / "package-lock.json"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "delegate-e2e"
     folder = cache / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
@@ -132,7 +132,7 @@ def _address(server: subprocess.Popen[str]) -> str:
 
 @pytest.fixture(scope="module", params=PROVIDERS, ids=lambda provider: provider.name)
 def done(request: pytest.FixtureRequest, aimock: str, tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """What `delegate call` did with the provider's two variables set and no others."""
+    """Run `delegate call` with only the provider's two variables set."""
     provider: Provider = request.param
     command = shutil.which("delegate", path=str(Path(sys.executable).parent))
     assert command is not None, "the `delegate` command is not installed beside this Python"

@@ -1,8 +1,8 @@
-"""How long the fuzzing takes: short and always the same in the suite, as long as you like by hand.
+"""Controls the length of fuzzing: short and deterministic in the test suite, any length when run by hand.
 
     DELEGATE_FUZZ_SECONDS=600 pytest tests/fuzz --timeout=0
 
-gives each test that many seconds with other examples each time. What it finds becomes a plain test of its module.
+runs each test for the given time, with different examples each time. A failure should be added to its module as a test.
 """
 
 import os
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 SECONDS = float(os.environ.get("DELEGATE_FUZZ_SECONDS") or 0)
 SOON = 5.0
-"""CPU seconds that one example may take: some hundred times what it usually does, as other work slows it down."""
+"""Maximum CPU seconds per example: about a hundred times the usual time, for slow machines."""
 
 
 def fuzz(examples: int, **given_by: st.SearchStrategy[object]) -> Callable[[Callable[..., None]], Callable[[], None]]:
-    """Run a test on that many examples of its arguments, or on any number for `SECONDS`."""
+    """Run a test with the given number of examples, or with any number for `SECONDS`."""
 
     def decorate(test: Callable[..., None]) -> Callable[[], None]:
         hunt = settings(
@@ -46,7 +46,7 @@ def fuzz(examples: int, **given_by: st.SearchStrategy[object]) -> Callable[[Call
 
 @contextmanager
 def ends_soon(seconds: float = SOON) -> Generator[None]:
-    """Fail where the block takes more of this thread's CPU time."""
+    """Fail if the block takes more CPU time of this thread."""
     started = time.thread_time()
     yield
     took = time.thread_time() - started

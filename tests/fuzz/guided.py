@@ -1,4 +1,4 @@
-"""Fuzzing that follows the coverage of the code, with atheris, which is no dependency of ours.
+"""Coverage-guided fuzzing with atheris, which isn't a dependency of delegate.
 
     pip install atheris && python -m tests.fuzz.guided call -max_total_time=600
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Hunt until time is up or something is found."""
+    """Fuzz until the time is up or a failure is found."""
     atheris: Any = importlib.import_module("atheris")
     name = sys.argv.pop(1)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What is fuzzed. Each target gets any bytes, and raises when something else comes of them than what is promised."""
+"""The fuzz targets. Each takes any bytes and raises an error if the outcome isn't an expected one."""
 
 import asyncio
 import json
@@ -24,11 +24,11 @@ CODES = frozenset({
     "wrong_type", "unknown_tier", "unknown_criterion_kind", "invalid_criterion", "invalid_schema", "duplicate_id",
     "too_large",
 })  # fmt: skip
-"""Those of the table in `contract.parse`."""
+"""The codes of the table in `contract.parse`."""
 
 
 def check_call(arguments: Any) -> None:
-    """Tasks that can be stored and written down, or one `CallError` that a model can read, and soon."""
+    """Expect tasks that can be stored and serialized, or one readable `CallError`, within the time limit."""
     for check in (None, check_schema):
         with ends_soon():
             try:
@@ -54,7 +54,7 @@ def _check_refusal(error: CallError) -> None:
 
 
 def check_reply(text: str) -> None:
-    """Answers to exactly what was asked, or `UnparseableReply`, and soon."""
+    """Expect an answer for each requested id, or `UnparseableReply`, within the time limit."""
     with ends_soon(), suppress(UnparseableReply):
         answers = parse_reply(text, ("c1", "c2"))
         assert set(answers) == {"c1", "c2"}
@@ -66,7 +66,7 @@ def check_reply(text: str) -> None:
 
 
 def check_output(text: str) -> None:
-    """A JSON value or `ValueError`, and soon."""
+    """Expect a JSON value or `ValueError` within the time limit."""
     with ends_soon():
         try:
             value = parse_json(text)
@@ -76,7 +76,7 @@ def check_output(text: str) -> None:
 
 
 def check_predicate(expr: str, value: object) -> None:
-    """An outcome with a reason that can be written down, or `PredicateError`, and soon."""
+    """Expect an outcome with a serializable reason, or `PredicateError`, within the time limit."""
     with ends_soon():
         try:
             outcome = asyncio.run(evaluate(expr, value))
@@ -87,7 +87,7 @@ def check_predicate(expr: str, value: object) -> None:
 
 
 def check_path(folder: Folder, path: str) -> None:
-    """A place in the folder, or `ToolError`, and soon."""
+    """Expect a path in the folder, or `ToolError`, within the time limit."""
     with ends_soon(), suppress(ToolError):
         real = folder.resolve(path)
         assert real.is_relative_to(folder.root)
@@ -98,7 +98,7 @@ def check_path(folder: Folder, path: str) -> None:
 
 
 def check_text(text: str) -> None:
-    """Between fences and frames, however it is written."""
+    """Expect any text to stay between its fences and frames."""
     with ends_soon():
         lines = fence("x", text, "0123456789ab").split("\n")
         assert (lines[0], lines[-1]) == ("<<<x 0123456789ab>>>", "<<<end x 0123456789ab>>>")
@@ -129,7 +129,7 @@ def _output(data: bytes) -> None:
 
 
 def _predicate(data: bytes) -> None:
-    """The first line is the expression, the rest is the JSON it looks at, or else a text."""
+    """The first line is the expression. The rest is its input, as JSON or else as text."""
     expr, _, rest = data.decode("utf-8", "replace").partition("\n")
     value: object = rest
     with suppress(ValueError, RecursionError):
@@ -143,7 +143,7 @@ def _text(data: bytes) -> None:
 
 @contextmanager
 def path_target(place: Path) -> Generator[Callable[[bytes], None]]:
-    """Paths in a folder with links of every kind; beside it lies a secret."""
+    """Paths in a folder with all kinds of links, next to a secret."""
     root, outside = place / "root", place / "outside"
     for folder in (root / "a" / "b", outside):
         folder.mkdir(parents=True)

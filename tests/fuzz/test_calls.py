@@ -1,4 +1,4 @@
-"""The parser of tool calls: whatever a model or a host sends is tasks or one `CallError`, and soon."""
+"""Fuzz the parser of tool calls: any input becomes tasks or one `CallError` within the time limit."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Fuzzing guided by coverage, where atheris is installed; its targets and seeds, everywhere."""
+"""Coverage-guided fuzzing if atheris is installed. Targets and seeds are tested everywhere."""
 
 import os
 import subprocess

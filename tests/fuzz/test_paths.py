@@ -1,4 +1,4 @@
-"""The resolver of paths, among folders and links laid out at random: nothing outside is read, written or named."""
+"""Fuzz path resolution with random folders and links: nothing outside is read, written or named."""
 
 import os
 import tempfile
@@ -28,7 +28,7 @@ ODD_PATHS = st.text(ANY_CHARACTER | st.sampled_from("/.~\0\\"), max_size=60) | s
 
 @st.composite
 def walks(draw: st.DrawFn) -> tuple[dict[str, str], list[str]]:
-    """Links, and paths of which some begin with one of them."""
+    """Links, and paths of which some start with one of the links."""
     links = draw(LINKS)
     begun = st.builds("{}/{}".format, st.sampled_from([*links, "a"]), RELATIVE | PLACES)
     return links, draw(st.lists(PATHS | begun | st.sampled_from([*links, "a"]), min_size=1, max_size=6))
@@ -36,7 +36,7 @@ def walks(draw: st.DrawFn) -> tuple[dict[str, str], list[str]]:
 
 @contextmanager
 def tree(links: dict[str, str]) -> Generator[Folder]:
-    """A folder with some files, the links that fit in, and a secret beside it."""
+    """A folder with some files and those links that can be created, next to a secret."""
     with tempfile.TemporaryDirectory() as place:
         root, outside = Path(os.path.realpath(place)) / "root", Path(os.path.realpath(place)) / "outside"
         for folder in (root / "a" / "b", root / "c", outside / "a"):

@@ -1,4 +1,4 @@
-"""The evaluator of predicates: random expressions, damaged ones, and those that try to grow past every limit."""
+"""Fuzz the evaluation of predicates with random, damaged and exponentially growing expressions."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from tests.fuzz.values import ANY_CHARACTER, JUNK
 from tests.judging.checks.predicate.expressions import Writer
 
 MEMORY_BYTES = 250_000_000
-"""By which this process may grow over all examples: a string of a million characters takes four megabytes."""
+"""Maximum growth of this process over all examples. A string of a million characters takes four megabytes."""
 PIECES = [
     *"abnx()[]{}.,;:?!+-*/%<>=&|^~$`'\"\\ \n0159é😀\0\u2028", "=>", "===", "?.", "...", "${", "output", "n", "t",
     "map(x => x", "/a/g", "/(", "typeof ", "null", "Math.max(", "Object.keys(", ".length", ".every(", "\\u", "new ",
@@ -26,7 +26,7 @@ PIECES = [
 
 
 def damaged(text: str, random: Random) -> str:
-    """The expression with a few places overwritten."""
+    """The expression with a few characters overwritten."""
     for _ in range(random.randint(1, 4)):
         at = random.randint(0, len(text))
         text = text[:at] + random.choice(PIECES) + text[at + random.randint(0, 4) :]
@@ -70,13 +70,13 @@ OF_ARRAY = (
 
 
 class Grower:
-    """Writes expressions whose values, or whose work, multiply at every level."""
+    """Generates expressions whose values or work multiply at every level."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
 
     def expression(self) -> str:
-        """One that a predicate could be."""
+        """Return an expression for a predicate."""
         form = self.random.choice(["({}).length > 0", "{} === {}", "Boolean({})", "!({})", "({}) > ({})"])
         return self._filled(form, 4)
 

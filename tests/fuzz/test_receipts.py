@@ -1,4 +1,4 @@
-"""Patterns for the arguments of tool calls: they come from one model, what they search comes from another."""
+"""Fuzz patterns for arguments of tool calls: one model writes the pattern, another the text."""
 
 from typing import Any
 

@@ -1,7 +1,6 @@
-"""The readers of replies: of judges, of rubric judges, and of the JSON in a child's report.
+"""Fuzz the parsers of replies: of judges, of rubric judges, and of the JSON in a child's report.
 
-A verdict on whatever a judge says is there soon, can be written down, and is a PASS only where the judge quoted what is
-there.
+Any reply of a judge leads to a serializable verdict within the time limit, and to a PASS only if its quotes are real.
 """
 
 import asyncio
@@ -54,7 +53,7 @@ TEXTS = st.text(ANY_CHARACTER, max_size=200) | JUNK.map(json.dumps)
 
 
 def damaged(base: list[Any]) -> st.SearchStrategy[str]:
-    """Replies in which a few places are wrong, or the text of which is."""
+    """Replies with damaged values or damaged text."""
 
     def write(seed: int, junk: list[Any]) -> str:
         mutator = Mutator(seed, junk)
@@ -123,7 +122,7 @@ def test_an_oversized_reply_is_read_soon(text: str) -> None:
 
 
 class Bench:
-    """A judge that says what it is told to, and the verdicts that come of it."""
+    """A judge with given replies, and the resulting verdicts."""
 
     def __init__(self) -> None:
         self.said = ChatReply("", "end", Usage())
@@ -134,7 +133,7 @@ class Bench:
         return self.said
 
     def verdict(self, said: str, *criteria: Any) -> Any:
-        """The verdict where the judge says that; it must be there soon, and be fit to be told."""
+        """Return the verdict for a reply. It must be serializable and take no longer than the limit."""
         self.said = ChatReply(said, "end", Usage())
         judging = self._delegator.judge(goal="Write a report.", acceptance_criteria=criteria, output=OUTPUT)
         with ends_soon():

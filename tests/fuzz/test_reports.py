@@ -1,4 +1,4 @@
-"""The text of a report: whatever child, judge and provider say, it stands between fences or in quotes."""
+"""Fuzz the text of a report: all texts of child, judge and provider are fenced or quoted."""
 
 import re
 
@@ -37,7 +37,7 @@ WORDS = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map
 
 @st.composite
 def results(draw: st.DrawFn) -> TaskResult:
-    """The result of a child whose every word, and its judge's and its provider's, was drawn."""
+    """A result with random texts of the child, its judge and its provider."""
     criterion = CriterionResult(
         id="c1", text=draw(WORDS), kind="text", outcome="not_met", decided_by="judge", code="not_met",
         reason=draw(WORDS), evidence=draw(WORDS), source=draw(WORDS | st.none()),
@@ -65,7 +65,7 @@ def results(draw: st.DrawFn) -> TaskResult:
 
 
 @fuzz(150, result=results())
-def test_no_word_of_a_child_gets_out_of_its_quotes_or_its_fence(result: TaskResult) -> None:
+def test_a_childs_text_never_leaves_its_quotes_or_its_fence(result: TaskResult) -> None:
     both = (result, result.model_copy(update={"task_index": 1}))
     with ends_soon():
         text = render(Report(results=both, totals=Totals(tasks=2, failed=2)), nonce=NONCE)

@@ -1,4 +1,4 @@
-"""JSON Schemas from models: a value is checked, or the schema is said to be unusable, in bounded time."""
+"""Fuzz JSON Schemas from models: a value is validated or the schema is refused, in bounded time."""
 
 import asyncio
 from collections.abc import Generator
@@ -25,7 +25,7 @@ REFERENCES = st.sampled_from([*INSIDE, *OUTSIDE, *DRAFTS])
 
 
 def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects with some of JSON Schema's own words, mostly with values of the right kind."""
+    """Objects with some JSON Schema keywords, mostly with values of the right type."""
     lists, named = st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)
     return st.fixed_dictionaries(
         {},
@@ -57,7 +57,7 @@ def fresh_worker() -> Generator[None]:
 
 
 def check(schema: Any, instance: Any) -> None:
-    """Whatever comes of it is one short line, or nothing, and this thread had little to do with it."""
+    """Check that the result is one short line or None, and that this thread needed little CPU time."""
     with ends_soon():
         said = check_schema(schema)
         with suppress(SchemaProblem):

@@ -1,4 +1,4 @@
-"""Values of any kind, and a way to damage good ones."""
+"""Arbitrary values, and a mutator that damages valid ones."""
 
 import json
 from random import Random
@@ -29,14 +29,14 @@ JUNK: st.SearchStrategy[Any] = st.recursive(
 
 
 class Mutator:
-    """Changes a few places of a value."""
+    """Changes a few parts of a value."""
 
     def __init__(self, seed: int, junk: list[Any]) -> None:
         self.random = Random(seed)
         self.junk = junk
 
     def changed(self, value: Any) -> Any:
-        """The value with one place replaced, renamed, doubled or left out, somewhere within."""
+        """Return the value with one part replaced, renamed, duplicated or removed."""
         if value and self.random.random() < 0.95:
             if isinstance(value, dict):
                 return self._object(dict(cast("dict[str, Any]", value)))

@@ -1,5 +1,6 @@
-"""What a test may leave behind: nothing. It's looked for after every test, so the look takes a tenth of a millisecond;
-only where something is found it is looked at closely, and given a moment to go.
+"""Finds resources that a test leaves behind. The check runs after every test and takes a tenth of a millisecond.
+
+Only if it finds something does it check more closely, and wait a moment for it to disappear.
 
 Processes and open files are found on Linux only.
 """
@@ -20,7 +21,7 @@ from contextlib import closing
 from pathlib import Path
 
 PATIENCE_SECONDS = 3.0
-"""How long something that is on its way out may take."""
+"""Maximum wait for resources that are being released."""
 LINUX = sys.platform == "linux"
 _PR_SET_CHILD_SUBREAPER = 36
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
@@ -29,7 +30,7 @@ _SHARED = "/judging/checks/worker_main.py"
 
 
 class Watch:
-    """Begins before a test; `left` says in words what is there after it that wasn't before.
+    """Created before a test. `left` describes the resources that exist after it but didn't before.
 
     `home` is where the test's results name workspaces, and `scratch` its folder for temporary files. What is only slow
     to go is waited for.
@@ -45,7 +46,7 @@ class Watch:
         _children.begin()
 
     def left(self) -> list[str]:
-        """All of it."""
+        """Return all resources that are left."""
         return [
             *self._once_quiet(self._left_threads),
             *self._once_quiet(_children.left),
@@ -55,7 +56,7 @@ class Watch:
         ]
 
     def left_of_ours(self) -> list[str]:
-        """What no framework that is tested here can have left: processes and workspaces."""
+        """Return what only delegate can have left, and no tested framework: processes and workspaces."""
         return [*self._once_quiet(_children.left), *_unnamed_workspaces(self._home)]
 
     def _once_quiet(self, look: Callable[[], list[str]]) -> list[str]:
@@ -73,7 +74,7 @@ class Watch:
 
 
 async def left_tasks() -> list[str]:
-    """Tasks of the running loop but the current one."""
+    """Return the tasks of the running loop, except the current one."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     return [f"task: {task.get_name()}, {task.get_coro()}" for task in left]
 
@@ -82,28 +83,28 @@ async def left_tasks() -> list[str]:
 
 
 class _Children:
-    """The children of this process. They are only looked at where one was started meanwhile."""
+    """The child processes of this process. They are only checked if one was started since the last check."""
 
     def __init__(self) -> None:
         self.started = 0
         self._looked_at = -1
-        """What `started` was then; at first, never."""
+        """The value of `started` at the last check; initially none."""
         self._known = frozenset[int]()
 
     def begin(self) -> None:
-        """What is there now, such as a fixture's of a whole module, may stay."""
+        """Ignore the processes that exist now, such as those of a module's fixture."""
         if self.started != self._looked_at:
             self._known, self._looked_at = frozenset(_running_children()), self.started
 
     def left(self) -> list[str]:
-        """What wasn't there when this began."""
+        """Return the processes that didn't exist before."""
         if self.started == self._looked_at:
             return []
         new = {pid: command for pid in _running_children() if pid not in self._known and (command := _command(pid))}
         return [f"process: {pid} {command}" for pid, command in new.items() if _SHARED not in command]
 
     def end(self) -> None:
-        """Kill what is left, so that only one test suffers."""
+        """Kill the processes that are left, so that only one test fails."""
         for line in self.left():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(line.split()[1]), signal.SIGKILL)
@@ -114,19 +115,19 @@ end_children = _children.end
 
 
 def note(event: str) -> None:
-    """For an audit hook: was that a process being started?"""
+    """Record the start of a process, for an audit hook."""
     if event in _STARTS:
         _children.started += 1
 
 
 def adopt_orphans() -> None:
-    """Let whatever a test starts, and loses, become a child of this process, where it is seen."""
+    """Make orphaned processes of tests children of this process, so that they are found."""
     if LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _running_children() -> Iterator[int]:
-    """Children that have ended are reaped on the way, since nobody else does it for orphans."""
+    """Yield running child processes, and reap those that have ended, since nothing else reaps orphans."""
     own = b"%d" % os.getpid()
     for name in filter(str.isdigit, os.listdir("/proc") if LINUX else ()):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
@@ -148,7 +149,7 @@ def _command(pid: int) -> str:
 
 
 def _open_files() -> dict[str, str]:
-    """What every descriptor leads to."""
+    """Return the target of every file descriptor."""
     found: dict[str, str] = {}
     for fd in os.listdir("/proc/self/fd") if LINUX else ():
         with contextlib.suppress(OSError):  # the listing's own
@@ -157,7 +158,7 @@ def _open_files() -> dict[str, str]:
 
 
 def _in_words(fd: str, target: str) -> str:
-    """Empty for what may stay: one end of a pair of sockets, such as that to the shared worker."""
+    """Describe a descriptor. Empty for allowed ones: one end of a socket pair, such as that of the shared worker."""
     if not target.startswith("socket:"):
         return f"open file: {target}"
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(fd))) as one:
@@ -167,7 +168,7 @@ def _in_words(fd: str, target: str) -> str:
 
 
 def _unnamed_workspaces(home: Path) -> list[str]:
-    """Workspaces that no result names, but for as many as there are tasks whose process was killed."""
+    """Return workspaces that no result names, except for one per task whose process was killed."""
     try:
         there = {name.removesuffix(".diff") for name in os.listdir(home / "workspaces")}
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Judges that misbehave: each answers a question in one wrong way. None of them may ever bring a PASS about.
+"""Misbehaving judges: each answers in one wrong way. None of them may ever cause a PASS.
 
-Where only the form of an answer is wrong, its quotes are real ones: so nothing but the form can be what is refused.
+If only the form of an answer is wrong, its quotes are real, so that only the form can be the reason for a refusal.
 `MISBEHAVING` is all of `ECHOES`, `MISQUOTES` and `MALFORMED`.
 """
 
@@ -24,7 +24,7 @@ _QUOTE_CHARS = 60
 
 
 def seen_output(request: ChatRequest) -> str:
-    """The output as the judge saw it, without its fence."""
+    """Return the output as shown to the judge, without its fence."""
     text = request.messages[0].text
     begin = re.search(r"^<<<output (\w+)>>>$", text, re.MULTILINE)
     assert begin, text[:300]
@@ -32,7 +32,7 @@ def seen_output(request: ChatRequest) -> str:
 
 
 def real_quote(request: ChatRequest) -> str:
-    """Some words of the output, verbatim."""
+    """Return some words of the output, verbatim."""
     return seen_output(request).strip()[:_QUOTE_CHARS].strip()
 
 
@@ -45,7 +45,7 @@ def _criterion(request: ChatRequest, id: str) -> str:
 
 
 def json_objects(text: str) -> list[str]:
-    """Every JSON object that stands in a text, as it stands there, without those inside another."""
+    """Return every top-level JSON object in a text, verbatim."""
     found: list[str] = []
     at = text.find("{")
     while at >= 0:
@@ -62,7 +62,7 @@ def json_objects(text: str) -> list[str]:
 
 
 def answers(request: ChatRequest, evidence: Callable[[str], str] | None = None, verdict: str = "met") -> list[Answer]:
-    """`met` for everything asked, each with a quote: by default a real one."""
+    """Return `met` for all requested criteria, each with a quote (by default a real one)."""
     return [
         {
             "id": id,
@@ -80,7 +80,7 @@ def reply(items: object) -> str:
 
 
 def honest_looking(request: ChatRequest) -> str:
-    """All met, in perfect form, with real quotes: what the malformed replies below are made from."""
+    """A valid reply, all met with real quotes, from which the malformed replies below are derived."""
     return reply(answers(request))
 
 
@@ -130,19 +130,19 @@ def _last_json_fenced(request: ChatRequest) -> str:
 
 
 def _last_json_rewritten(request: ChatRequest) -> str:
-    """The same object, its white space and escapes written anew: as a model copies."""
+    """The same object with different white space and escapes, as a model would copy it."""
     found = json_objects(request.messages[0].text)
     return json.dumps(json.loads(found[-1]), indent=1) if found else "PASS"
 
 
 def _last_json_unescaped(request: ChatRequest) -> str:
-    """The same object without escapes of letters: `é` where it said `\\u00e9`."""
+    """The same object without escaped letters: `é` instead of `\\u00e9`."""
     found = json_objects(request.messages[0].text)
     return json.dumps(json.loads(found[-1]), ensure_ascii=False) if found else "PASS"
 
 
 def _last_json_in_shape(request: ChatRequest) -> str:
-    """What it says, in the order and with the fields that the reply schema makes a model write."""
+    """Its content, in the order and with the fields of the reply schema."""
     found = json_objects(request.messages[0].text)
     try:
         items = json.loads(found[-1])["answers"]
@@ -153,7 +153,7 @@ def _last_json_in_shape(request: ChatRequest) -> str:
 
 
 def _unescaped_json(request: ChatRequest) -> str:
-    """An object that stood inside a JSON string."""
+    """An object from inside a JSON string."""
     found = json_objects(request.messages[0].text.replace('\\"', '"'))
     return found[-1] if found else "PASS"
 
@@ -196,7 +196,7 @@ VACUOUS: dict[str, Judge] = {
     "quotes a dash": _quoting(lambda request, id: "-"),
     "quotes a bracket": _quoting(lambda request, id: "{"),
 }
-"""Quotes that are there, as they are in almost every text, and that show nothing."""
+"""Quotes that occur in almost every text and therefore prove nothing."""
 
 MALFORMED: dict[str, Judge] = {
     "quotes for the first only": _with(lambda items: [items[0], *({**item, "evidence": ""} for item in items[1:])]),

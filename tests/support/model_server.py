@@ -1,8 +1,8 @@
-"""A model server on the loopback interface, for tests and benches: real HTTP, scripted words.
+"""A scripted model server on the loopback interface, for tests and benchmarks over real HTTP.
 
 It serves OpenAI Chat Completions (`POST …/chat/completions`), OpenAI Responses (`POST …/responses`), Anthropic
 Messages (`POST …/v1/messages`), Google generateContent (`POST …/models/NAME:generateContent`) and the model list
-(`GET …/models`). It runs in a thread of its own, so it serves synchronous and asynchronous tests alike:
+(`GET …/models`). It runs in its own thread, so it can be used by synchronous and asynchronous tests:
 
     from tests.support.model_server import Call, Fault, ModelServer, Reply
 
@@ -14,7 +14,7 @@ Messages (`POST …/v1/messages`), Google generateContent (`POST …/models/NAME
         assert [call.api for call in server.calls] == ["chat", "chat"]
         assert server.calls[0].last_text == "say hello"
 
-A script is a list, served in order, or a function of the call, for when many run side by side:
+A script is a list of replies, used in order, or a function of the call, for concurrent calls:
 
     def script(call: Call) -> Reply | Fault:
         if call.wants_json:
@@ -23,10 +23,10 @@ A script is a list, served in order, or a function of the call, for when many ru
             return Reply(tool_calls=(("write_file", {"path": "a.txt", "text": "hi"}),))
         return Reply("wrote a.txt", delay=0.05)
 
-The function runs on the server's loop. It may be a coroutine function, so that one call can wait for another
-(`asyncio.Event`), and a test can wait for the server: `server.wait_for_calls(3)` blocks until three have come.
-A call that the script doesn't expect, or a script that raises, is answered with HTTP 500 that says so and that the
-SDKs don't retry.
+The function runs on the server's loop. It can be a coroutine function, so that one call can wait for another
+(`asyncio.Event`), and a test can wait for the server: `server.wait_for_calls(3)` blocks until three were received. If
+the script doesn't expect a call, or raises an error, the reply is an HTTP 500 that says so and that the SDKs don't
+retry.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ DRIP_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Fault:
-    """Anything but a good reply.
+    """A reply other than a successful one.
 
     `status` and `html` answer with `status`; `hang` never answers; `reset` breaks the connection with a TCP reset;
     `truncate` sends half of `body` and closes, `stall` sends half of it and then nothing more, and `drip` sends it
@@ -71,14 +71,14 @@ class Fault:
 
 @dataclass(frozen=True)
 class Call:
-    """One request, read alike whichever API it is for."""
+    """One request, with the same properties for every API."""
 
     method: str
     path: str
     head: bytes = field(repr=False)
     raw: bytes = field(repr=False)
     at: float
-    """`time.monotonic()` when the whole of it had come."""
+    """`time.monotonic()` when the whole request was received."""
 
     @cached_property
     def api(self) -> Api:
@@ -111,7 +111,7 @@ class Call:
 
     @property
     def texts(self) -> list[str]:
-        """Every text of user, assistant and tools, in order."""
+        """All texts of user, assistant and tools, in order."""
         return [text for _, text in self._format.turns(self.body) if text]
 
     @property
@@ -132,12 +132,12 @@ class Call:
 
     @property
     def wants_json(self) -> bool:
-        """Whether a reply schema was asked for."""
+        """Whether the request has a reply schema."""
         return self.reply_schema is not None
 
     @property
     def streams(self) -> bool:
-        """Whether the reply is to come as server-sent events."""
+        """Whether the reply should be sent as server-sent events."""
         return bool(self.body.get("stream")) or ":streamGenerateContent" in self.path
 
     @property
@@ -189,13 +189,13 @@ class ModelServer:
         return self.url
 
     def wait_for_calls(self, number: int, timeout: float = 5) -> None:
-        """Block until `number` calls have come. In a coroutine: `await asyncio.to_thread(...)`."""
+        """Block until `number` calls were received. In a coroutine: `await asyncio.to_thread(...)`."""
         with self._came:
             if not self._came.wait_for(lambda: len(self.calls) >= number, timeout):
                 raise TimeoutError(f"{len(self.calls)} of {number} calls came within {timeout:g} s")
 
     def wait_until_idle(self, timeout: float = 5) -> int:
-        """Block until no call is being answered, and say how many still are when the time is up."""
+        """Block until no call is in flight. Returns the number of calls in flight when the time is up."""
         with self._came:
             self._came.wait_for(lambda: self.in_flight == 0, timeout)
             return self.in_flight
@@ -247,7 +247,7 @@ class ModelServer:
         self._connections.discard(connection)
 
     def received(self, connection: "_Connection", call: Call) -> None:
-        """Count the call, ask the script, and let the connection answer."""
+        """Count the call, run the script, and send its reply."""
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
         if self._record:
@@ -300,7 +300,7 @@ class ModelServer:
 
 
 class _Connection(asyncio.Protocol):
-    """One keep-alive HTTP/1.1 connection: cuts requests out of the bytes and writes what the server answers."""
+    """One keep-alive HTTP/1.1 connection: parses requests and writes the server's replies."""
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
@@ -367,7 +367,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _cut_request(buffer: bytearray) -> tuple[bytes, bytes] | None:
-    """Take one whole request off the front of `buffer`: its head and its body. None while it isn't all there."""
+    """Remove one complete request from `buffer` and return its head and body. None if it is incomplete."""
     end = buffer.find(b"\r\n\r\n")
     if end < 0:
         return None
@@ -388,7 +388,7 @@ def _cut_request(buffer: bytearray) -> tuple[bytes, bytes] | None:
 
 
 def _read_chunks(buffer: bytearray, start: int) -> tuple[bytes, int] | None:
-    """The body of a chunked request and where it ends. None while it isn't all there."""
+    """Return the body of a chunked request and its end in the buffer. None if it is incomplete."""
     body = bytearray()
     while (line_end := buffer.find(b"\r\n", start)) >= 0:
         size = int(bytes(buffer[start:line_end]).partition(b";")[0], 16)

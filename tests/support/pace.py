@@ -1,7 +1,6 @@
 """How slow the machine is at the moment, for limits on what takes micro- or milliseconds; and how long a loop is held.
 
-What hangs or multiplies is told from what doesn't by seconds, on any machine. For a limit that is near to what it
-bounds, use `pace`.
+Limits of seconds detect hangs and exponential growth on any machine. Use `pace` for limits close to the expected time.
 """
 
 import asyncio
@@ -11,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 USUAL_SECONDS = 0.0012
-"""What `_work` takes on the machine for which the limits are given."""
+"""The time of `_work` on the machine for which the limits were chosen."""
 
 
 def pace() -> float:
-    """How many times as long as there plain Python takes here and now; 1 where it is faster.
+    """Return the factor by which Python is currently slower than on that machine, at least 1.
 
     The best of several counts, as it should in what is compared with it: others work on the machine too.
     """
@@ -23,7 +22,7 @@ def pace() -> float:
 
 
 def best_of(times: int, action: Callable[[], object]) -> float:
-    """The least of the seconds that the action took."""
+    """Return the shortest time of the action, in seconds."""
     return min(_seconds(action) for _ in range(times))
 
 

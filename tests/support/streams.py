@@ -1,4 +1,4 @@
-"""A whole reply as the server-sent events in which the same API streams it: few and large ones, but all there are."""
+"""Convert a whole reply to the server-sent events of the same API: few large events, but every type of them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from tests.support.wire_formats import Api, Json
 
 
 def stream(api: Api, wire: Json) -> bytes:
-    """The body of a streamed reply."""
+    """Return the body of a streamed reply."""
     return "".join(_STREAMS[api](wire)).encode()
 
 

@@ -1,4 +1,4 @@
-"""A command that starts processes which never end, and a way to see which of them are left."""
+"""Commands that start processes which never end, and a check for those that are still running."""
 
 import os
 import secrets
@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 20
 
 
 class Tree:
-    """Commands to be run in `folder`, which is made: they tell when all their processes run."""
+    """Commands to run in the new folder `folder`. They signal when all their processes are running."""
 
     def __init__(self, folder: Path) -> None:
         if sys.platform != "linux":
@@ -34,25 +34,25 @@ class Tree:
 
     @property
     def command(self) -> str:
-        """With one process in a session of its own."""
+        """A command with one process in its own session."""
         return f"(setsid sleep {self._mark} >/dev/null 2>&1 &); {self.without_daemon}"
 
     @property
     def without_daemon(self) -> str:
-        """With all of its processes in one group."""
+        """A command with all processes in one group."""
         return f"sleep {self._mark} & echo up > up; wait"
 
     def wait_until_up(self) -> None:
-        """Block until the command has started what it starts. In a coroutine: `await asyncio.to_thread(…)`."""
+        """Block until all processes are running. In a coroutine: `await asyncio.to_thread(…)`."""
         ready, _, _ = select.select([self._up], [], [], PATIENCE_SECONDS)
         assert ready, "the command didn't start"
 
     def left(self) -> list[str]:
-        """The command lines of what still runs of it."""
+        """Return the command lines of the processes that are still running."""
         return [line for line in map(_command_line, os.listdir("/proc")) if self._mark in line]
 
     def soon_gone(self) -> bool:
-        """Whether nothing is left within some seconds; for what nobody has waited for."""
+        """Return whether all processes end within some seconds, for processes that nothing waits for."""
         until = time.monotonic() + PATIENCE_SECONDS
         while (left := self.left()) and time.monotonic() < until:
             time.sleep(0.01)

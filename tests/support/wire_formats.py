@@ -1,4 +1,4 @@
-"""How four model APIs look on the wire: what a request says, and how a reply is written.
+"""The wire formats of four model APIs: reading requests and writing replies.
 
 One class per API, all with the same five members, so that a test can speak of systems, texts and tool calls and
 leave the spelling to this module. `Reply` counts tokens as the bill does: input includes cached tokens, output
@@ -18,7 +18,7 @@ Turn = tuple[Literal["user", "assistant", "tool"], str]
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model says. `delay` is in seconds; `stop` follows from the rest when it isn't given."""
+    """A model's reply. `delay` is in seconds. `stop` is derived from the other fields if it isn't given."""
 
     text: str = ""
     tool_calls: tuple[tuple[str, Json], ...] = ()
@@ -27,10 +27,10 @@ class Reply:
     output_tokens: int = 5
     cached_tokens: int = 0
     reasoning_tokens: int = 0
-    """Above 0 the reply also carries the API's own reasoning item, which the next request should hand back."""
+    """If above 0, the reply also has the API's own reasoning item, which the next request should send back."""
     refusal: str | None = None
     model: str | None = None
-    """The model's name in the reply; by default the one that was asked for."""
+    """The model's name in the reply. Default: the requested model."""
     delay: float = 0.0
 
     @property
@@ -43,7 +43,7 @@ class Reply:
 
 
 class WireFormat(Protocol):
-    """What one API's requests say and how its replies are written. `number` makes ids unique."""
+    """Reads the requests of one API and writes its replies. `number` makes ids unique."""
 
     def system(self, body: Json) -> str: ...
     def turns(self, body: Json) -> Iterator[Turn]: ...
@@ -54,7 +54,7 @@ class WireFormat(Protocol):
 
 
 def flat(content: Any) -> str:
-    """The text in a string, a block, or a list of blocks; other blocks count as nothing."""
+    """Return the text in a string, a block or a list of blocks, ignoring other kinds of blocks."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -63,7 +63,7 @@ def flat(content: Any) -> str:
 
 
 class Chat:
-    """OpenAI Chat Completions; also stands in for requests that aren't to a model and have no body."""
+    """OpenAI Chat Completions. Also used for requests that aren't model calls and have no body."""
 
     def system(self, body: Json) -> str:
         return "\n".join(
@@ -315,7 +315,7 @@ FORMATS: dict[Api, WireFormat] = {
 
 
 def _dig(value: Any, *names: str) -> Any:
-    """What lies at the end of `names`, or None as soon as one of them is missing."""
+    """Return the nested value at `names`, or None if one of them is missing."""
     for name in names:
         value = cast("Json", value).get(name) if isinstance(value, dict) else None
     return value

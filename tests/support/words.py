@@ -1,4 +1,4 @@
-"""Words for scripted models: children that follow a script, judges that answer what they are told to."""
+"""Replies for scripted models: children that follow a script, and judges with given answers."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ verdicts = judge_reply
 
 
 def goal_of(request: ChatRequest) -> str:
-    """The goal that a child was given."""
+    """Return the goal of a child."""
     return request.messages[0].text
 
 
@@ -26,7 +26,7 @@ def is_judge(request: ChatRequest) -> bool:
 
 
 def asked_ids(request: ChatRequest) -> list[str]:
-    """The criterion ids that a judge is asked about."""
+    """Return the ids of the criteria that a judge is asked about."""
     found = re.search(r"exactly once: (.+)\Z", request.messages[0].text)
     assert found, request.messages[0].text[-200:]
     return found.group(1).split(", ")
@@ -38,7 +38,7 @@ def met_by(quote: str) -> Callable[[ChatRequest], str]:
 
 
 def words(child: Child, judge: Callable[[ChatRequest], ChatReply | str] | str = "{}") -> Scripted:
-    """A client for children and judge together. A list is served by turn: children side by side can share it."""
+    """Return a client for children and judge. A list of replies is used in order, also by concurrent children."""
 
     def answer(request: ChatRequest) -> ChatReply | str:
         if is_judge(request):
