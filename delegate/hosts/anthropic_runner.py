@@ -6,13 +6,13 @@
     tool = anthropic_runner.tool(parent=Parent(model="claude-sonnet-5-5"), on_answer=lambda answer: print(answer.usage))
     runner = client.beta.messages.tool_runner(tools=[tool], model="claude-sonnet-5-5", messages=[…], max_tokens=8_000)
 
-`tool_sync` is for the runner of a client that isn't async. The runner tells its tools nothing of the run, so the model
-is named here. It keeps no totals and has no place beside a result's text: `on_answer` gets report and tokens. Where
-OpenTelemetry traces the client, what happens to the children are spans under the call's, without anybody's words, and
-all calls of a run share a ledger; elsewhere each call has its own, unless `Parent(run_id=…)` is given.
+`tool_sync` is for the runner of a client that isn't async. The runner tells its tools nothing about the run, so name
+the parent's model here. It keeps no totals and passes on nothing but text: `on_answer` gets the report and its tokens.
+Where OpenTelemetry traces the client, the children's steps are spans under the call's span, without any text, and all
+calls of a run share a ledger. Elsewhere each call has a ledger of its own, unless `Parent(run_id=…)` is given.
 
-The runner makes the calls of a turn one after the other: what should run side by side goes in one call. It has no
-deadline. A sync runner stops its children when its own thread is interrupted, and has no other way to be stopped.
+The runner makes the calls of a turn one after the other, so put tasks that should run in parallel into one call. It has
+no deadline. A sync runner stops its children when its own thread is interrupted; there is no other way to stop it.
 """
 
 import asyncio

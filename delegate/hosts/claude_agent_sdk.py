@@ -8,11 +8,11 @@
     options = ClaudeAgentOptions(mcp_servers={"delegate": server}, allowed_tools=["mcp__delegate__delegate_task"])
     async for message in query(prompt="…", options=options): ...
 
-An interrupt of the client stops the children. The SDK gives a tool nothing but its arguments, so the parent's model is
-named here, and each call has a ledger of its own, which it shares with calls of the same session that overlap, unless
-`Parent(run_id=…)` is given. Claude Code makes the calls of a turn one after the other: what should run side by side
-goes in one call. It drops progress, passes text on and nothing beside it, and counts its own tokens only: progress is
-for `Delegator(on_event=…)`, and `on_answer` gets report and tokens of each call.
+An interrupt of the client stops the children. The SDK gives a tool nothing but its arguments, so name the parent's
+model here. Each call has a ledger of its own, which it shares with overlapping calls of the same session, unless
+`Parent(run_id=…)` is given. Claude Code makes the calls of a turn one after the other, so put tasks that should run in
+parallel into one call. It drops progress, passes on nothing but text, and counts only its own tokens: use
+`Delegator(on_event=…)` for progress, and `on_answer` for the report and the tokens of each call.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -6,14 +6,14 @@
     llm = LLM(model="openai/gpt-6.1-sol")
     agent = Agent(role="lead", goal="…", backstory="…", llm=llm, tools=[crewai.tool(llm=llm)])
 
-CrewAI tells a tool nothing of the agent that calls it. Given the agent's `llm`, the tokens of children and judges count
-in its totals, and so in the crew's, and its model bounds theirs. Calls of one kickoff share a ledger. Progress and the
-report come as `DelegationProgressEvent` and `DelegationReportEvent` on CrewAI's event bus. A refused call is a
-`ToolFailure`. No call is answered from CrewAI's result cache.
+CrewAI tells a tool nothing about the agent that calls it. Given the agent's `llm`, the tokens of children and judges
+count in its totals, and so in the crew's, and its model is the ceiling for theirs. Calls of one kickoff share a ledger.
+Progress and the report come as `DelegationProgressEvent` and `DelegationReportEvent` on CrewAI's event bus. A refused
+call is a `ToolFailure`. No call is answered from CrewAI's result cache.
 
-CrewAI has no way to stop a run: its tools work in threads, which an agent's `max_execution_time` leaves behind. Bound
-children with the settings `timeout_seconds` and `run_timeout_seconds`. Arguments that aren't a JSON object are refused
-by CrewAI itself.
+CrewAI has no way to stop a run: its tools work in threads, which go on after an agent's `max_execution_time`. Limit
+children with the settings `timeout_seconds` and `run_timeout_seconds`. CrewAI itself refuses arguments that aren't a
+JSON object.
 """
 
 import asyncio

@@ -5,11 +5,12 @@
 
     agent = LlmAgent(name="lead", model="gemini-3.5-pro", tools=[google_adk.tool()])
 
-A call is a node of the agent's run. Its progress, and at its end the report (`custom_metadata`) and the tokens of
-children and judges (`usage_metadata`), come as partial events of the run by the author `delegate`: ADK keeps no totals,
-so who adds up the run's events counts them, and no session grows by them. An `abort_signal` stops the children.
+A call is a node of the agent's run. Its progress comes as partial events of the run by the author `delegate`, and at
+its end so do the report (`custom_metadata`) and the tokens of children and judges (`usage_metadata`). ADK keeps no
+totals: add up the events of the run to count the tokens. The events aren't stored in the session. An `abort_signal`
+stops the children.
 
-ADK has no deadline of a run that a tool could see, and no mark for a failed call but the response's key `error`.
+ADK has no deadline that a tool could see, and marks a failed call only by the key `error` of its response.
 """
 
 import json

@@ -6,12 +6,13 @@
     agent = ToolCallingAgent(tools=[smolagents.tool()], model=model)
     smolagents.attach(agent)
 
-smolagents tells a tool nothing of the agent that calls it; `attach` does. Then `agent.interrupt()` stops the children,
-calls of one run share a ledger, progress is written to the agent's log, tokens of children and judges count in its
-monitor and steps, and its model bounds theirs. In code, the result is a text with the report as `.report`.
+smolagents tells a tool nothing about the agent that calls it; `attach` does. Then `agent.interrupt()` stops the
+children, calls of one run share a ledger, progress is written to the agent's log, tokens of children and judges count
+in its monitor and steps, and its model is the ceiling for theirs. For agents that write code, the result is a string
+with the report as its attribute `report`.
 
-smolagents has no deadline of a run, and a failed call has no mark: raising it would lose the results of the calls
-beside it. Arguments that aren't a JSON object are refused by smolagents itself.
+smolagents has no deadline for a run. A failed call isn't marked: an exception would lose the results of the other calls
+of the turn. smolagents itself refuses arguments that aren't a JSON object.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -6,10 +6,10 @@
     agent = Agent(tools=[strands.tool()])
 
 Progress comes as the tool's stream events. `agent.cancel()`, or the `cancel_signal` of the invocation, stops the
-children, and the report of what they did until then is the tool's result. Tokens of children and judges count in
-`result.metrics` and in the invocation's limits; the report lies in the tool result as `structuredContent`.
+children, and the tool's result is the report of what they did until then. Tokens of children and judges count in
+`result.metrics` and in the invocation's limits. The report is the tool result's `structuredContent`.
 
-Strands has no deadline of a run that a tool could see.
+Strands has no deadline that a tool could see.
 """
 
 import asyncio

@@ -5,13 +5,13 @@
 
     agent = create_agent("openai:gpt-6.1-sol", tools=[langchain.tool(model="gpt-6.1-terra")])
 
-Sync and async alike. The whole report is the tool message's `artifact`, and a refused call's status is `error`. What
-happens to the children comes in the stream mode `custom` (and in `tools`, as output deltas). Their tokens and those of
-judges are told to the run's callbacks as chat model runs, which is how `UsageMetadataCallbackHandler`,
-`get_usage_metadata_callback` and tracers count. All calls under one root graph's run share a ledger.
+It works sync and async. The whole report is the tool message's `artifact`, and a refused call has the status `error`.
+The children's steps come in the stream mode `custom` (and in `tools`, as output deltas). The tokens of children and
+judges are passed to the run's callbacks as chat model runs, so `UsageMetadataCallbackHandler`,
+`get_usage_metadata_callback` and tracers count them. All calls under one run of the root graph share a ledger.
 
-LangChain tells tools of no deadline, and a sync run can't be stopped while a tool is at work; an async one can.
-Arguments that are no JSON object reach no tool: LangChain puts them in `invalid_tool_calls`, or fails on them.
+LangChain tells tools about no deadline. An async run can be stopped while a tool is running, a sync one can't.
+Arguments that aren't a JSON object reach no tool: LangChain puts them in `invalid_tool_calls`, or fails.
 
 Children with the parent's tools, in delegate's own loop or as graphs:
 

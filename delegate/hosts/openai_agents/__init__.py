@@ -5,12 +5,12 @@
 
     agent = Agent(name="lead", tools=[openai_agents.tool(model="gpt-6.1-terra")])
 
-What happens to the children stands in the SDK"s traces, as spans under the call. The whole report is `custom_data` of
-the call's output item: `item.custom_data["report"]`. Tokens are counted in the run's usage, the tool's own
-`timeout_seconds` bounds the children, and all calls under one `Runner.run` share a ledger.
+The children's steps are in the SDK's traces, as spans under the call. The whole report is `custom_data` of the call's
+output item: `item.custom_data["report"]`. Tokens are counted in the run's usage, the tool's own `timeout_seconds`
+limits the children, and all calls under one `Runner.run` share a ledger.
 
-The SDK has no mark for a result that is an error: the model reads it in the text. It doesn't wait for tools that it
-cancels: children end soon after `Runner.run` has raised.
+The SDK can't mark a result as an error: the model reads it in the text. It doesn't wait for tools that it cancels, so
+children end soon after `Runner.run` has raised.
 
 Children with the parent's tools, in delegate's own loop or as agents of the SDK:
 

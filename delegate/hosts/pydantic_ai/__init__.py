@@ -5,13 +5,13 @@
 
     agent = Agent("openai:gpt-6.1-sol", tools=[pydantic_ai.tool(model="gpt-6.1-terra")])
 
-The whole report is the tool return's `metadata`. What happens to the children comes as `ChildProgressEvent`s in the
-stream of events. Their tokens and those of judges, and what they cost, are added to the run's usage; its `requests`
-are not, since they bound the agent's own loop (they stand in `usage.details["delegated_requests"]`). The run's deadline
-bounds the children, and all calls under one run share a ledger; an agent that is run inside a tool is a run of its own.
+The whole report is the tool return's `metadata`. The children's steps come as `ChildProgressEvent`s in the stream of
+events. The tokens and the cost of children and judges are added to the run's usage. Their requests are not, since
+`requests` limits the agent's own loop; they are in `usage.details["delegated_requests"]`. The run's deadline limits the
+children, and all calls under one run share a ledger. An agent that is run inside a tool is a run of its own.
 
 A refused call is an ordinary return with `metadata["error"]`: marked as failed, most providers would get its text as
-JSON inside JSON. Arguments that aren't JSON reach no tool, the framework asks for them again; `run_sync` works, since
+JSON inside JSON. Arguments that aren't JSON reach no tool; the framework asks for them again. `run_sync` works, since
 the tool is async.
 
 Children with the parent's tools, in delegate's own loop or as agents of the framework:
