@@ -154,6 +154,12 @@ def test_commands_run(block: Block, environment: None) -> None:
         expect(block, ran.stdout)
 
 
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(DOCS)))
+def test_every_fence_is_read(page: Path) -> None:
+    fences = re.findall(r"^ *(?:```|~~~)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(fences) == 2 * len(pages.blocks(str(page.relative_to(DOCS))))
+
+
 def test_few_blocks_are_not_run() -> None:
     assert [str(block) for block in (*PYTHON, *CONSOLE) if not block.is_run][NOT_RUN:] == []
 
