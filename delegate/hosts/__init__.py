@@ -1,9 +1,10 @@
-"""One module per host framework, each with the same verbs. None is imported before it is asked for by name.
+"""Adapters for host frameworks: one module or package per framework, with the same functions in each.
 
-    tool(delegator)           the tool, as an object of the framework
-    think_tool(delegator), read_tool(delegator)    two small ones beside it, for those who want them
-    child_tools(tools)        the framework's tools as `Delegator(tools=…)` takes them: children use what the parent has
-    runner(…)                 where there is one: children as agents of the framework, for `Delegator(runner=…)`
+    tool(delegator)           delegate_task, as the framework's tool object
+    read_tool(delegator), think_tool(delegator)    two small optional tools
+    child_tools(tools)        converts the framework's tools for `Delegator(tools=…)`, so that children can use them
+    runner(…)                 where available: runs children as agents of the framework, for `Delegator(runner=…)`
 
-What they share is in `host_tool`; `docs/write-your-own-host.md` shows how little a further one needs.
+No adapter is imported until it is requested by name. What they share is in `host_tool`;
+`docs/write-your-own-host.md` shows how to write another one.
 """

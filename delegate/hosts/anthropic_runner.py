@@ -1,4 +1,4 @@
-"""The tool runner of the anthropic SDK (`client.beta.messages.tool_runner`), async and sync.
+"""Adapter for the tool runner of the anthropic SDK (`client.beta.messages.tool_runner`), async and sync.
 
     from delegate import Parent
     from delegate.hosts import anthropic_runner
@@ -6,19 +6,20 @@
     tool = anthropic_runner.tool(parent=Parent(model="claude-sonnet-5-5"), on_answer=lambda answer: print(answer.usage))
     runner = client.beta.messages.tool_runner(tools=[tool], model="claude-sonnet-5-5", messages=[…], max_tokens=8_000)
 
-`tool_sync` is for the runner of a client that isn't async. The runner tells its tools nothing about the run, so name
-the parent's model here. It keeps no totals and passes on nothing but text: `on_answer` gets the report and its tokens.
-Where OpenTelemetry traces the client, the children's steps are spans under the call's span, without any text, and all
-calls of a run share a ledger. Elsewhere each call has a ledger of its own, unless `Parent(run_id=…)` is given.
+Use `tool_sync` with the runner of a sync client. The runner tells its tools nothing about the run, so pass the parent's
+model here. It has no usage totals and keeps only a result's text: `on_answer` receives the report and its token usage.
+If OpenTelemetry traces the client, progress is reported as spans under the call's span, without any model's text, and
+all calls of a run share a ledger. Without tracing, each call has its own ledger, unless `Parent(run_id=…)` is given.
 
-The runner makes the calls of a turn one after the other, so put tasks that should run in parallel into one call. It has
-no deadline. A sync runner stops its children when its own thread is interrupted; there is no other way to stop it.
+The runner makes the calls of one turn one after the other: send tasks that should run in parallel in one call. It has
+no deadline. Interrupting the thread of a sync runner stops its children; there is no other way to stop them.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import anthropic.lib.tools as sdk
@@ -50,12 +51,12 @@ def tool(
     on_answer: OnAnswer | None = None,
     **options: Any,
 ) -> sdk.BetaAsyncBuiltinFunctionTool:
-    """The tool for an async client's runner. `options` are settings, where no delegator is given; see `delegate_tool`.
+    """Create delegate_task for an async client's runner. Without a delegator, one is created from `options` (settings).
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _AsyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer, known=_call_known)
+    return _AsyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer, invocation=_traced_invocation)
 
 
 def tool_sync(
@@ -65,12 +66,12 @@ def tool_sync(
     on_answer: OnAnswer | None = None,
     **options: Any,
 ) -> sdk.BetaBuiltinFunctionTool:
-    """The tool for a sync client's runner; otherwise as `tool`."""
-    return _SyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer, known=_call_known)
+    """`tool` for a sync client's runner."""
+    return _SyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer, invocation=_traced_invocation)
 
 
 def read_tool(delegator: Delegator) -> sdk.BetaAsyncBuiltinFunctionTool:
-    """The second tool, which reads a report that was cut."""
+    """Create the tool that reads the rest of a report that was cut."""
     return _AsyncTool(make_read_tool(delegator))
 
 
@@ -80,7 +81,7 @@ def read_tool_sync(delegator: Delegator) -> sdk.BetaBuiltinFunctionTool:
 
 
 def think_tool(delegator: Delegator) -> sdk.BetaAsyncBuiltinFunctionTool:
-    """`think`, with which a parent holds a thought against its criteria."""
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
     return _AsyncTool(make_think_tool(delegator))
 
 
@@ -89,21 +90,25 @@ def think_tool_sync(delegator: Delegator) -> sdk.BetaBuiltinFunctionTool:
     return _SyncTool(make_think_tool(delegator))
 
 
-class _Offered:
-    """What both have in common. The SDK's own wrapper of functions would take arguments apart before we see them."""
+class _DelegateTool:
+    """Common base of both kinds of tools. The SDK's own function wrapper would validate the arguments before us."""
 
     def __init__(
-        self, host_tool: HostTool, on_answer: OnAnswer | None = None, *, known: Callable[[], Invocation] = Invocation
+        self,
+        host_tool: HostTool,
+        on_answer: OnAnswer | None = None,
+        *,
+        invocation: Callable[[], Invocation] = Invocation,
     ) -> None:
-        self._offer = host_tool
-        self._known = known
+        self._host_tool = host_tool
+        self._invocation = invocation
         self._on_answer = on_answer
 
     def to_dict(self) -> BetaToolUnionParam:
-        host_tool = self._offer
+        host_tool = self._host_tool
         return BetaToolParam(name=host_tool.name, description=host_tool.description, input_schema=host_tool.parameters)
 
-    def _said(self, answer: ToolAnswer) -> str:
+    def _result(self, answer: ToolAnswer) -> str:
         if self._on_answer is not None:
             self._on_answer(answer)
         if answer.is_error:
@@ -111,43 +116,43 @@ class _Offered:
         return answer.text
 
 
-class _AsyncTool(_Offered, sdk.BetaAsyncBuiltinFunctionTool):
+class _AsyncTool(_DelegateTool, sdk.BetaAsyncBuiltinFunctionTool):
     async def call(self, input: object) -> str:
-        return self._said(await self._offer.call(cast("JsonObject", input), self._known()))
+        return self._result(await self._host_tool.call(cast("JsonObject", input), self._invocation()))
 
 
-class _SyncTool(_Offered, sdk.BetaBuiltinFunctionTool):
+class _SyncTool(_DelegateTool, sdk.BetaBuiltinFunctionTool):
     def call(self, input: object) -> str:
-        return self._said(self._offer.call_sync(cast("JsonObject", input), self._known()))
+        return self._result(self._host_tool.call_sync(cast("JsonObject", input), self._invocation()))
 
 
-def _call_known() -> Invocation:
-    """What the call's span says, where there is one."""
+def _traced_invocation() -> Invocation:
+    """What the span of the current tool call tells about it, if there is one."""
     span = trace.get_current_span()
     attributes: Mapping[str, object] = getattr(span, "attributes", None) or {}
     if _CALL_ID not in attributes:
         return Invocation(session=_session())
-    of_run: trace.SpanContext | None = getattr(span, "parent", None)
-    run_id = f"anthropic-{of_run.trace_id:032x}-{of_run.span_id:016x}" if of_run else None
-    return Invocation(parent=Parent(run_id=run_id), session=_session(), on_event=_spans(span))
+    run_span: trace.SpanContext | None = getattr(span, "parent", None)
+    run_id = f"anthropic-{run_span.trace_id:032x}-{run_span.span_id:016x}" if run_span else None
+    return Invocation(parent=Parent(run_id=run_id), session=_session(), on_event=_span_sink(span))
 
 
-def _spans(around: trace.Span) -> EventSink:
-    context = trace.set_span_in_context(around)
+def _span_sink(call_span: trace.Span) -> EventSink:
+    context = trace.set_span_in_context(call_span)
 
     def sink(event: Event) -> None:
-        told = replace(event, text="") if event.kind == "model_called" else event
+        redacted = replace(event, text="") if event.kind == "model_called" else event
         data = {"delegate.event": event.kind, "delegate.task_index": event.task_index}
-        trace.get_tracer("delegate").start_span(progress.line(told), context, attributes=data).end()
+        trace.get_tracer("delegate").start_span(progress.line(redacted), context, attributes=data).end()
 
     return sink
 
 
 def _session() -> object:
-    """A runner calls its tools where it is run itself: two users' runs are two tasks, or two threads."""
+    """The task or thread of the runner. A runner calls its tools there, so it identifies one user's run."""
     try:
         return asyncio.current_task()
-    except RuntimeError:  # no loop runs here
+    except RuntimeError:  # no event loop is running
         return threading.get_ident()
 
 
@@ -155,38 +160,37 @@ def _session() -> object:
 
 
 def child_tools(tools: Iterable[object]) -> list[Tool]:
-    """The runnable tools of a runner, of both kinds, for `Delegator(tools=…)`.
+    """Convert the runnable tools of a runner, sync and async, for `Delegator(tools=…)`.
 
-    Left out are delegate's own, those that run at Anthropic, and those that only its models know (memory, toolsets).
-    Within a child they are called one at a time, as in the runner. A sync tool is called in a thread, where it can't be
-    stopped.
+    Delegate's own tools, tools that run at Anthropic, and built-in tools (memory, toolsets) are omitted. A child calls
+    its tools one at a time, as the runner does. A sync tool runs in a thread and can't be stopped.
     """
-    return [made for one in tools if (made := _child_tool(one)) is not None]
+    return [converted for one in tools if (converted := _child_tool(one)) is not None]
 
 
 def _child_tool(given: object) -> Tool | None:
     if isinstance(given, sdk.BetaFunctionTool | sdk.BetaAsyncFunctionTool):
         tool = cast("sdk.BetaFunctionTool[Any] | sdk.BetaAsyncFunctionTool[Any]", given)
         schema = cast("JsonObject", tool.input_schema)
-        return Tool(tool.name, tool.description, schema, lambda arguments: _output(tool, arguments), parallel=False)
+        return Tool(tool.name, tool.description, schema, partial(_call_native, tool), parallel=False)
     return None
 
 
-async def _output(
+async def _call_native(
     tool: sdk.BetaFunctionTool[Any] | sdk.BetaAsyncFunctionTool[Any], arguments: Mapping[str, Any]
 ) -> ToolOutput:
     try:
         if isinstance(tool, sdk.BetaAsyncFunctionTool):
-            given = await tool.call(dict(arguments))
+            content = await tool.call(dict(arguments))
         else:
-            given = await asyncio.to_thread(tool.call, dict(arguments))
+            content = await asyncio.to_thread(tool.call, dict(arguments))
     except sdk.ToolError as error:
         raise ToolError(_text(error.content)) from error
-    return ToolOutput(_text(given))
+    return ToolOutput(_text(content))
 
 
 def _text(content: sdk.BetaFunctionToolResultType | None) -> str:
-    """What there is of text; another block is named."""
+    """The text of the content; blocks of other types appear as their type."""
     if content is None or isinstance(content, str):
         return content or ""
     blocks = [cast("JsonObject", block) for block in content]

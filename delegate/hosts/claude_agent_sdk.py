@@ -1,4 +1,4 @@
-"""Claude Agent SDK: an in-process MCP server with the tool.
+"""Adapter for the Claude Agent SDK: an in-process MCP server with the tool.
 
     from claude_agent_sdk import ClaudeAgentOptions, query
     from delegate import Parent
@@ -8,11 +8,13 @@
     options = ClaudeAgentOptions(mcp_servers={"delegate": server}, allowed_tools=["mcp__delegate__delegate_task"])
     async for message in query(prompt="…", options=options): ...
 
-An interrupt of the client stops the children. The SDK gives a tool nothing but its arguments, so name the parent's
-model here. Each call has a ledger of its own, which it shares with overlapping calls of the same session, unless
-`Parent(run_id=…)` is given. Claude Code makes the calls of a turn one after the other, so put tasks that should run in
-parallel into one call. It drops progress, passes on nothing but text, and counts only its own tokens: use
-`Delegator(on_event=…)` for progress, and `on_answer` for the report and the tokens of each call.
+Interrupting the client stops the children. The SDK passes nothing but the arguments to a tool, so pass the parent's
+model here. Overlapping calls of one session share a ledger; other calls have one of their own each, unless
+`Parent(run_id=…)` is given. Claude Code makes the calls of one turn one after the other: send tasks that should run in
+parallel in one call.
+
+Claude Code drops progress notifications, keeps only a result's text, and counts only its own tokens. Use
+`Delegator(on_event=…)` for progress and `on_answer` for the report and token usage of each call.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,21 +50,20 @@ def server(
     tools: Sequence[AnyTool] = (),
     **options: Any,
 ) -> McpSdkServerConfig:
-    """A server with the tool, for `ClaudeAgentOptions(mcp_servers={"delegate": …})`.
+    """Create a server with delegate_task, for `ClaudeAgentOptions(mcp_servers={"delegate": …})`.
 
-    `tools` are further ones for the same server, such as `read_tool`. `options` are settings, where no delegator is
-    given; see `delegate_tool`.
+    `tools` are more tools for the same server, such as `read_tool`. Without a delegator, one is created from `options`
+    (settings).
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    own = tool(delegator, parent=parent, on_answer=on_answer, **options)
-    offered = [own, *tools]
-    config = create_sdk_mcp_server("delegate", tools=offered)
-    for one in offered:
-        if isinstance(one, _OwnTool):
-            # The server has its own copy for the model by now. From this one it would check arguments, and refuse with
-            # its words what we refuse with ours.
+    all_tools = [tool(delegator, parent=parent, on_answer=on_answer, **options), *tools]
+    config = create_sdk_mcp_server("delegate", tools=all_tools)
+    for one in all_tools:
+        if isinstance(one, _DelegateTool):
+            # The server has copied the schema for the model. It would validate arguments by this one, and refuse them
+            # before delegate can explain what is wrong.
             cast("JsonObject", one.input_schema).clear()
     return config
 
@@ -74,9 +75,9 @@ def tool(
     on_answer: OnAnswer | None = None,
     **options: Any,
 ) -> AnyTool:
-    """The tool alone, for a server that you make with `create_sdk_mcp_server`.
+    """Create delegate_task alone, for a server that you create with `create_sdk_mcp_server`.
 
-    There the SDK checks arguments by the schema before we see them, and words the refusal; `server` doesn't.
+    In such a server the SDK validates arguments by the schema and words the error itself; with `server`, delegate does.
 
     Raises:
         ConfigError: the settings are wrong.
@@ -85,17 +86,17 @@ def tool(
 
 
 def read_tool(delegator: Delegator) -> AnyTool:
-    """The second tool, which reads a report that was cut."""
+    """Create the tool that reads the rest of a report that was cut."""
     return _sdk_tool(make_read_tool(delegator))
 
 
 def think_tool(delegator: Delegator) -> AnyTool:
-    """`think`, with which a parent holds a thought against its criteria."""
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
     return _sdk_tool(make_think_tool(delegator))
 
 
-class _OwnTool(SdkMcpTool[Any]):
-    """Never a child's: what a child may delegate is decided by the depth."""
+class _DelegateTool(SdkMcpTool[Any]):
+    """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
 
 
 def _sdk_tool(host_tool: HostTool, on_answer: OnAnswer | None = None) -> AnyTool:
@@ -105,20 +106,20 @@ def _sdk_tool(host_tool: HostTool, on_answer: OnAnswer | None = None) -> AnyTool
             on_answer(answer)
         return {"content": [{"type": "text", "text": answer.text}], "is_error": answer.is_error}
 
-    # Three reports and what stands around them, which Claude Code would otherwise put in a file if they are long.
+    # Room for three reports and the text around them: Claude Code saves longer results to a file.
     annotations = ToolAnnotations(maxResultSizeChars=4 * host_tool.delegator.settings.result_chars)
-    return _OwnTool(host_tool.name, host_tool.description, dict(host_tool.parameters), handler, annotations)
+    return _DelegateTool(host_tool.name, host_tool.description, dict(host_tool.parameters), handler, annotations)
 
 
 # ------------------------------------------------------------------------------------------------ tools for children
 
 
 def child_tools(tools: Sequence[AnyTool]) -> list[Tool]:
-    """Tools of SDK servers, for `Delegator(tools=…)`; delegate's own are left out.
+    """Convert tools of SDK servers for `Delegator(tools=…)`. Delegate's own tools are omitted.
 
-    Claude Code's own tools and those of other MCP servers are out of reach: it doesn't let the SDK call them.
+    Claude Code's own tools and those of other MCP servers aren't available: the SDK can't call them.
     """
-    return [_child_tool(one) for one in tools if not isinstance(one, _OwnTool)]
+    return [_child_tool(one) for one in tools if not isinstance(one, _DelegateTool)]
 
 
 def _child_tool(tool: AnyTool) -> Tool:
@@ -128,15 +129,15 @@ def _child_tool(tool: AnyTool) -> Tool:
         try:
             jsonschema.validate(dict(arguments), schema)
         except jsonschema.ValidationError as error:
-            raise ToolError(f"the arguments of {tool.name} don't fit its schema: {error.message}") from None
-        said = await tool.handler(dict(arguments))
-        return ToolOutput(_text(said.get("content", [])), "error" if said.get("is_error") else "ok")
+            raise ToolError(f"the arguments of {tool.name} don't match its schema: {error.message}") from None
+        result = await tool.handler(dict(arguments))
+        return ToolOutput(_text(result.get("content", [])), "error" if result.get("is_error") else "ok")
 
     return Tool(tool.name, tool.description, schema, call)
 
 
 def _schema(given: type[Any] | dict[str, Any]) -> JsonObject:
-    """The JSON schema behind each of the forms in which the SDK takes one."""
+    """The JSON Schema of a tool's input, from any of the forms that the SDK accepts."""
     if isinstance(given, dict) and isinstance(given.get("type"), str) and "properties" in given:
         return given
     hints = given if isinstance(given, dict) else get_type_hints(given, include_extras=True)
@@ -147,10 +148,10 @@ def _schema(given: type[Any] | dict[str, Any]) -> JsonObject:
 
 def _field(hint: Any, optional: bool) -> tuple[Any, Any]:
     hint = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
-    described = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, str)), None)
-    return hint, Field(None if optional else ..., description=described)
+    description = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, str)), None)
+    return hint, Field(None if optional else ..., description=description)
 
 
 def _text(content: Sequence[JsonObject]) -> str:
-    """What there is of text; another block is named."""
+    """The text of the content; blocks of other types appear as their type."""
     return "\n".join(str(block["text"]) if block["type"] == "text" else f"[{block['type']}]" for block in content)

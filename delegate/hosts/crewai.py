@@ -1,4 +1,4 @@
-"""CrewAI (`crewai`): the tool as a `BaseTool`.
+"""Adapter for CrewAI (`crewai`): the tool as a `BaseTool`.
 
     from crewai import LLM, Agent
     from delegate.hosts import crewai
@@ -6,14 +6,14 @@
     llm = LLM(model="openai/gpt-6.1-sol")
     agent = Agent(role="lead", goal="…", backstory="…", llm=llm, tools=[crewai.tool(llm=llm)])
 
-CrewAI tells a tool nothing about the agent that calls it. Given the agent's `llm`, the tokens of children and judges
-count in its totals, and so in the crew's, and its model is the ceiling for theirs. Calls of one kickoff share a ledger.
-Progress and the report come as `DelegationProgressEvent` and `DelegationReportEvent` on CrewAI's event bus. A refused
-call is a `ToolFailure`. No call is answered from CrewAI's result cache.
+CrewAI tells a tool nothing about the agent that calls it. Pass the agent's `llm`: then tokens of children and judges
+are added to its totals, and so to the crew's, and children and judges stay within the tier of its model. Calls of one
+kickoff share a ledger. Progress and the report are emitted as `DelegationProgressEvent` and `DelegationReportEvent` on
+CrewAI's event bus. A refused call is a `ToolFailure`. No call is answered from CrewAI's result cache.
 
-CrewAI has no way to stop a run: its tools work in threads, which go on after an agent's `max_execution_time`. Limit
-children with the settings `timeout_seconds` and `run_timeout_seconds`. CrewAI itself refuses arguments that aren't a
-JSON object.
+CrewAI has no way to stop a run: its tools run in threads, which keep running after an agent's `max_execution_time`.
+Limit children with the settings `timeout_seconds` and `run_timeout_seconds`. CrewAI itself refuses arguments that
+aren't a JSON object.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ from delegate.types import JsonObject, Parent, Usage
 
 
 class DelegationProgressEvent(BaseEvent):
-    """Something happened to a task of a call."""
+    """Progress of one task of a call."""
 
     type: str = "delegation_progress"
     text: str
-    """In one line: `task 0 used read_file`."""
+    """One line, such as `task 0 used read_file`."""
 
 
 class DelegationReportEvent(BaseEvent):
@@ -58,50 +58,52 @@ class DelegationReportEvent(BaseEvent):
 def tool(
     delegator: Delegator | None = None, *, parent: Parent | None = None, llm: BaseLLM | None = None, **options: Any
 ) -> BaseTool:
-    """The tool for `Agent(tools=[…])`. Without a delegator one is made with `options`.
+    """Create delegate_task for `Agent(tools=[…])`. Without a delegator, one is created from `options` (settings).
 
-    `llm` is that of the agent which gets the tool.
+    `llm` is the one of the agent that gets the tool.
 
     Raises:
         ConfigError: the settings are wrong.
     """
     host_tool = make_delegate_tool(delegator, parent=parent, **options)
-    return _offered(host_tool, host_tool.delegator.tool("openai-strict", parent=parent), llm)
+    return _crewai_tool(host_tool, host_tool.delegator.tool("openai-strict", parent=parent), llm)
 
 
 def read_tool(delegator: Delegator) -> BaseTool:
-    """The second tool, which reads a report that was cut."""
-    return _offered(make_read_tool(delegator), delegator.read_tool("openai-strict"), by_run=False)
+    """Create the tool that reads the rest of a report that was cut."""
+    return _crewai_tool(make_read_tool(delegator), delegator.read_tool("openai-strict"), run_context=False)
 
 
 def think_tool(delegator: Delegator) -> BaseTool:
-    """`think`: a thought held against its criteria, as a checklist. No model is asked."""
-    return _offered(make_think_tool(delegator), delegator.think_tool("openai-strict"), by_run=False)
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
+    return _crewai_tool(make_think_tool(delegator), delegator.think_tool("openai-strict"), run_context=False)
 
 
 def child_tools(tools: Sequence[BaseTool]) -> list[Tool]:
-    """An agent's tools for `Delegator(tools=…)`, ours left out.
+    """Convert an agent's tools for `Delegator(tools=…)`. Delegate's own tools are omitted.
 
-    CrewAI's global hooks see a child's calls. A tool that works in a thread can't be stopped with its child.
+    CrewAI's global hooks run for a child's calls too. Tools run in threads, so a call can't be stopped with its child.
     """
-    return [_child_tool(one) for one in tools if not isinstance(one, _Offered)]
+    return [_child_tool(one) for one in tools if not isinstance(one, _DelegateTool)]
 
 
-def _offered(host_tool: HostTool, strict: JsonObject, llm: BaseLLM | None = None, *, by_run: bool = True) -> BaseTool:
-    """An offer as CrewAI's tool. Not `by_run`, its calls aren't tied to the kickoff in which they are made.
+def _crewai_tool(
+    host_tool: HostTool, strict: JsonObject, llm: BaseLLM | None = None, *, run_context: bool = True
+) -> BaseTool:
+    """Wrap a `HostTool` for CrewAI. Without `run_context`, its calls don't belong to the kickoff they are made in.
 
-    `strict` is its definition in OpenAI's strict form: CrewAI declares every tool as strict.
+    `strict` is the tool's definition in OpenAI's strict form: CrewAI declares every tool as strict.
     """
     schema = _any_arguments(host_tool.name, strict["function"]["parameters"])
-    made = _Offered(
+    tool = _DelegateTool(
         name=host_tool.name, description=host_tool.description, args_schema=schema, cache_function=_never_cached
     )
-    made.wrap(host_tool, llm, by_run=by_run)
-    return made
+    tool.wrap(host_tool, llm, run_context=run_context)
+    return tool
 
 
 def _any_arguments(name: str, parameters: JsonObject) -> type[BaseModel]:
-    """A model that tells of `parameters` and lets everything through: without fields CrewAI validates nothing."""
+    """A model that shows `parameters` as its schema but has no fields, so that CrewAI validates nothing."""
     return create_model(name, __config__=ConfigDict(extra="allow", json_schema_extra=parameters))
 
 
@@ -109,36 +111,38 @@ def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
     return False
 
 
-class _Offered(BaseTool):
-    """One of our tools, as CrewAI calls it."""
+class _DelegateTool(BaseTool):
+    """A `HostTool` as a CrewAI tool."""
 
-    _offer: HostTool = PrivateAttr()
+    _host_tool: HostTool = PrivateAttr()
     _llm: BaseLLM | None = PrivateAttr(default=None)
-    _by_run: bool = PrivateAttr(default=True)
+    _run_context: bool = PrivateAttr(default=True)
 
-    def wrap(self, host_tool: HostTool, llm: BaseLLM | None, *, by_run: bool) -> None:
-        self._offer, self._llm, self._by_run = host_tool, llm, by_run
+    def wrap(self, host_tool: HostTool, llm: BaseLLM | None, *, run_context: bool) -> None:
+        self._host_tool, self._llm, self._run_context = host_tool, llm, run_context
 
     def _run(self, **arguments: Any) -> Any:
-        run_id = get_execution_uuid() if self._by_run else None
+        run_id = get_execution_uuid() if self._run_context else None
         parent = Parent(run_id=run_id, model=self._llm.model if self._llm else None)
-        answer = self._offer.call_sync(arguments, Invocation(parent=parent, session=id(self), on_event=self._tell))
+        answer = self._host_tool.call_sync(
+            arguments, Invocation(parent=parent, session=id(self), on_event=self._emit_progress)
+        )
         if answer.structured:
             crewai_event_bus.emit(self, DelegationReportEvent(report=answer.structured))
         if self._llm:
-            with _counting:
+            with _usage_lock:
                 _count(self._llm, answer.usage)
         return ToolFailure(message=answer.text) if answer.is_error else answer.text
 
-    def _tell(self, event: Event) -> None:
+    def _emit_progress(self, event: Event) -> None:
         crewai_event_bus.emit(self, DelegationProgressEvent(text=progress.line(event)))
 
 
-_counting = threading.Lock()
+_usage_lock = threading.Lock()
 
 
 def _count(llm: BaseLLM, usage: Usage) -> None:
-    # What every provider of CrewAI, and every `BaseLLM` of a user's own, reports its tokens with.
+    # The method that CrewAI's providers, and a user's own `BaseLLM` subclasses, report their tokens with.
     llm._track_token_usage_internal(  # pyright: ignore[reportPrivateUsage]
         {
             "prompt_tokens": usage.input_tokens,
@@ -153,17 +157,17 @@ def _count(llm: BaseLLM, usage: Usage) -> None:
 
 
 def _child_tool(tool: BaseTool) -> Tool:
-    name = sanitize_tool_name(tool.name)  # as the parent's model knows it
-    return Tool(name, tool.description, tool.args_schema.model_json_schema(), partial(_called, tool, name))
+    name = sanitize_tool_name(tool.name)  # the name that the parent's model sees
+    return Tool(name, tool.description, tool.args_schema.model_json_schema(), partial(_call_native, tool, name))
 
 
-async def _called(tool: BaseTool, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
+async def _call_native(tool: BaseTool, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
     """Call a parent's tool as the parent's own loop does."""
-    given = dict(arguments)
-    context = ToolCallHookContext(tool_name=name, tool_input=given, tool=tool.to_structured_tool())
+    tool_input = dict(arguments)
+    context = ToolCallHookContext(tool_name=name, tool_input=tool_input, tool=tool.to_structured_tool())
     if run_before_tool_call_hooks(context):
-        raise ToolDenied(f"a hook of the crew doesn't let {name} be called so")
-    result = await asyncio.to_thread(tool.run, **given)
+        raise ToolDenied(f"a tool call hook of the crew blocked this call of {name}")
+    result = await asyncio.to_thread(tool.run, **tool_input)
     if isinstance(result, ToolFailure):
         return ToolOutput(result.as_agent_message(), "error")
     return ToolOutput(tool.format_output_for_agent(result))

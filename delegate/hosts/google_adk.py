@@ -1,16 +1,16 @@
-"""Google's Agent Development Kit (`google-adk`): the tool as a `BaseTool`.
+"""Adapter for Google's Agent Development Kit (`google-adk`): the tool as a `BaseTool`.
 
     from google.adk.agents import LlmAgent
     from delegate.hosts import google_adk
 
     agent = LlmAgent(name="lead", model="gemini-3.5-pro", tools=[google_adk.tool()])
 
-A call is a node of the agent's run. Its progress comes as partial events of the run by the author `delegate`, and at
-its end so do the report (`custom_metadata`) and the tokens of children and judges (`usage_metadata`). ADK keeps no
-totals: add up the events of the run to count the tokens. The events aren't stored in the session. An `abort_signal`
-stops the children.
+A call is a node of the agent's run. Progress, and at the end the report (`custom_metadata`) and the tokens of children
+and judges (`usage_metadata`), are partial events of the run with the author `delegate`. ADK keeps no totals: a program
+that adds up the run's events counts these tokens. Partial events aren't stored in the session. An `abort_signal` stops
+the children.
 
-ADK has no deadline that a tool could see, and marks a failed call only by the key `error` of its response.
+ADK doesn't tell tools about deadlines, and marks a failed call only by the key `error` in its response.
 """
 
 import json
@@ -30,12 +30,13 @@ from google.adk.workflow import FunctionNode
 from google.genai import types
 
 from delegate.delegator import Delegator
-from delegate.errors import ConfigError, ToolDenied, ToolError
+from delegate.errors import ConfigError, ToolError
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
     Invocation,
     ToolAnswer,
+    approval_denied,
     make_delegate_tool,
     make_read_tool,
     make_think_tool,
@@ -45,88 +46,88 @@ from delegate.ports import EventSink, Tool, ToolOutput
 from delegate.types import JsonObject, Parent
 
 _NODE = "delegate"
-_call_of_parent: ContextVar[ToolContext] = ContextVar("delegate_adk_call")
-"""The call that a child works for: its tools are called in the parent's run."""
+_parent_call: ContextVar[ToolContext] = ContextVar("delegate_adk_call")
+"""The parent's call for which a child works. The child's tools run in the parent's run."""
 
 
 def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> BaseTool:
-    """The tool for `LlmAgent(tools=[…])`. Without a delegator one is made with `options`.
+    """Create delegate_task for `LlmAgent(tools=[…])`. Without a delegator, one is created from `options` (settings).
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _Offered(make_delegate_tool(delegator, parent=parent, **options))
+    return _DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def read_tool(delegator: Delegator) -> BaseTool:
-    """The second tool, which reads a report that was cut."""
-    return _Offered(make_read_tool(delegator), by_run=False)
+    """Create the tool that reads the rest of a report that was cut."""
+    return _DelegateTool(make_read_tool(delegator), run_context=False)
 
 
 def think_tool(delegator: Delegator) -> BaseTool:
-    """`think`: a thought held against its criteria, as a checklist. No model is asked."""
-    return _Offered(make_think_tool(delegator), by_run=False)
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
+    return _DelegateTool(make_think_tool(delegator), run_context=False)
 
 
 def child_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[Tool]:
-    """An agent's tools for `Delegator(tools=…)`, ours left out.
+    """Convert an agent's tools for `Delegator(tools=…)`. Delegate's own tools are omitted.
 
-    A child's calls go through ADK's own pipeline, in the run of the parent: its callbacks and plugins see them. A tool
-    that asks a person for confirmation is denied to children.
+    A child's calls go through ADK's own pipeline in the parent's run, so the parent's callbacks and plugins see them. A
+    tool that asks a person for confirmation is denied to children.
 
     Raises:
-        ConfigError: there is a toolset, which only an agent can open: give `await toolset.get_tools()`.
+        ConfigError: a toolset was given, which only an agent can open: pass `await toolset.get_tools()`.
     """
-    return [_child_tool(_as_tool(one)) for one in tools if not isinstance(one, _Offered)]
+    return [_child_tool(_as_tool(one)) for one in tools if not isinstance(one, _DelegateTool)]
 
 
-class _Offered(BaseTool):
-    """One of our tools, as ADK calls it. Not `by_run`, its calls aren't tied to the run in which they are made."""
+class _DelegateTool(BaseTool):
+    """A `HostTool` as an ADK tool. Without `run_context`, its calls don't belong to the run they are made in."""
 
-    def __init__(self, host_tool: HostTool, *, by_run: bool = True) -> None:
+    def __init__(self, host_tool: HostTool, *, run_context: bool = True) -> None:
         super().__init__(name=host_tool.name, description=host_tool.description)
-        self._offer, self._by_run = host_tool, by_run
+        self._host_tool, self._run_context = host_tool, run_context
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
-            name=self.name, description=self.description, parameters_json_schema=self._offer.parameters
+            name=self.name, description=self.description, parameters_json_schema=self._host_tool.parameters
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> JsonObject:
-        with_tools = bool(self._offer.delegator.child_tools)
-        parent = await _parent(tool_context, with_tools=with_tools) if self._by_run else Parent()
+        with_tools = bool(self._host_tool.delegator.child_tools)
+        parent = await _parent(tool_context, with_tools=with_tools) if self._run_context else Parent()
         answers: list[ToolAnswer] = []
 
         async def call(on_event: EventSink) -> ToolAnswer:
-            _call_of_parent.set(tool_context)
-            return await self._offer.call(args, Invocation(parent=parent, on_event=on_event))
+            _parent_call.set(tool_context)
+            return await self._host_tool.call(args, Invocation(parent=parent, on_event=on_event))
 
         async def node() -> AsyncGenerator[Event]:
-            async with aclosing(steps(call)) as happening:
-                async for step in happening:
+            async with aclosing(steps(call)) as stream:
+                async for step in stream:
                     if isinstance(step, ToolAnswer):
                         answers.append(step)
-                        yield _end(step)
+                        yield _final_event(step)
                     else:
-                        yield _partial(content=types.ModelContent(progress.line(step) + "\n"))
+                        yield _partial_event(content=types.ModelContent(progress.line(step) + "\n"))
 
-        # Each with an id of its own: of two nodes of one name and number, ADK may take the second for done.
+        # ADK may skip a node whose name and run id it has seen before, so each call gets an id of its own.
         await tool_context.run_node(FunctionNode(func=node, name=_NODE), run_id=f"call-{uuid4().hex}")
         (answer,) = answers
         return {"error" if answer.is_error else "result": answer.text}
 
 
-def _end(answer: ToolAnswer) -> Event:
+def _final_event(answer: ToolAnswer) -> Event:
     usage = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=answer.usage.input_tokens,
         candidates_token_count=answer.usage.output_tokens,
         total_token_count=answer.usage.input_tokens + answer.usage.output_tokens,
     )
-    return _partial(usage_metadata=usage, custom_metadata={"delegate": answer.structured})
+    return _partial_event(usage_metadata=usage, custom_metadata={"delegate": answer.structured})
 
 
-def _partial(**fields: Any) -> Event:
-    """An event for whoever watches the run. One that isn't partial would look like the agent's final response."""
+def _partial_event(**fields: Any) -> Event:
+    """An event of the run. If it weren't partial, it would look like the agent's final response."""
     return Event(partial=True, **fields)
 
 
@@ -146,16 +147,22 @@ def _as_tool(given: object) -> BaseTool:
         return given
     if callable(given):
         return FunctionTool(given)
-    raise ConfigError(f"{type(given).__name__} is neither a tool nor a function: give `await toolset.get_tools()`")
+    raise ConfigError(
+        f"child_tools: {type(given).__name__} is neither a tool nor a function; "
+        "for a toolset, pass the result of `await toolset.get_tools()`"
+    )
 
 
 def _child_tool(tool: BaseTool) -> Tool:
-    declared = tool._get_declaration()  # pyright: ignore[reportPrivateUsage] — it's what ADK documents to override
+    declared = tool._get_declaration()  # pyright: ignore[reportPrivateUsage] — ADK documents it for overriding
     if declared is None:
-        raise ConfigError(f"{tool.name} has no declaration: it is the model provider's own, which children can't call")
+        raise ConfigError(
+            f"child_tools: {tool.name} has no declaration: it is built into the model, and children can't call it; "
+            "remove it"
+        )
 
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        return await _called(tool, arguments)
+        return await _call_native(tool, arguments)
 
     return Tool(declared.name or tool.name, declared.description or tool.description, _parameters(declared), call)
 
@@ -168,18 +175,18 @@ def _parameters(declared: types.FunctionDeclaration) -> JsonObject:
     return {"type": "object", "properties": {}}
 
 
-async def _called(tool: BaseTool, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Call a parent's tool as ADK's own loop does, and keep what it changed in the session."""
-    context = _call_of_parent.get(None)
+async def _call_native(tool: BaseTool, arguments: Mapping[str, Any]) -> ToolOutput:
+    """Call a parent's tool as ADK's own loop does, and apply its changes to the parent's session."""
+    context = _parent_call.get(None)
     if context is None:
-        raise ToolError(f"{tool.name} works only in a run of its ADK agent")
-    wanted = types.FunctionCall(id=f"child-{uuid4().hex}", name=tool.name, args=dict(arguments))
-    event = await handle_function_call_list_async(context.get_invocation_context(), [wanted], {tool.name: tool})
+        raise ToolError(f"{tool.name} is available only in a run of its ADK agent: continue without it")
+    function_call = types.FunctionCall(id=f"child-{uuid4().hex}", name=tool.name, args=dict(arguments))
+    event = await handle_function_call_list_async(context.get_invocation_context(), [function_call], {tool.name: tool})
     responses = event.get_function_responses() if event else []
     if event is None or not responses:
-        raise ToolError(f"{tool.name} gives its result later, and a child can't wait for that")
+        raise ToolError(f"{tool.name} returns its result later, and a child can't wait for it: continue without it")
     if event.actions.requested_tool_confirmations or event.actions.requested_auth_configs:
-        raise ToolDenied(f"{tool.name} needs a person's word, which a child can't ask for")
+        raise approval_denied(tool.name)
     context.state.update(event.actions.state_delta)
     context.actions.artifact_delta.update(event.actions.artifact_delta)
     return _output(responses[0].response or {})

@@ -1,7 +1,7 @@
-"""What every host's module wraps: a tool on offer, and one call of it with all that the host knows about it."""
+"""The framework-independent part of every adapter: a tool to register, and what a host knows about each call of it."""
 
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable
+from collections.abc import Callable, Coroutine, Generator, Hashable
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,37 +9,38 @@ from uuid import uuid4
 
 from delegate._util.cancellation import Cancellation
 from delegate.delegator import Arguments, Delegator
+from delegate.errors import ToolDenied
 from delegate.ports import EventSink
 from delegate.types import JsonObject, Parent, Report, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """What a host knows of one call; all of it is optional."""
+    """What a host knows about one call. Every field is optional."""
 
     parent: Parent = field(default_factory=Parent)
-    """Its run, model, tools and time. What the operator said when the tool was made goes before."""
+    """The parent's run, model, tools and remaining time. The `parent` given when the tool was created overrides it."""
     session: Hashable = None
-    """Calls of one session that overlap share a ledger, where the host has no `parent.run_id`. None: they don't."""
+    """Overlapping calls with the same session share a ledger if `parent.run_id` is None. None: they don't."""
     on_event: EventSink | None = None
     cancellation: Cancellation | None = None
 
 
-_NOTHING_KNOWN = Invocation()
+_DEFAULT_INVOCATION = Invocation()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What the parent's model reads, and what the host may keep beside it."""
+    """The result of one call: the text for the parent's model, and the report for the host."""
 
     text: str
     is_error: bool = False
-    """The call itself was wrong, or beyond a limit: nothing was run."""
+    """The call was invalid or exceeded a limit, and nothing was run."""
     report: Report | None = None
 
     @property
     def structured(self) -> JsonObject | None:
-        """The report as JSON; a refused call's is `{"error": …}`."""
+        """The report as JSON; for a refused call, its `error` field is set."""
         return self.report.model_dump(mode="json") if self.report else None
 
     @property
@@ -49,56 +50,56 @@ class ToolAnswer:
         return totals.child_usage + totals.judge_usage if totals else Usage()
 
 
-ToolHandler = Callable[[Arguments, Invocation], Awaitable[ToolAnswer]]
-
-
 @dataclass(frozen=True, slots=True)
 class HostTool:
-    """A tool as a host may register it."""
+    """A tool that a host can register: its definition, and the function that answers its calls."""
 
     name: str
     description: str
     parameters: JsonObject
-    """JSON schema. It tells the model; what is let through is decided when the call comes."""
+    """JSON Schema for the model. Arguments are validated when the call is made, with clearer errors."""
     delegator: Delegator
     _call: Callable[[Arguments, Invocation], Coroutine[Any, Any, ToolAnswer]] = field(repr=False)
 
-    async def call(self, arguments: Arguments, invocation: Invocation = _NOTHING_KNOWN) -> ToolAnswer:
-        """Answer one call, whatever it says. Raises nothing but CancelledError, once all children have ended."""
+    async def call(self, arguments: Arguments, invocation: Invocation = _DEFAULT_INVOCATION) -> ToolAnswer:
+        """Answer one call, valid or not. Raises only CancelledError, after all children have ended."""
         return await self._call(arguments, invocation)
 
     def call_sync(
         self,
         arguments: Arguments,
-        invocation: Invocation = _NOTHING_KNOWN,
+        invocation: Invocation = _DEFAULT_INVOCATION,
         *,
         stopped: Callable[[], bool] | None = None,
     ) -> ToolAnswer:
-        """`call` for hosts that aren't async. `stopped` is asked, on this thread, whether the host wants an end."""
-        cancellation = invocation.cancellation or Cancellation()
-        known = replace(invocation, cancellation=cancellation)
+        """`call` for hosts that aren't async.
 
-        def look() -> None:
+        `stopped` is polled on the calling thread; once it returns True, the call is canceled.
+        """
+        cancellation = invocation.cancellation or Cancellation()
+        cancellable = replace(invocation, cancellation=cancellation)
+
+        def poll() -> None:
             if stopped is not None and stopped():
                 cancellation.cancel()
 
-        return self.delegator.wait_for(self._call(arguments, known), on_poll=look if stopped else None)
+        return self.delegator.wait_for(self._call(arguments, cancellable), looking=poll if stopped else None)
 
 
 def make_delegate_tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> HostTool:
-    """The tool itself, of a delegator that is given or made with `options` (settings).
+    """Create the delegate_task tool. Without a delegator, one is created from `options` (settings).
 
     `parent` is what the operator knows and the host doesn't, such as the tier of a model that isn't in the catalog.
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    delegator, known, turns = delegator or Delegator(**options), parent or Parent(), _Turns()
+    delegator, configured, runs = delegator or Delegator(**options), parent or Parent(), _SessionRuns()
     definition = delegator.tool("mcp", parent=parent)
 
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        who = _joined(invocation.parent, known, keep_tools=delegator.child_tools is not None)
-        with turns.run_of(who, invocation.session) as context:
+        caller = _merge(invocation.parent, configured, keep_tools=delegator.child_tools is not None)
+        with runs.assign(caller, invocation.session) as context:
             report = await delegator.call(
                 arguments, parent=context, on_event=invocation.on_event, cancellation=invocation.cancellation
             )
@@ -108,18 +109,18 @@ def make_delegate_tool(delegator: Delegator | None = None, *, parent: Parent | N
 
 
 def make_read_tool(delegator: Delegator) -> HostTool:
-    """The second tool, which reads a report that was cut."""
+    """Create the tool that reads the rest of a report that was cut."""
     definition = delegator.read_tool("mcp")
 
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        # A conversation's later run reads what an earlier one was given: who has a handle may.
+        # No parent: a later run of a conversation may read the report of an earlier one. The handle grants access.
         return ToolAnswer(await delegator.read_answer(arguments))
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
 def make_think_tool(delegator: Delegator) -> HostTool:
-    """The scratchpad: a thought comes back as a checklist of its criteria. No model is asked, and nothing is run."""
+    """Create the think tool: it returns a thought as a checklist of its criteria. No model is called."""
     definition = delegator.think_tool("mcp")
 
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
@@ -128,32 +129,39 @@ def make_think_tool(delegator: Delegator) -> HostTool:
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
-def _joined(host: Parent, operator: Parent, *, keep_tools: bool) -> Parent:
-    """What both know. The host's names of tools say nothing where children have tools of their own."""
-    said = {name: value for name, value in operator if value is not None}
-    known = host.model_copy(update=said)
-    return known if keep_tools else known.model_copy(update={"tools": None})
+def approval_denied(tool: str) -> ToolDenied:
+    """The error that a child gets from a tool that needs a person's approval or input."""
+    return ToolDenied(f"{tool} needs a person's approval or input, and no person is available: continue without it")
 
 
-class _Turns:
-    """Gives overlapping calls of one session a run in common: those of one turn of a parent's model, mostly."""
+def _merge(host: Parent, operator: Parent, *, keep_tools: bool) -> Parent:
+    """What both know; the operator's values win. The host's tool names matter only if children get the host's tools."""
+    configured = {name: value for name, value in operator if value is not None}
+    merged = host.model_copy(update=configured)
+    return merged if keep_tools else merged.model_copy(update={"tools": None})
+
+
+class _SessionRuns:
+    """Puts overlapping calls of one session, usually those of one turn of the parent's model, into one run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._at_work: dict[Hashable, tuple[str, int]] = {}
+        self._active: dict[Hashable, tuple[str, int]] = {}
+        """For each session its run id and the number of calls that are running."""
 
     @contextmanager
-    def run_of(self, parent: Parent, session: Hashable) -> Generator[Parent]:
+    def assign(self, parent: Parent, session: Hashable) -> Generator[Parent]:
+        """The parent with a run id, for as long as the call lasts."""
         if parent.run_id is not None or session is None:
             yield parent
             return
         with self._lock:
-            run_id, calls = self._at_work.get(session, (f"turn-{uuid4().hex}", 0))
-            self._at_work[session] = run_id, calls + 1
+            run_id, calls = self._active.get(session, (f"turn-{uuid4().hex}", 0))
+            self._active[session] = run_id, calls + 1
         try:
             yield parent.model_copy(update={"run_id": run_id})
         finally:
             with self._lock:
-                run_id, calls = self._at_work.pop(session)
+                run_id, calls = self._active.pop(session)
                 if calls > 1:
-                    self._at_work[session] = run_id, calls - 1
+                    self._active[session] = run_id, calls - 1

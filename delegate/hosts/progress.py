@@ -1,11 +1,11 @@
-"""What happens to the tasks of a call, in lines, for hosts that show progress as text."""
+"""Formats the events of a call as lines of text, for hosts that show progress as text."""
 
 from collections.abc import Callable
 
 from delegate._util.fencing import one_line
 from delegate.ports import Event, EventKind
 
-_SAYS: dict[EventKind, str] = {
+_VERBS: dict[EventKind, str] = {
     "child_started": "started",
     "model_called": "thinks",
     "tool_called": "used",
@@ -14,14 +14,14 @@ _SAYS: dict[EventKind, str] = {
     "judge_asked": "is judged by",
     "judged": "verdict:",
 }
-_CHARS = 80
+_MAX_CHARS = 80
 
 
 def line(event: Event) -> str:
-    """An event in one line that no child's words can break out of: `task 0 used read_file`."""
-    return f"task {event.task_index} {_SAYS[event.kind]} {one_line(event.text, _CHARS)}".rstrip()
+    """An event as one line, such as `task 0 used read_file`. A child's text can't add a second line."""
+    return f"task {event.task_index} {_VERBS[event.kind]} {one_line(event.text, _MAX_CHARS)}".rstrip()
 
 
-def lines(say: Callable[[str], None]) -> Callable[[Event], None]:
-    """An event sink that says each event as a line."""
-    return lambda event: say(line(event))
+def lines(write: Callable[[str], None]) -> Callable[[Event], None]:
+    """An event sink that passes each event to `write` as a line."""
+    return lambda event: write(line(event))

@@ -1,4 +1,4 @@
-"""smolagents: the tool as a `Tool`, for agents that call tools and for those that write code.
+"""Adapter for smolagents: the tool as a `Tool`, for agents that call tools and for agents that write code.
 
     from smolagents import ToolCallingAgent
     from delegate.hosts import smolagents
@@ -6,13 +6,13 @@
     agent = ToolCallingAgent(tools=[smolagents.tool()], model=model)
     smolagents.attach(agent)
 
-smolagents tells a tool nothing about the agent that calls it; `attach` does. Then `agent.interrupt()` stops the
-children, calls of one run share a ledger, progress is written to the agent's log, tokens of children and judges count
-in its monitor and steps, and its model is the ceiling for theirs. For agents that write code, the result is a string
-with the report as its attribute `report`.
+smolagents tells a tool nothing about the agent that calls it; `attach` does. With an attached agent,
+`agent.interrupt()` stops the children, calls of one run share a ledger, progress is written to the agent's log, tokens
+of children and judges are added to its monitor and steps, and children and judges stay within the tier of its model. In
+code, the result is a string with the report as `.report`.
 
-smolagents has no deadline for a run. A failed call isn't marked: an exception would lose the results of the other calls
-of the turn. smolagents itself refuses arguments that aren't a JSON object.
+smolagents has no deadline for a run and no mark for a failed call: raising an error would discard the results of the
+other calls of the step. smolagents itself refuses arguments that aren't a JSON object.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -47,43 +47,43 @@ from delegate.types import JsonObject, Parent, Usage
 
 
 def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> SmolTool:
-    """The tool for an agent's `tools`. Without a delegator one is made with `options`.
+    """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _Offered(make_delegate_tool(delegator, parent=parent, **options))
+    return _DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def read_tool(delegator: Delegator) -> SmolTool:
-    """The second tool, which reads a report that was cut."""
-    return _Offered(make_read_tool(delegator), by_run=False)
+    """Create the tool that reads the rest of a report that was cut."""
+    return _DelegateTool(make_read_tool(delegator), run_context=False)
 
 
 def think_tool(delegator: Delegator) -> SmolTool:
-    """`think`: a thought held against its criteria, as a checklist. No model is asked."""
-    return _Offered(make_think_tool(delegator), by_run=False)
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
+    return _DelegateTool(make_think_tool(delegator), run_context=False)
 
 
 def attach(agent: MultiStepAgent) -> None:
-    """Tell our tools of `agent` whom they work for. Once per agent, when it has been made."""
-    attached = _Attached(agent)
-    agent.step_callbacks.register(ActionStep, attached.settle)
+    """Tell delegate's tools of `agent` which agent they belong to. Call it once, after the agent is created."""
+    attached = _AttachedAgent(agent)
+    agent.step_callbacks.register(ActionStep, attached.add_step_usage)
     for one in agent.tools.values():
-        if isinstance(one, _Offered) and one.by_run:
+        if isinstance(one, _DelegateTool) and one.run_context:
             one.attached = attached
 
 
 def child_tools(tools: Sequence[SmolTool]) -> list[Tool]:
-    """An agent's tools for `Delegator(tools=…)`, ours and `final_answer` left out.
+    """Convert an agent's tools for `Delegator(tools=…)`. Delegate's own tools and `final_answer` are omitted.
 
-    They work in threads: a call that is under way can't be stopped with its child.
+    Tools run in threads, so a call can't be stopped with its child.
     """
-    return [_child_tool(one) for one in tools if not isinstance(one, _Offered | FinalAnswerTool)]
+    return [_child_tool(one) for one in tools if not isinstance(one, _DelegateTool | FinalAnswerTool)]
 
 
 class DelegationResult(str):
-    """What the parent's model reads. In code it also has the report."""
+    """The text for the parent's model, with the report for code."""
 
     report: JsonObject | None
 
@@ -94,7 +94,7 @@ class DelegationResult(str):
 
 
 class _Inputs(dict[str, JsonObject]):
-    """Tells a model what the arguments are, and lets any be given: what is let through is decided by us."""
+    """Shows the arguments to a model but accepts any, so that delegate validates them and not smolagents."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -103,45 +103,46 @@ class _Inputs(dict[str, JsonObject]):
         return {"type": "any"}
 
 
-class _Offered(SmolTool):
-    """One of our tools, as smolagents calls it. Not `by_run`, its calls aren't tied to the run they are made in."""
+class _DelegateTool(SmolTool):
+    """A `HostTool` as a smolagents tool. Without `run_context`, its calls don't belong to the run they are made in."""
 
     skip_forward_signature_validation = True
     output_type = "string"
 
-    def __init__(self, host_tool: HostTool, *, by_run: bool = True) -> None:
+    def __init__(self, host_tool: HostTool, *, run_context: bool = True) -> None:
         self.name = host_tool.name
         self.description = host_tool.description
         self.inputs = _inputs(host_tool.parameters)  # pyright: ignore[reportAttributeAccessIssue] — narrower than it takes
-        self.by_run = by_run
-        self.attached: _Attached | None = None
-        self._offer = host_tool
+        self.run_context = run_context
+        self.attached: _AttachedAgent | None = None
+        self._host_tool = host_tool
         super().__init__()
 
     def forward(self, **arguments: Any) -> DelegationResult:
         if self.attached is None:
-            return DelegationResult(self._offer.call_sync(arguments, Invocation(session=self)))
-        known = Invocation(parent=self.attached.parent(), on_event=self.attached.log)
-        answer = self._offer.call_sync(arguments, known, stopped=self.attached.stopped)
-        self.attached.spend(answer.usage)
+            return DelegationResult(self._host_tool.call_sync(arguments, Invocation(session=self)))
+        invocation = Invocation(parent=self.attached.parent(), on_event=self.attached.log)
+        answer = self._host_tool.call_sync(arguments, invocation, stopped=self.attached.stopped)
+        self.attached.add_usage(answer.usage)
         return DelegationResult(answer)
 
 
 def _inputs(parameters: JsonObject) -> _Inputs:
-    needed = parameters.get("required", [])
+    required = parameters.get("required", [])
     return _Inputs(
-        (name, {"description": "", **schema, **({} if name in needed else {"nullable": True})})
+        (name, {"description": "", **schema, **({} if name in required else {"nullable": True})})
         for name, schema in parameters["properties"].items()
     )
 
 
-class _Attached:
-    """The agent that our tools work for."""
+class _AttachedAgent:
+    """The agent that calls the tools."""
 
     def __init__(self, agent: MultiStepAgent) -> None:
         self._agent = agent
         self._lock = threading.Lock()
-        self._spent = Usage()
+        self._step_usage = Usage()
+        """Of children and judges, in the step that is running."""
         self._run: tuple[TaskStep | None, str] = (None, "")
 
     def parent(self) -> Parent:
@@ -154,25 +155,25 @@ class _Attached:
     def log(self, event: Event) -> None:
         self._agent.logger.log(Text(progress.line(event)), level=LogLevel.INFO)
 
-    def spend(self, usage: Usage) -> None:
+    def add_usage(self, usage: Usage) -> None:
         with self._lock:
-            self._spent += usage
+            self._step_usage += usage
 
-    def settle(self, step: ActionStep) -> None:
-        """Count what was spent in a step that has ended; the agent's monitor has counted it without."""
+    def add_step_usage(self, step: ActionStep) -> None:
+        """Add the children's tokens to a finished step, which the agent's monitor has counted without them."""
         with self._lock:
-            spent, self._spent = self._spent, Usage()
+            used, self._step_usage = self._step_usage, Usage()
         own = step.token_usage or TokenUsage(0, 0)
-        step.token_usage = TokenUsage(own.input_tokens + spent.input_tokens, own.output_tokens + spent.output_tokens)
-        self._agent.monitor.total_input_token_count += spent.input_tokens
-        self._agent.monitor.total_output_token_count += spent.output_tokens
+        step.token_usage = TokenUsage(own.input_tokens + used.input_tokens, own.output_tokens + used.output_tokens)
+        self._agent.monitor.total_input_token_count += used.input_tokens
+        self._agent.monitor.total_output_token_count += used.output_tokens
 
     def _run_id(self) -> str | None:
-        """A run begins with a step that says its task. It has no id, so it gets one."""
-        begun = next((step for step in reversed(self._agent.memory.steps) if isinstance(step, TaskStep)), None)
+        """A generated id for the run, which starts with the last `TaskStep`: smolagents has no run ids."""
+        task_step = next((step for step in reversed(self._agent.memory.steps) if isinstance(step, TaskStep)), None)
         with self._lock:
-            if self._run[0] is not begun:
-                self._run = begun, f"smolagents-{uuid4().hex}"
+            if self._run[0] is not task_step:
+                self._run = task_step, f"smolagents-{uuid4().hex}"
             return self._run[1] or None
 
 
@@ -181,14 +182,14 @@ class _Attached:
 
 def _child_tool(tool: SmolTool) -> Tool:
     declared = get_tool_json_schema(tool)["function"]
-    return Tool(declared["name"], declared["description"], declared["parameters"], partial(_called, tool))
+    return Tool(declared["name"], declared["description"], declared["parameters"], partial(_call_native, tool))
 
 
-async def _called(tool: SmolTool, arguments: Mapping[str, Any]) -> str:
+async def _call_native(tool: SmolTool, arguments: Mapping[str, Any]) -> str:
     """Call a parent's tool as the parent's own loop does."""
-    given = dict(arguments)
+    inputs = dict(arguments)
     try:
-        validate_tool_arguments(tool, given)
+        validate_tool_arguments(tool, inputs)
     except (TypeError, ValueError) as problem:
         raise ToolError(str(problem)) from problem
-    return str(await asyncio.to_thread(tool, sanitize_inputs_outputs=True, **given))
+    return str(await asyncio.to_thread(tool, sanitize_inputs_outputs=True, **inputs))

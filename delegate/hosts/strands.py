@@ -1,15 +1,15 @@
-"""Strands Agents (`strands-agents`): the tool as an `AgentTool`.
+"""Adapter for Strands Agents (`strands-agents`): the tool as an `AgentTool`.
 
     from strands import Agent
     from delegate.hosts import strands
 
     agent = Agent(tools=[strands.tool()])
 
-Progress comes as the tool's stream events. `agent.cancel()`, or the `cancel_signal` of the invocation, stops the
-children, and the tool's result is the report of what they did until then. Tokens of children and judges count in
-`result.metrics` and in the invocation's limits. The report is the tool result's `structuredContent`.
+Progress is reported as the tool's stream events. `agent.cancel()`, or the `cancel_signal` of the invocation, stops the
+children; the tool's result is then the report of what they did so far. Tokens of children and judges are added to
+`result.metrics` and count toward the invocation's limits. The report is the `structuredContent` of the tool result.
 
-Strands has no deadline that a tool could see.
+Strands doesn't tell tools about deadlines.
 """
 
 import asyncio
@@ -28,12 +28,13 @@ from strands.types.tools import AgentTool, ToolGenerator, ToolResult, ToolSpec, 
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LOOK_SECONDS
 from delegate.delegator import Delegator
-from delegate.errors import ConfigError, ToolDenied, ToolError
+from delegate.errors import ConfigError, ToolError
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
     Invocation,
     ToolAnswer,
+    approval_denied,
     make_delegate_tool,
     make_read_tool,
     make_think_tool,
@@ -44,55 +45,56 @@ from delegate.types import Parent, Usage
 
 _State = dict[str, Any]
 _CYCLE = "event_loop_cycle_id"
-_run_of_parent: ContextVar[tuple[Agent, _State]] = ContextVar("delegate_strands_run")
-"""The agent that a child works for, and the state of its invocation."""
+_parent_run: ContextVar[tuple[Agent, _State]] = ContextVar("delegate_strands_run")
+"""The agent for which a child works, and the state of its invocation."""
 
 
 def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> AgentTool:
-    """The tool for `Agent(tools=[…])`. Without a delegator one is made with `options`.
+    """Create delegate_task for `Agent(tools=[…])`. Without a delegator, one is created from `options` (settings).
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _Offered(make_delegate_tool(delegator, parent=parent, **options))
+    return _DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def read_tool(delegator: Delegator) -> AgentTool:
-    """The second tool, which reads a report that was cut."""
-    return _Offered(make_read_tool(delegator), by_run=False)
+    """Create the tool that reads the rest of a report that was cut."""
+    return _DelegateTool(make_read_tool(delegator), run_context=False)
 
 
 def think_tool(delegator: Delegator) -> AgentTool:
-    """`think`: a thought held against its criteria, as a checklist. No model is asked."""
-    return _Offered(make_think_tool(delegator), by_run=False)
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
+    return _DelegateTool(make_think_tool(delegator), run_context=False)
 
 
 def child_tools(tools: Sequence[AgentTool]) -> list[Tool]:
-    """An agent's tools for `Delegator(tools=…)`, ours left out.
+    """Convert an agent's tools for `Delegator(tools=…)`. Delegate's own tools are omitted.
 
-    A child's calls go through the parent's hooks and middleware. One that asks a person there is denied to children.
+    A child's calls go through the parent's hooks and middleware. A call that interrupts there, to ask a person, is
+    denied to children.
 
     Raises:
-        ConfigError: a path, a module or a provider of tools is among them, which only an agent can load.
+        ConfigError: a path, a module or a tool provider was given, which only an agent can load.
     """
-    return [_child_tool(one) for one in tools if not isinstance(one, _Offered)]
+    return [_child_tool(one) for one in tools if not isinstance(one, _DelegateTool)]
 
 
-class _Offered(AgentTool):
-    """One of our tools, as Strands calls it. Not `by_run`, its calls aren't tied to the run in which they are made."""
+class _DelegateTool(AgentTool):
+    """A `HostTool` as a Strands tool. Without `run_context`, its calls don't belong to the run they are made in."""
 
-    def __init__(self, host_tool: HostTool, *, by_run: bool = True) -> None:
+    def __init__(self, host_tool: HostTool, *, run_context: bool = True) -> None:
         super().__init__()
-        self._offer, self._by_run = host_tool, by_run
+        self._host_tool, self._run_context = host_tool, run_context
 
     @property
     def tool_name(self) -> str:
-        return self._offer.name
+        return self._host_tool.name
 
     @property
     def tool_spec(self) -> ToolSpec:
-        schema = {"json": self._offer.parameters}
-        return {"name": self._offer.name, "description": self._offer.description, "inputSchema": schema}
+        schema = {"json": self._host_tool.parameters}
+        return {"name": self._host_tool.name, "description": self._host_tool.description, "inputSchema": schema}
 
     @property
     def tool_type(self) -> str:
@@ -100,31 +102,31 @@ class _Offered(AgentTool):
 
     async def stream(self, tool_use: ToolUse, invocation_state: _State, **kwargs: Any) -> ToolGenerator:
         agent: Agent = invocation_state["agent"]
-        context = kwargs.get("_tool_context")  # a call in the background has a signal of its own
+        context = kwargs.get("_tool_context")  # a background call has a signal of its own
         signal = cast("threading.Event | None", getattr(context or agent, "cancel_signal", None))
 
         async def call(on_event: EventSink) -> ToolAnswer:
-            _run_of_parent.set((agent, invocation_state))
+            _parent_run.set((agent, invocation_state))
             cancellation = Cancellation()
-            parent = _parent(agent, invocation_state) if self._by_run else Parent()
-            known = Invocation(parent=parent, session=agent, on_event=on_event, cancellation=cancellation)
-            watching = asyncio.create_task(_cancel_when(signal, cancellation))
+            parent = _parent(agent, invocation_state) if self._run_context else Parent()
+            invocation = Invocation(parent=parent, session=agent, on_event=on_event, cancellation=cancellation)
+            watcher = asyncio.create_task(_cancel_when(signal, cancellation))
             try:
-                return await self._offer.call(tool_use["input"], known)
+                return await self._host_tool.call(tool_use["input"], invocation)
             finally:
-                watching.cancel()
+                watcher.cancel()
 
-        async with aclosing(steps(call)) as happening:
-            async for step in happening:
+        async with aclosing(steps(call)) as stream:
+            async for step in stream:
                 if isinstance(step, ToolAnswer):
-                    _count(agent, step.usage)
+                    _add_usage(agent, step.usage)
                     yield _result(tool_use, step)
                 else:
                     yield progress.line(step)
 
 
 async def _cancel_when(signal: threading.Event | None, cancellation: Cancellation) -> None:
-    while signal is not None and not signal.is_set():  # noqa: ASYNC110 — a thread's event can only be polled
+    while signal is not None and not signal.is_set():  # noqa: ASYNC110 — a threading.Event can only be polled
         await asyncio.sleep(LOOK_SECONDS)
     if signal is not None:
         cancellation.cancel()
@@ -134,22 +136,22 @@ def _result(use: ToolUse, answer: ToolAnswer) -> ToolResult:
     result = ToolResult(
         toolUseId=use["toolUseId"], status="error" if answer.is_error else "success", content=[{"text": answer.text}]
     )
-    # As Strands keeps it for MCP's tools: models aren't sent this field.
+    # The field that Strands sets for MCP tools. It isn't sent to models.
     return cast("ToolResult", {**result, "structuredContent": answer.structured}) if answer.structured else result
 
 
 def _parent(agent: object, state: _State) -> Parent:
-    if not isinstance(agent, Agent):  # one that talks by voice tells nothing of this
+    if not isinstance(agent, Agent):  # a bidirectional (voice) agent has none of this
         return Parent()
     invocation = agent.event_loop_metrics.latest_agent_invocation
-    # The first turn's id names the run. A direct call, `agent.tool.…()`, is in no turn.
-    first = invocation.cycles[0].event_loop_cycle_id if invocation and invocation.cycles and _CYCLE in state else None
+    # The id of the first turn serves as the run id. A direct call, `agent.tool.…()`, belongs to no turn.
+    run_id = invocation.cycles[0].event_loop_cycle_id if invocation and invocation.cycles and _CYCLE in state else None
     model: dict[str, Any] = agent.model.get_config()
-    return Parent(run_id=first, model=model.get("model_id"), tools=tuple(agent.tool_names))
+    return Parent(run_id=run_id, model=model.get("model_id"), tools=tuple(agent.tool_names))
 
 
-def _count(agent: object, usage: Usage) -> None:
-    """Add to the totals, but not to the turn's tokens: those tell Strands how full the parent's context is."""
+def _add_usage(agent: object, usage: Usage) -> None:
+    """Add to the totals, but not to the turn's tokens: from those Strands computes how full the parent's context is."""
     if not isinstance(agent, Agent):
         return
     metrics = agent.event_loop_metrics
@@ -167,30 +169,32 @@ def _count(agent: object, usage: Usage) -> None:
 
 def _child_tool(given: object) -> Tool:
     if not isinstance(given, AgentTool):
-        mend = "give the tools that an agent has loaded: list(agent.tool_registry.registry.values())"
-        raise ConfigError(f"{type(given).__name__} is no Strands tool: {mend}")
+        raise ConfigError(
+            f"child_tools: {type(given).__name__} is not a Strands tool; "
+            "pass the tools that an agent has loaded: list(agent.tool_registry.registry.values())"
+        )
     spec = given.tool_spec
     schema = cast("dict[str, Any]", spec["inputSchema"])
 
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        return await _called(given.tool_name, arguments)
+        return await _call_native(given.tool_name, arguments)
 
     return Tool(spec["name"], spec["description"], schema.get("json", schema), call)
 
 
-async def _called(name: str, arguments: Mapping[str, Any]) -> ToolOutput:
+async def _call_native(name: str, arguments: Mapping[str, Any]) -> ToolOutput:
     """Call a parent's tool as the parent's own loop does."""
-    run = _run_of_parent.get(None)
+    run = _parent_run.get(None)
     if run is None:
-        raise ToolError(f"{name} works only in a run of its Strands agent")
+        raise ToolError(f"{name} is available only in a run of its Strands agent: continue without it")
     agent, state = run
     use = ToolUse(toolUseId=f"child-{uuid4().hex}", name=name, input=dict(arguments))
-    # Without a turn's id Strands runs it at once, never in the background.
-    own_state = {key: value for key, value in state.items() if key != _CYCLE}
+    # Without a turn id, Strands runs the call in the foreground.
+    child_state = {key: value for key, value in state.items() if key != _CYCLE}
     results: list[ToolResult] = []
-    async for _ in ToolExecutor._stream(agent, use, results, own_state):  # pyright: ignore[reportPrivateUsage]
-        pass  # its progress is the child's own affair
+    async for _ in ToolExecutor._stream(agent, use, results, child_state):  # pyright: ignore[reportPrivateUsage]
+        pass  # progress of a child's tool isn't reported
     if not results:
-        raise ToolDenied(f"{name} asks a person first, which a child can't")
+        raise approval_denied(name)
     texts = [block.get("text") or json.dumps(block, default=str) for block in results[0]["content"]]
     return ToolOutput("\n".join(texts), "ok" if results[0]["status"] == "success" else "error")

@@ -1,4 +1,4 @@
-"""A call as a stream of what happens in it, with its answer last, for hosts whose tools yield while they work."""
+"""Turns a call into a stream of its events and its answer, for hosts whose tools yield while they run."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -9,18 +9,18 @@ from delegate.ports import Event, EventSink
 
 
 async def steps(call: Callable[[EventSink], Coroutine[Any, Any, ToolAnswer]]) -> AsyncGenerator[Event | ToolAnswer]:
-    """Make the call, in a task of its own, and yield its events as they come, then its answer.
+    """Run the call in a task of its own, yield its events as they happen, and then its answer.
 
-    Who closes the stream before that, or is cancelled in it, stops the call and waits for its end.
+    Closing or canceling the stream before the answer cancels the call and waits until it has ended.
     """
-    told: asyncio.Queue[Event | None] = asyncio.Queue()
-    calling = asyncio.create_task(call(told.put_nowait))
-    calling.add_done_callback(lambda _: told.put_nowait(None))
+    events: asyncio.Queue[Event | None] = asyncio.Queue()
+    running = asyncio.create_task(call(events.put_nowait))
+    running.add_done_callback(lambda _: events.put_nowait(None))
     try:
-        while (event := await told.get()) is not None:
+        while (event := await events.get()) is not None:
             yield event
     finally:
-        if not calling.done():
-            calling.cancel()
-            await asyncio.wait([calling])
-    yield calling.result()
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])
+    yield running.result()

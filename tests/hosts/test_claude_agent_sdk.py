@@ -188,7 +188,7 @@ async def test_a_child_uses_tools_of_the_program_s_and_no_others(schema: Any) ->
     assert (shown["required"], shown["properties"]["word"]["description"]) == (["word"], "What to look up")
     told = [(one.status, one.output) for one in found[:2]]
     assert told == [("ok", "tide: found\n[image]"), ("error", "not found")]
-    assert (found[2].status, "don't fit its schema" in found[2].output) == ("error", True)
+    assert (found[2].status, "don't match its schema" in found[2].output) == ("error", True)
 
 
 async def test_our_own_tools_are_never_among_the_children_s() -> None:

@@ -70,7 +70,7 @@ async def test_a_hook_of_crewai_stops_a_childs_call(world: World) -> None:
             await run(parent_llm(world), [crewai.tool(delegator)])
     finally:
         unregister_before_tool_call_hook(guard)
-    assert "a hook of the crew" in world.of("child")[-1].tool_results[0]
+    assert "a tool call hook of the crew blocked this call of send_money" in world.of("child")[-1].tool_results[0]
 
 
 async def test_the_same_call_made_twice_is_run_twice_in_a_crew_that_caches_results(world: World) -> None:

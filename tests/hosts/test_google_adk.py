@@ -55,7 +55,7 @@ async def test_a_child_gets_no_tool_that_asks_a_person_first(world: World) -> No
     world.child = child_that_calls("send", {"to": "me"})
     async with delegating([asking]) as delegator:
         await run(world, [asking, google_adk.tool(delegator)])
-    assert "needs a person's word" in world.of("child")[-1].tool_results[0]
+    assert "needs a person's approval" in world.of("child")[-1].tool_results[0]
     assert sent == []
 
 

@@ -267,7 +267,7 @@ async def test_a_child_gets_no_answer_from_a_tool_that_needs_an_approval(
         """Send it."""
         sent.append("it")
 
-    assert "there isn't here" in await child_reads(world, client, Tool(send, requires_approval=True), "send")
+    assert "needs a person's approval" in await child_reads(world, client, Tool(send, requires_approval=True), "send")
     assert sent == []
 
 
@@ -342,7 +342,7 @@ async def test_an_agents_tool_that_needs_an_approval_is_denied(world: World, cli
         report = await delegator.call(TASK)
     assert report.results[0].status == "completed"
     assert report.results[0].receipts.ok == 0
-    assert "there isn't here" in world.of("child")[-1].tool_results[0]
+    assert "needs a person's approval" in world.of("child")[-1].tool_results[0]
 
 
 async def test_an_agent_has_no_other_tools_than_its_task(world: World, client: openai.AsyncOpenAI) -> None:

@@ -77,7 +77,7 @@ async def test_a_child_gets_no_tool_that_asks_a_person_first(world: World) -> No
         lead = agent(world, [send_money, strands.tool(delegator)])
         lead.add_hook(ask, BeforeToolCallEvent)
         result, _ = await run(lead)
-    assert "asks a person first" in world.of("child")[-1].tool_results[0]
+    assert "needs a person's approval" in world.of("child")[-1].tool_results[0]
     assert result.stop_reason == "end_turn"
 
 

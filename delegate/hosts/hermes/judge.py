@@ -1,31 +1,31 @@
-"""Judging on the model that a user picked in Hermes, with Hermes's own credentials for it."""
+"""Lets a user select the judge's model in Hermes, and calls it with Hermes's credentials."""
 
 import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 from delegate.errors import ProviderError
-from delegate.hosts.hermes.borrowed import borrow, config
+from delegate.hosts.hermes.compat import config, hermes_attribute
 from delegate.models.catalog import Catalog, Model
 from delegate.ports import ChatReply, ChatRequest
 from delegate.settings import load_settings
 from delegate.types import JsonObject
 
 TASK = "judge"
-"""The auxiliary task: `hermes model` offers it, config.yaml keeps it under `auxiliary.judge`."""
+"""The name of the auxiliary task. `hermes model` lists it; config.yaml stores it as `auxiliary.judge`."""
 _CONTEXT_TOKENS, _OUTPUT_TOKENS = 128_000, 8_192
-_FREE_MODES = (None, "", "auto")
+_UNSELECTED = ("", "auto")
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
-    """The model that was picked."""
+class SelectedModel:
+    """The model that the user selected as the judge."""
 
     model: str
 
     @property
     def entry(self) -> Model | None:
-        """A catalog entry for it, where the catalog has none. A person picked it, so its tier bars it from nothing."""
+        """A catalog entry for a model that isn't in the catalog. Its tier is the lowest, so no ceiling excludes it."""
         if Catalog.shipped().find(self.model):
             return None
         return Model(
@@ -39,20 +39,20 @@ class Picked:
             tools=True,
         )
 
-    def pinned(self, settings: JsonObject) -> JsonObject:
-        """The settings, with this as the only model that may judge."""
+    def pin(self, settings: JsonObject) -> JsonObject:
+        """The settings with this model as the only judge."""
         models = load_settings(**settings).models
         return {**settings, "judge_model": self.model, "models": (*models, self.entry) if self.entry else models}
 
 
-def picked() -> Picked | None:
-    """What `auxiliary.judge.model` names; None where nobody picked one."""
+def selected_model() -> SelectedModel | None:
+    """The model that `auxiliary.judge.model` names; None if none was selected."""
     model = str(config("auxiliary", TASK).get("model") or "").strip()
-    return None if model.lower() in _FREE_MODES else Picked(model)
+    return None if model.lower() in _UNSELECTED else SelectedModel(model)
 
 
-def offer_to_pick(ctx: Any) -> None:
-    """Let users pick the judge's model where they pick Hermes's other side models."""
+def register_auxiliary_task(ctx: Any) -> None:
+    """Add the judge to the auxiliary models that users can select in Hermes."""
     if hasattr(ctx, "register_auxiliary_task"):
         ctx.register_auxiliary_task(
             key=TASK, display_name="Judge", description="judges delegated work against its acceptance criteria"
@@ -60,43 +60,47 @@ def offer_to_pick(ctx: Any) -> None:
 
 
 class AuxiliaryJudge:
-    """A chat client over Hermes's own access to the picked model.
+    """A chat client that calls the selected model through Hermes.
 
-    Hermes falls back on another model where that one fails; the reply says which one answered, and the verdict too. A
-    call that is cancelled is left to end by itself, which it does after Hermes's timeout for it.
+    If the model fails, Hermes falls back to another one; the reply and the verdict name the model that answered. A
+    canceled call continues in its thread until Hermes's own timeout.
     """
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
-        from delegate.models.providers import openai  # an SDK is loaded when it is first used
+        from delegate.models.providers import openai  # imports the SDK, so only on first use
 
         body = openai.chat_body(request, "max_tokens")
         try:
-            return openai.read_chat(await asyncio.to_thread(_ask, body))
+            return openai.read_chat(await asyncio.to_thread(_call_hermes, body))
         except ProviderError:
             raise
         except Exception as error:
             raise openai.provider_error(error) from error
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the client holds no connections."""
 
 
-def _ask(body: JsonObject) -> JsonObject:
-    call = borrow("agent.auxiliary_client", "call_llm")
+def _call_hermes(body: JsonObject) -> JsonObject:
+    call = hermes_attribute("agent.auxiliary_client", "call_llm")
     if call is None:
-        raise ProviderError("connection", "this Hermes has no call_llm for side models", provider="hermes")
+        raise ProviderError(
+            "connection",
+            "this version of Hermes has no agent.auxiliary_client.call_llm, so it can't call the judge",
+            provider="hermes",
+        )
     extra = {"response_format": body["response_format"]} if "response_format" in body else None
-    return _wire(call(TASK, messages=body["messages"], max_tokens=body["max_tokens"], extra_body=extra))
+    return _as_wire_format(call(TASK, messages=body["messages"], max_tokens=body["max_tokens"], extra_body=extra))
 
 
-def _wire(response: Any) -> JsonObject:
-    """A reply of any of Hermes's clients as chat completions write it; those of its adapters are plain objects."""
+def _as_wire_format(response: Any) -> JsonObject:
+    """A response of any of Hermes's clients, converted to a chat completion's JSON; some have no pydantic models."""
     choice, usage = response.choices[0], getattr(response, "usage", None)
-    counted = {name: getattr(usage, name, None) or 0 for name in ("prompt_tokens", "completion_tokens")}
+    tokens = {name: getattr(usage, name, None) or 0 for name in ("prompt_tokens", "completion_tokens")}
     message = {"content": choice.message.content, "refusal": getattr(choice.message, "refusal", None)}
     return {
         "model": getattr(response, "model", None),
         "choices": [{"message": message, "finish_reason": getattr(choice, "finish_reason", None)}],
-        "usage": counted,
+        "usage": tokens,
     }

@@ -1,36 +1,40 @@
-"""What an operator decides in Hermes's own config.yaml, under `plugins.entries.<the plugin's name>.config`."""
+"""The plugin's options in Hermes's config.yaml, under `plugins.entries.<the plugin's name>.config`."""
 
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from delegate.errors import ConfigError
-from delegate.hosts.hermes.borrowed import config
+from delegate.hosts.hermes.compat import config
 from delegate.types import Value
 
 
 class Options(Value):
-    """How the tool works in Hermes. What isn't Hermes's is in `settings`, or in `DELEGATE_…` variables."""
+    """How the tool works in Hermes. Everything else is set in `settings` or `DELEGATE_…` variables."""
 
     children: Literal["own", "hermes"] = "own"
-    """`own`: our loop, with our tools in a workspace. `hermes`: Hermes's agent, with the parent's model and tools."""
+    """`own`: delegate's loop and tools in a workspace. `hermes`: Hermes's agents, with the parent's model and tools."""
     child_tools: tuple[str, ...] | None = None
-    """Tools of Hermes's that children on our loop get in place of ours: those of them that the parent has."""
+    """Tools of Hermes's for `own` children, instead of the built-in tools. A child gets those that its parent has."""
     takeover: bool = False
-    """Answer `delegate_task` itself; needs `allow_tool_override: true` beside `config`."""
+    """Replace Hermes's own `delegate_task`; requires `allow_tool_override: true` in the plugin's entry."""
     wait_seconds: float = Field(default=380, gt=0)
-    """How long a call may take, children and judging: newer Hermes gives a tool up after 420 s, with all it runs."""
+    """The maximum duration of a call, including judging. Newer versions of Hermes stop a tool after 420 s."""
     also: tuple[Literal["read", "think"], ...] = ()
-    """Small tools beside it: `read` reads a report that was cut, `think` holds a thought against criteria."""
+    """Additional tools: `read` reads the rest of a report that was cut, `think` checks a thought against criteria."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Settings, by name; they outrank the variables."""
+    """Settings by name; they override the variables."""
 
 
 def options_of(plugin: str) -> Options:
-    """What config.yaml says for the plugin of that name. Raises ConfigError naming the field."""
+    """Read the options of the plugin with this name.
+
+    Raises:
+        ConfigError: an option in config.yaml is invalid; the message names it.
+    """
     try:
         return Options.model_validate(dict(config("plugins", "entries", plugin, "config")))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(("plugins.entries", plugin, "config", *(str(part) for part in first["loc"])))
-        raise ConfigError(f"config.yaml: {place}: {first['msg']}") from None
+        path = ".".join(("plugins.entries", plugin, "config", *(str(part) for part in first["loc"])))
+        raise ConfigError(f"config.yaml: {path}: {first['msg']}") from None

@@ -1,8 +1,8 @@
-"""A report as Hermes's own `delegate_task` writes one: a JSON object, with the same names for the same things.
+"""Formats a report like the result of Hermes's own `delegate_task`: a JSON object with the same field names.
 
-`report` comes first, so that no cut can take the verdicts away: it is what every host gives its model, with each
-child's words as data. `results` has one entry per task for code that reads Hermes's results. Only there a child's words
-are in `summary`, in quotes and cut short; the whole stands in the report.
+`report` is the text that every host gives its model, with each child's text marked as data. It comes first, so that
+truncation can't remove the verdicts. `results` has one entry per task, for code that reads Hermes's results; its
+`summary` is the child's text, quoted and truncated.
 """
 
 import json
@@ -14,13 +14,13 @@ from delegate.hosts.host_tool import ToolAnswer
 from delegate.types import JsonObject, Report, RunStatus, TaskResult
 
 Receipts = Mapping[int, Sequence[JsonObject]]
-"""Of each task that called tools: its receipts."""
+"""Receipts by the index of their task."""
 
 SUMMARY_CHARS = 300
 TRACE_CALLS = 20
-"""Tool calls of a task that are listed; the report counts all of them."""
+"""The maximum number of tool calls listed per task; the report counts all of them."""
 
-_ENDS: dict[RunStatus, tuple[str, str]] = {
+_HERMES_STATUS: dict[RunStatus, tuple[str, str]] = {
     "completed": ("completed", "completed"),
     "failed": ("failed", "error"),
     "timeout": ("timeout", "timeout"),
@@ -28,11 +28,11 @@ _ENDS: dict[RunStatus, tuple[str, str]] = {
     "budget_exceeded": ("failed", "budget_exceeded"),
     "max_steps": ("failed", "max_iterations"),
 }
-"""Hermes's `status` and `exit_reason`. It calls a child `completed` whenever there is text; here it must have ended."""
+"""Hermes's `status` and `exit_reason`. Hermes itself reports `completed` for any child that wrote text."""
 
 
 def as_json(answer: ToolAnswer, receipts: Receipts) -> str:
-    """What the tool gives back. A refused call is its error, which Hermes marks as one."""
+    """The tool's result. For a refused call it is the error, which Hermes recognizes as one."""
     report = answer.report
     if report is None or report.error is not None:
         return answer.text
@@ -45,18 +45,18 @@ def as_json(answer: ToolAnswer, receipts: Receipts) -> str:
 
 
 def error_json(code: str, message: str, hint: str) -> str:
-    """A call that wasn't executed."""
+    """The result of a call that wasn't executed."""
     error = {"code": code, "message": message, "field": None, "hint": hint}
     return json.dumps({"error": error}, ensure_ascii=False)
 
 
 def used_tools(report: Report) -> list[tuple[int, str]]:
-    """Index and handle of each task whose tool calls are on record."""
+    """Index and handle of each task with recorded tool calls."""
     return [(one.task_index, one.handle) for one in report.results if one.receipts.total and one.handle]
 
 
 def _entry(result: TaskResult, receipts: Sequence[JsonObject]) -> JsonObject:
-    status, exit_reason = _ENDS[result.status]
+    status, exit_reason = _HERMES_STATUS[result.status]
     verdict, usage = result.verdict, result.usage
     entry: JsonObject = {
         "judge": verdict and {"verdict": verdict.verdict, "reasoning": one_line(verdict.reasoning, SUMMARY_CHARS)},
@@ -70,18 +70,18 @@ def _entry(result: TaskResult, receipts: Sequence[JsonObject]) -> JsonObject:
         "exit_reason": exit_reason,
         "tokens": {"input": usage.input_tokens, "output": usage.output_tokens},
         "cost_usd": result.cost_usd,
-        "tool_trace": [_traced(one) for one in receipts[:TRACE_CALLS]],
+        "tool_trace": [_trace_entry(one) for one in receipts[:TRACE_CALLS]],
     }
     if result.error is not None:
         entry["error"] = one_line(f"{result.error.code}: {result.error.message}", SUMMARY_CHARS)
     return entry
 
 
-def _traced(receipt: Mapping[str, Any]) -> JsonObject:
-    sent = len(json.dumps(receipt["args"], ensure_ascii=False).encode())
+def _trace_entry(receipt: Mapping[str, Any]) -> JsonObject:
+    args_bytes = len(json.dumps(receipt["args"], ensure_ascii=False).encode())
     return {
         "tool": receipt["tool"],
-        "args_bytes": sent,
+        "args_bytes": args_bytes,
         "result_bytes": receipt["output_bytes"],
         "status": receipt["status"],
     }

@@ -1,7 +1,7 @@
-"""Children as agents of Hermes: the parent's model and tools, Hermes's own prompts, our deadline and our verdict.
+"""Runs children as agents of Hermes, with the parent's model and tools and Hermes's own prompts.
 
-Each child has a thread of its own, in which Hermes's loop blocks. It works in its workspace as far as Hermes's terminal
-and file tools keep to a working directory; nothing confines it there.
+Each child has a thread of its own, since Hermes's loop blocks. Its workspace is the working directory of Hermes's
+terminal and file tools, but the child isn't confined to it.
 """
 
 import asyncio
@@ -12,100 +12,100 @@ from typing import Any
 
 from delegate.child.job import Job
 from delegate.errors import DelegateError
-from delegate.hosts.hermes.borrowed import borrow, toolset_of
-from delegate.hosts.hermes.sessions import Session, calling, sessions
-from delegate.hosts.hermes.threads import Thread
-from delegate.hosts.hermes.watch import Watch
+from delegate.hosts.hermes.compat import hermes_attribute, toolset_of
+from delegate.hosts.hermes.receipts import ReceiptWriter
+from delegate.hosts.hermes.sessions import Session, calling_session, sessions
+from delegate.hosts.hermes.threads import WorkThread
 from delegate.types import ChildRun, ErrorDetail, RunStatus, Usage
 
 OWN_TOOLSET = "delegate"
-"""Where our own tools are, which no child gets."""
+"""The toolset of delegate's own tools, which children don't get."""
 BLOCKED = frozenset(("delegate_task", "clarify", "memory", "send_message", "execute_code", "cronjob"))
-"""What Hermes's own children don't get either: they don't delegate, ask, remember, send, or plan ahead."""
+"""Tools that Hermes's own subagents don't get either."""
 STOP_SECONDS = 5.0
-"""How long a child that was told to stop is waited for."""
-_PRICED = ("actual", "estimated", "included")
+"""How long to wait for an interrupted child to end."""
+_KNOWN_COST = ("actual", "estimated", "included")
 
 _log = logging.getLogger(__name__)
 
 
 class HermesChildren:
-    """Runs each child on an `AIAgent`."""
+    """Runs each child as an `AIAgent` of Hermes's."""
 
     needs_model = False
     records_tools = True
 
     async def run(self, job: Job) -> ChildRun:
-        """Run one child in a thread; when it has to end, interrupt it and wait for its end."""
-        session = calling.get() or Session()
+        """Run one child in a thread. On cancellation, interrupt it and wait until it has ended."""
+        session = calling_session.get() or Session()
         child = _Child(job, session, asyncio.get_running_loop())
-        ended = Thread(child.work, "delegate-hermes-child").ended
+        result = WorkThread(child.work, "delegate-hermes-child").result
         try:
-            await asyncio.wait([ended])
+            await asyncio.wait([result])
         except asyncio.CancelledError:
             child.stop()
-            if not (await asyncio.wait([ended], timeout=STOP_SECONDS))[0]:
-                _log.warning("a child of Hermes's did not end within %g s of its interrupt", STOP_SECONDS)
-            elif not ended.exception():
-                job.recorder.output = _last_words(ended.result())
-            child.book()
+            if not (await asyncio.wait([result], timeout=STOP_SECONDS))[0]:
+                _log.warning("an agent of Hermes did not end within %g s of its interrupt", STOP_SECONDS)
+            elif not result.exception():
+                job.recorder.output = _last_text(result.result())
+            child.record_usage()
             raise
-        child.book()
-        return _end(job, ended.result())
+        child.record_usage()
+        return _finish(job, result.result())
 
 
 def may_have(tool: str) -> bool:
-    """Whether Hermes's tool of that name is for children."""
+    """Whether children may have Hermes's tool of that name."""
     return tool not in BLOCKED and toolset_of(tool) != OWN_TOOLSET
 
 
 def _tools_for(job: Job, session: Session) -> frozenset[str]:
-    """What the parent's model was offered, without what is not for children; where that isn't known, nothing."""
+    """The names of the parent's tools that children may have; empty if the parent's tools aren't known."""
     tools = frozenset(tool for tool in session.tools or () if may_have(tool))
     return tools if job.task.tools is None else tools & frozenset(job.task.tools)
 
 
 class _Child:
-    """One agent, from its making to its end."""
+    """One child's agent."""
 
     def __init__(self, job: Job, session: Session, loop: asyncio.AbstractEventLoop) -> None:
         self._job = job
         self._session = session
         self._tools = _tools_for(job, session)
-        self._watch = Watch(job, loop)
+        self._receipts = ReceiptWriter(job, loop)
         self._lock = threading.Lock()
         self._stopped = False
         self._agent: Any = None
 
     def work(self) -> Mapping[str, Any]:
-        """Make the agent and let it work, on the thread that calls. Gives what Hermes says of the run."""
-        agent = self._made()
-        task_id = agent.session_id  # what it leaves running under this name ends when it is closed
+        """Create and run the agent on the calling thread, and return Hermes's result of the run."""
+        agent = self._create_agent()
+        task_id = agent.session_id  # closing the agent ends the processes that it started under this id
         sessions.add_child(task_id)
-        set_place = borrow("tools.terminal_tool", "register_task_env_overrides")
-        forget_place = borrow("tools.terminal_tool", "clear_task_env_overrides")
+        register_overrides = hermes_attribute("tools.terminal_tool", "register_task_env_overrides")
+        clear_overrides = hermes_attribute("tools.terminal_tool", "clear_task_env_overrides")
         try:
             with self._lock:
                 self._agent = agent
                 if self._stopped:
                     return {"interrupted": True}
-            if set_place:
-                set_place(task_id, {"cwd": str(self._job.workspace)})
+            if register_overrides:
+                register_overrides(task_id, {"cwd": str(self._job.workspace)})
             return agent.run_conversation(self._job.prompt, task_id=task_id)
         finally:
-            if forget_place:
-                forget_place(task_id)
+            if clear_overrides:
+                clear_overrides(task_id)
             agent.close()
 
     def stop(self) -> None:
-        """Interrupt it, from any thread: Hermes aborts the request or the tool that is running."""
+        """Interrupt the agent, from any thread: Hermes aborts the running request or tool."""
         with self._lock:
             self._stopped = True
             if self._agent is not None:
                 self._agent.interrupt("the delegated task was stopped")
 
-    def book(self) -> None:
-        """Put what the agent has used so far on the child's bill."""
+    def record_usage(self) -> None:
+        """Record the tokens and cost that the agent has used so far."""
         agent = self._agent
         if agent is None or not agent.session_api_calls:
             return
@@ -117,20 +117,22 @@ class _Child:
             output_tokens=agent.session_completion_tokens,
             reasoning_tokens=agent.session_reasoning_tokens,
         )
-        priced = agent.session_cost_status in _PRICED
-        cost = float(agent.session_estimated_cost_usd) if priced else None
+        cost_known = agent.session_cost_status in _KNOWN_COST
+        cost = float(agent.session_estimated_cost_usd) if cost_known else None
         self._job.record_usage(usage, cost, provenance="estimated", model=agent.model)
 
-    def _made(self) -> Any:
-        make = borrow("run_agent", "AIAgent")
-        resolve = borrow("hermes_cli.runtime_provider", "resolve_runtime_provider")
-        if make is None or resolve is None:
-            raise DelegateError("this Hermes gives plugins no agents of its own: set children to own")
+    def _create_agent(self) -> Any:
+        create = hermes_attribute("run_agent", "AIAgent")
+        resolve = hermes_attribute("hermes_cli.runtime_provider", "resolve_runtime_provider")
+        if create is None or resolve is None:
+            raise DelegateError(
+                "this version of Hermes doesn't let plugins create agents: set `children: own` in config.yaml"
+            )
         model = self._job.task.model or self._session.model
-        way = resolve(requested=self._session.provider or None, target_model=model or None)
-        agent = make(
-            **{name: way.get(name) for name in ("base_url", "api_key", "provider", "api_mode")},
-            model=model or way.get("model") or "",
+        provider = resolve(requested=self._session.provider or None, target_model=model or None)
+        agent = create(
+            **{name: provider.get(name) for name in ("base_url", "api_key", "provider", "api_mode")},
+            model=model or provider.get("model") or "",
             max_iterations=self._job.max_steps,
             enabled_toolsets=sorted({toolset for tool in self._tools if (toolset := toolset_of(tool))}),
             quiet_mode=True,
@@ -138,39 +140,39 @@ class _Child:
             skip_context_files=True,
             skip_memory=True,
             clarify_callback=None,
-            tool_progress_callback=self._watch.progress,
-            tool_complete_callback=self._watch.completed,
+            tool_progress_callback=self._receipts.on_progress,
+            tool_complete_callback=self._receipts.on_tool_complete,
             parent_session_id=self._session.id or None,
         )
-        # A toolset may hold more than the parent was offered of it.
+        # A toolset may have tools that the parent doesn't have.
         agent.tools = [tool for tool in agent.tools or () if tool["function"]["name"] in self._tools]
         agent.valid_tool_names = {tool["function"]["name"] for tool in agent.tools}
         return agent
 
 
-def _end(job: Job, said: Mapping[str, Any]) -> ChildRun:
-    """How the run ended. That there is some text says nothing: Hermes reports its own failures as text, too."""
-    text, reason = str(said.get("final_response") or ""), str(said.get("turn_exit_reason") or "")
-    status, code = _status(said, reason)
+def _finish(job: Job, result: Mapping[str, Any]) -> ChildRun:
+    """Finish the run. A text alone doesn't mean success: Hermes reports its own failures as text, too."""
+    text, reason = str(result.get("final_response") or ""), str(result.get("turn_exit_reason") or "")
+    status, code = _status(result, reason)
     if status == "completed":
         return job.recorder.finish("completed", output=text)
-    message = str(said.get("error") or reason or text or "Hermes gave no reason")
+    message = str(result.get("error") or reason or text or "Hermes gave no reason")
     return job.recorder.finish(status, output=text, error=ErrorDetail(code=code, message=message))
 
 
-def _last_words(said: Mapping[str, Any]) -> str:
-    """What a child that was stopped had written last; its final response is Hermes's word on the interrupt."""
-    texts = [one.get("content") for one in said.get("messages") or () if one.get("role") == "assistant"]
-    own = [text for text in texts if isinstance(text, str) and text.strip() and text != said.get("final_response")]
+def _last_text(result: Mapping[str, Any]) -> str:
+    """The last text of an interrupted child. The final response is Hermes's own message about the interrupt."""
+    texts = [one.get("content") for one in result.get("messages") or () if one.get("role") == "assistant"]
+    own = [text for text in texts if isinstance(text, str) and text.strip() and text != result.get("final_response")]
     return own[-1] if own else ""
 
 
-def _status(said: Mapping[str, Any], reason: str) -> tuple[RunStatus, str]:
-    if said.get("interrupted"):
+def _status(result: Mapping[str, Any], reason: str) -> tuple[RunStatus, str]:
+    if result.get("interrupted"):
         return "cancelled", "interrupted"
     if reason.startswith("max_iterations") or reason == "budget_exhausted":
         return "max_steps", "max_steps"
     clean = not reason or reason.startswith("text_response(")
-    if said.get("completed") and clean and not said.get("failed") and not said.get("partial"):
+    if result.get("completed") and clean and not result.get("failed") and not result.get("partial"):
         return ("failed", "truncated") if "=length" in reason else ("completed", "")
     return "failed", "hermes_failed"

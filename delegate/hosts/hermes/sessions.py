@@ -1,7 +1,7 @@
-"""What Hermes's hooks tell of the sessions that call: a tool's handler learns no more than a session's id.
+"""Tracks Hermes's sessions through its hooks, since a tool's handler gets only the session's id.
 
-A child's tools are among its parent's, so it matters which those are; and a child may not delegate in its turn, so it
-matters whose child a session is.
+A child gets only tools that its parent has, so the tools of each session are tracked. A child can't delegate to
+children of its own, so sessions that are children are tracked too.
 """
 
 import threading
@@ -14,41 +14,41 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-KEPT = 10_000
-"""Sessions that are remembered; the one that was heard of longest ago makes room for a new one."""
+MAX_SESSIONS = 10_000
+"""The number of sessions to remember; the least recently seen one is dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What is known of one session, in the turn that it is in."""
+    """What is known about one session in its current turn."""
 
     id: str = ""
     task_id: str = ""
-    """Under which Hermes keeps the terminal and the working directory that its tools use."""
+    """The id of the terminal and working directory that Hermes's tools use."""
     turn_id: str = ""
     model: str = ""
     provider: str = ""
     tools: tuple[str, ...] | None = None
-    """Names of the tools that its model was offered last; None: not known."""
+    """Names of the tools in the last request to its model; None if not known."""
 
 
-calling: ContextVar[Session | None] = ContextVar("delegate_hermes_session", default=None)
+calling_session: ContextVar[Session | None] = ContextVar("delegate_hermes_session", default=None)
 """The session whose call is being answered."""
 
 
 class Sessions:
-    """Listens to Hermes. The methods that take keywords are hooks and middleware: they change nothing."""
+    """All known sessions. The `on_…` methods are hooks and middleware for Hermes; they change nothing in it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Session] = OrderedDict()
         self._children: OrderedDict[str, None] = OrderedDict()
 
-    def turn_begins(self, *, session_id: str = "", turn_id: str = "", model: str = "", **_: Any) -> None:
-        """`pre_llm_call`: once per turn of a user."""
-        self._learn(session_id, turn_id=turn_id, model=model)
+    def on_turn_start(self, *, session_id: str = "", turn_id: str = "", model: str = "", **_: Any) -> None:
+        """The hook `pre_llm_call`: once per user turn."""
+        self._update(session_id, turn_id=turn_id, model=model)
 
-    def request_goes_out(
+    def on_llm_request(
         self,
         *,
         session_id: str = "",
@@ -57,53 +57,53 @@ class Sessions:
         request: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """`llm_request`: before each model call, with the tools that it offers."""
-        self._learn(session_id, model=model, provider=provider, tools=_names(request))
+        """The middleware `llm_request`: before each model call, with its tools."""
+        self._update(session_id, model=model, provider=provider, tools=_tool_names(request))
 
-    def subagent_begins(self, *, child_session_id: str | None = None, **_: Any) -> None:
-        """`subagent_start`: Hermes made a child of its own, which sees our tool as its parent does."""
+    def on_subagent_start(self, *, child_session_id: str | None = None, **_: Any) -> None:
+        """The hook `subagent_start`: Hermes created a child of its own, which has delegate's tool like its parent."""
         self.add_child(child_session_id or "")
 
     def add_child(self, session_id: str) -> None:
-        """From now on this session may not delegate."""
+        """Mark this session as a child, which can't delegate."""
         if session_id:
             with self._lock:
                 _remember(self._children, session_id, None)
 
     def is_child(self, session_id: str) -> bool:
-        """Whether this session is a child, of Hermes's or ours."""
+        """Whether this session is a child, created by Hermes or by delegate."""
         return session_id in self._children
 
     @contextmanager
     def call_from(self, session_id: str, task_id: str) -> Generator[Session]:
-        """Answer a call of this session inside."""
+        """Set the session as the calling one inside the block."""
         session = replace(self._known.get(session_id) or Session(session_id), task_id=task_id)
-        token = calling.set(session)
+        token = calling_session.set(session)
         try:
             yield session
         finally:
-            calling.reset(token)
+            calling_session.reset(token)
 
-    def _learn(self, session_id: str, **known: Any) -> None:
+    def _update(self, session_id: str, **fields: Any) -> None:
         with self._lock:
-            before = self._known.get(session_id) or Session(session_id)
-            said = {name: value for name, value in known.items() if value is not None and value != ""}
-            _remember(self._known, session_id, replace(before, **said))
+            session = self._known.get(session_id) or Session(session_id)
+            known = {name: value for name, value in fields.items() if value is not None and value != ""}
+            _remember(self._known, session_id, replace(session, **known))
 
 
 sessions = Sessions()
-"""Of this process, as Hermes has one plugin manager."""
+"""One per process, like Hermes's plugin manager."""
 
 
-def _remember(kept: OrderedDict[str, T], key: str, value: T) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > KEPT:
-        kept.popitem(last=False)
+def _remember(entries: OrderedDict[str, T], key: str, value: T) -> None:
+    entries[key] = value
+    entries.move_to_end(key)
+    if len(entries) > MAX_SESSIONS:
+        entries.popitem(last=False)
 
 
-def _names(request: dict[str, Any] | None) -> tuple[str, ...]:
-    """The names of a request's tools, as chat completions and the other APIs write them."""
-    offered: list[Any] = request.get("tools") or [] if request else []
-    names: list[Any] = [tool.get("function", tool).get("name") for tool in offered]
+def _tool_names(request: dict[str, Any] | None) -> tuple[str, ...]:
+    """The names of a request's tools, in the format of chat completions or another API."""
+    tools: list[Any] = request.get("tools") or [] if request else []
+    names: list[Any] = [tool.get("function", tool).get("name") for tool in tools]
     return tuple(name for name in names if name)

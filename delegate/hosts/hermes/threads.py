@@ -1,4 +1,4 @@
-"""Hermes's code blocks, and finds its interrupts by thread: each piece of it runs in a thread of its own."""
+"""Runs Hermes's blocking code in threads: one thread for each child or tool call, since interrupts are per thread."""
 
 import asyncio
 import contextvars
@@ -7,24 +7,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from delegate.hosts.hermes.borrowed import borrow, deny_dangerous_commands
+from delegate.hosts.hermes.compat import deny_dangerous_commands, hermes_attribute
 
 T = TypeVar("T")
 
 
-class Thread(Generic[T]):
-    """Runs `work` in the caller's context. It dies with the process; who waits for `ended` may be cancelled without."""
+class WorkThread(Generic[T]):
+    """A daemon thread that runs `work` in the caller's context. Canceling an await of `result` doesn't stop it."""
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._work = work
         self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[T] = self._loop.create_future()
+        self.result: asyncio.Future[T] = self._loop.create_future()
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name=name, daemon=True)
         self._thread.start()
 
     def interrupt(self) -> None:
-        """Let Hermes's tools on this thread see that they should end."""
+        """Set Hermes's interrupt flag for this thread, which its tools check."""
         if self._thread.is_alive():
             _set_interrupt(True, self._thread.ident)
 
@@ -33,21 +33,21 @@ class Thread(Generic[T]):
         try:
             result = self._work()
         except Exception as error:
-            self._tell(self.ended.set_exception, error)
+            self._finish(self.result.set_exception, error)
         else:
-            self._tell(self.ended.set_result, result)
+            self._finish(self.result.set_result, result)
         finally:
-            _set_interrupt(False, None)  # the next thread may get this one's number
+            _set_interrupt(False, None)  # a later thread may get the same id
 
-    def _tell(self, finish: Callable[[Any], None], value: object) -> None:
-        def unless_given_up() -> None:
-            if not self.ended.done():
-                finish(value)
+    def _finish(self, set_outcome: Callable[[Any], None], outcome: object) -> None:
+        def set_unless_cancelled() -> None:
+            if not self.result.done():
+                set_outcome(outcome)
 
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(unless_given_up)
+        with suppress(RuntimeError):  # the loop is closed: nothing awaits the result
+            self._loop.call_soon_threadsafe(set_unless_cancelled)
 
 
-def _set_interrupt(active: bool, thread: int | None) -> None:
-    if set_interrupt := borrow("tools.interrupt", "set_interrupt"):
-        set_interrupt(active, thread)
+def _set_interrupt(active: bool, thread_id: int | None) -> None:
+    if set_interrupt := hermes_attribute("tools.interrupt", "set_interrupt"):
+        set_interrupt(active, thread_id)

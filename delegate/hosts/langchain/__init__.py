@@ -1,19 +1,19 @@
-"""LangChain and LangGraph: `create_agent`, deepagents, and any graph with a `ToolNode`.
+"""Adapter for LangChain and LangGraph: `create_agent`, deepagents, and any graph with a `ToolNode`.
 
     from langchain.agents import create_agent
     from delegate.hosts import langchain
 
     agent = create_agent("openai:gpt-6.1-sol", tools=[langchain.tool(model="gpt-6.1-terra")])
 
-It works sync and async. The whole report is the tool message's `artifact`, and a refused call has the status `error`.
-The children's steps come in the stream mode `custom` (and in `tools`, as output deltas). The tokens of children and
-judges are passed to the run's callbacks as chat model runs, so `UsageMetadataCallbackHandler`,
-`get_usage_metadata_callback` and tracers count them. All calls under one run of the root graph share a ledger.
+It works in sync and async runs. The report is the tool message's `artifact`, and a refused call has the status `error`.
+Progress is streamed in the mode `custom`, and in `tools` as output deltas. Tokens of children and judges are reported
+to the run's callbacks as chat model runs, so `UsageMetadataCallbackHandler`, `get_usage_metadata_callback` and tracers
+count them. All calls under the run of one root graph share a ledger.
 
-LangChain tells tools about no deadline. An async run can be stopped while a tool is running, a sync one can't.
-Arguments that aren't a JSON object reach no tool: LangChain puts them in `invalid_tool_calls`, or fails.
+LangChain doesn't tell tools about deadlines. A sync run can't be stopped while a tool is running; an async run can.
+Arguments that aren't a JSON object don't reach the tool: LangChain puts them in `invalid_tool_calls` or raises.
 
-Children with the parent's tools, in delegate's own loop or as graphs:
+To give children the parent's tools, in delegate's own loop or as graphs:
 
     delegator = Delegator(
         tools=langchain.child_tools(tools),

@@ -1,6 +1,6 @@
-"""The parent's tools for children, and children that are agents of the framework."""
+"""Converts LangChain tools for children, and runs children as graphs."""
 
-# LangGraph's generic classes leave parts of their methods' types open:
+# The methods of LangGraph's generic classes are partly untyped:
 # pyright: reportUnknownMemberType=false
 
 import asyncio
@@ -16,9 +16,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import (
-    var_child_runnable_config,
-)
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as as_tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -31,65 +29,71 @@ from langgraph.types import Command
 
 from delegate.child.job import ChildRunner, Job, PendingReceipt
 from delegate.errors import ToolDenied, ToolError
+from delegate.hosts.host_tool import approval_denied
 from delegate.hosts.langchain.tool import (
     AnyToolRuntime,
+    DelegateTool,
     Graph,
     Injected,
-    OwnTool,
     RawTool,
+    content_and_artifact,
     messages,
     parent_context,
-    returned,
 )
 from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
 
-_CUT_SHORT = ("length", "max_tokens", "MAX_TOKENS")
+_CUT_OFF = ("length", "max_tokens", "MAX_TOKENS")
+"""Finish reasons of providers for a message that was cut off by a token limit."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Native(Tool):
+class _NativeTool(Tool):
+    """A converted tool that still has its LangChain form."""
+
     native: BaseTool = field(kw_only=True)
 
 
 def child_tools(tools: Sequence[BaseTool | Callable[..., Any] | JsonObject]) -> list[Tool]:
-    """The tools of an agent, for `Delegator(tools=…)`, with the context and the store of the run that called.
+    """Convert an agent's tools for `Delegator(tools=…)`. They get the context and store of the run that delegates.
 
-    Left out are delegate's own, and those that a provider runs (plain dicts). A tool that asks a person (`interrupt`)
-    or changes the graph's state (`Command`) is refused to a child, which has neither: see `runner` for the state.
+    Delegate's own tools, and tools that a provider runs (plain dicts), are omitted. A tool that asks a person
+    (`interrupt`) or changes the graph's state (`Command`) is denied to children in delegate's own loop; children that
+    are graphs have a state of their own, see `runner`.
     """
     usable = [one if isinstance(one, BaseTool) else as_tool(one) for one in tools if not isinstance(one, dict)]
-    return [_child_tool(one) for one in usable if not isinstance(one, OwnTool)]
+    return [_child_tool(one) for one in usable if not isinstance(one, DelegateTool)]
 
 
 def _child_tool(native: BaseTool) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        asking = parent_context.get()
-        node = ToolNode([native], handle_tool_errors=True, awrap_tool_call=_without_state)
+        parent = parent_context.get()
+        node = ToolNode([native], handle_tool_errors=True, awrap_tool_call=_refuse_state_changes)
         graph = StateGraph(MessagesState).add_node("tools", node).set_entry_point("tools").set_finish_point("tools")
-        asked = ToolCall(type="tool_call", name=native.name, args=dict(arguments), id=f"call_{uuid4().hex}")
-        state = await _apart(graph.compile(store=asking and asking.store), [AIMessage("", tool_calls=[asked])], asking)
+        tool_call = ToolCall(type="tool_call", name=native.name, args=dict(arguments), id=f"call_{uuid4().hex}")
+        compiled = graph.compile(store=parent and parent.store)
+        state = await _run_isolated(compiled, [AIMessage("", tool_calls=[tool_call])], parent)
         if "__interrupt__" in state:
-            raise ToolDenied(f"{native.name} asks a person, and there is none here: do without it")
+            raise approval_denied(native.name)
         return _output(messages(state)[-1])
 
     function = convert_to_openai_tool(native)["function"]
-    return _Native(native.name, function.get("description", ""), function["parameters"], call, native=native)
+    return _NativeTool(native.name, function.get("description", ""), function["parameters"], call, native=native)
 
 
-async def _without_state(
+async def _refuse_state_changes(
     request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
 ) -> ToolMessage:
     answer = await execute(request)
     if isinstance(answer, ToolMessage):
         return answer
     name, call_id = request.tool_call["name"], request.tool_call["id"]
-    text = f"{name} changes a graph's state, which there isn't here: nothing came of it, do without it"
+    text = f"{name} changes a graph's state, which a child doesn't have; nothing was changed: continue without it"
     return ToolMessage(text, name=name, tool_call_id=call_id, status="error")
 
 
 def _output(answer: object) -> ToolOutput:
-    """What a tool gave, in text. Ours put it beside their messages."""
+    """What a tool returned. Tools of the job keep their `ToolOutput` as the message's artifact."""
     if not isinstance(answer, ToolMessage):
         return ToolOutput(str(answer))
     if isinstance(answer.artifact, ToolOutput):
@@ -97,40 +101,40 @@ def _output(answer: object) -> ToolOutput:
     return ToolOutput(answer.text, "error" if answer.status == "error" else "ok")
 
 
-async def _apart(
+async def _run_isolated(
     graph: Graph,
     messages: list[AnyMessage],
-    asking: AnyToolRuntime | None,
+    parent: AnyToolRuntime | None,
     callbacks: Sequence[BaseCallbackHandler] = (),
 ) -> JsonObject:
-    """Run a graph as no part of the one that asks, which would take its messages, checkpoints and tokens for its own.
+    """Run a graph that isn't part of the parent's graph, which would count its messages, checkpoints and tokens.
 
-    It has that one's context and settings; its trace hangs under the call.
+    It gets the parent's context and configurable settings. Its trace is nested under the parent's call.
     """
-    around = copy_context()
-    for variable, value in around.items():
+    variables = copy_context()
+    for variable, value in variables.items():
         if isinstance(value, BaseCallbackHandler):
-            around.run(variable.set, None)
-    around.run(var_child_runnable_config.set, None)
-    settings = asking.config.get("configurable", {}) if asking else {}
+            variables.run(variable.set, None)
+    variables.run(var_child_runnable_config.set, None)
+    settings = parent.config.get("configurable", {}) if parent else {}
     kept = {name: value for name, value in settings.items() if not name.startswith(("__", "checkpoint", "thread_id"))}
     config = RunnableConfig(callbacks=list(callbacks), configurable=kept)
-    work = graph.ainvoke({"messages": messages}, config, context=asking.context if asking else None)
-    return await asyncio.create_task(work, context=around)
+    run = graph.ainvoke({"messages": messages}, config, context=parent.context if parent else None)
+    return await asyncio.create_task(run, context=variables)
 
 
 # ----------------------------------------------------------------------------------------- children that are graphs
 
 
 def runner(agent: Graph | Callable[[list[BaseTool]], Graph]) -> ChildRunner:
-    """Children as runs of a graph whose state has `messages`, for `Delegator(runner=…)`.
+    """Run children as graphs whose state has `messages`, for `Delegator(runner=…)`.
 
-    `agent` makes the graph for each child from the tools that this child may use: those of
-    `Delegator(tools=child_tools(…))` as LangChain's own objects, or else delegate's built-in ones, which work in the
-    child's workspace. A graph that is compiled already has the tools it has: a task that names its own is refused.
+    `agent` creates the graph of each child from the tools that this child may use: the LangChain tools given as
+    `Delegator(tools=child_tools(…))`, or otherwise delegate's built-in tools, which work in the child's workspace. A
+    compiled graph keeps its own tools, so a task that sets `tools` is refused.
 
-    Receipts are written for every tool whose callbacks run, also in graphs inside the graph. A graph that waits for a
-    person ends the child. The model is the graph's: it is not held under the parent's tier, and its cost is unknown.
+    Every tool whose callbacks run gets a receipt, in nested graphs too. A graph that waits for a person ends the child.
+    The graph chooses its model: the parent's tier isn't enforced, and the cost is unknown.
     """
     if isinstance(agent, Pregel):
         compiled = cast("Graph", agent)
@@ -147,24 +151,28 @@ class _GraphRunner:
 
     async def run(self, job: Job) -> ChildRun:
         if self.tools_fixed and job.task.tools is not None:
-            return _failed(job, "tools_fixed", "this child's tools are built in: `tools` can't narrow them")
-        graph, at_work = self.make([_lent(one) for one in job.tools]), _ChildAtWork(job)
+            return _failed(
+                job,
+                "tools_fixed",
+                "this child's graph has fixed tools: remove `tools` from the task and resend the call",
+            )
+        graph, recorder = self.make([_langchain_tool(one) for one in job.tools]), _ChildRecorder(job)
         try:
-            state = await _apart(graph, [HumanMessage(job.prompt)], parent_context.get(), [at_work])
+            state = await _run_isolated(graph, [HumanMessage(job.prompt)], parent_context.get(), [recorder])
         except (GraphRecursionError, _TooManyTurns) as error:
             return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=str(error)))
         finally:
-            at_work.stopped()
-        return _end(job, state)
+            recorder.write_pending()
+        return _finish(job, state)
 
 
-def _end(job: Job, state: JsonObject) -> ChildRun:
+def _finish(job: Job, state: JsonObject) -> ChildRun:
     last = next(reversed(messages(state)), None)
     if "__interrupt__" in state:
-        return _failed(job, "needs_a_person", "the child's graph waits for a person, and there is none")
+        return _failed(job, "needs_a_person", "the child's graph waits for a person, and no person is available")
     if not isinstance(last, BaseMessage):
         return _failed(job, "bad_report", "the child's graph ended without a message")
-    if last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason")) in _CUT_SHORT:
+    if last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason")) in _CUT_OFF:
         return _failed(job, "truncated", "the model's last message was cut off by a token limit", output=last.text)
     return job.recorder.finish("completed", output=last.text)
 
@@ -173,9 +181,9 @@ def _failed(job: Job, code: str, message: str, *, output: str | None = None) -> 
     return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))
 
 
-def _lent(tool: Tool) -> BaseTool:
-    """A tool of the job, as LangChain's."""
-    if isinstance(tool, _Native):
+def _langchain_tool(tool: Tool) -> BaseTool:
+    """A tool of the job as a LangChain tool."""
+    if isinstance(tool, _NativeTool):
         return tool.native
 
     async def call(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
@@ -185,10 +193,10 @@ def _lent(tool: Tool) -> BaseTool:
             answer = ToolOutput(str(error), "denied")
         except ToolError as error:
             answer = ToolOutput(str(error), "error")
-        except Exception as error:  # the child reads it and goes on, as in our own loop
+        except Exception as error:  # the child reads it and continues, as in delegate's own loop
             answer = ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", "error")
         output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
-        return returned(tool.name, output.text, output, langchain_runtime, is_error=output.status != "ok")
+        return content_and_artifact(tool.name, output.text, output, langchain_runtime, is_error=output.status != "ok")
 
     return RawTool(
         name=tool.name,
@@ -200,14 +208,14 @@ def _lent(tool: Tool) -> BaseTool:
 
 
 class _TooManyTurns(Exception):
-    """The child's model was asked more often than its task allows."""
+    """The child's model was called more often than its task allows."""
 
 
-class _ChildAtWork(BaseCallbackHandler):
-    """Writes down what one child does, as LangChain tells it."""
+class _ChildRecorder(BaseCallbackHandler):
+    """Records the model calls and tool calls of one child, and ends the child when it exceeds its limits."""
 
-    run_inline = True  # in the order in which it happens
-    raise_error = True  # a child beyond its limits ends
+    run_inline = True  # keeps the events in order
+    raise_error = True  # lets `on_chat_model_start` end the child
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -217,7 +225,7 @@ class _ChildAtWork(BaseCallbackHandler):
         self._pending: dict[UUID, PendingReceipt] = {}
 
     def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-        self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # refused where nothing is left
+        self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # raises if the budget is used up
         self._turns += 1
         if self._turns > self._job.max_steps:
             raise _TooManyTurns(f"the child still called tools after {self._job.max_steps} turns")
@@ -225,32 +233,32 @@ class _ChildAtWork(BaseCallbackHandler):
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
         for generation in response.generations[0]:
             if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
-                self._on_loop(self._book, generation.message)
+                self._on_loop(self._record_usage, generation.message)
 
     def on_tool_start(
         self, serialized: JsonObject, input_str: str, *, run_id: UUID, inputs: JsonObject | None = None, **_: Any
     ) -> None:
-        self._on_loop(self._begin, run_id, str(serialized.get("name")), inputs or {})
+        self._on_loop(self._open_receipt, run_id, str(serialized.get("name")), inputs or {})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        self._on_loop(self._write, run_id, _output(output))
+        self._on_loop(self._write_receipt, run_id, _output(output))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        self._on_loop(self._write, run_id, ToolOutput(f"{type(error).__name__}: {error}", "error"))
+        self._on_loop(self._write_receipt, run_id, ToolOutput(f"{type(error).__name__}: {error}", "error"))
 
-    def stopped(self) -> None:
-        """Write the receipts of calls that were cut short."""
+    def write_pending(self) -> None:
+        """Write the receipts of calls that were stopped before they ended."""
         while self._pending:
             self._pending.popitem()[1].write()
 
-    def _on_loop(self, write: Callable[..., None], *what: Any) -> None:
-        """Tools that aren't async tell it from threads of their own."""
+    def _on_loop(self, record: Callable[..., None], *arguments: Any) -> None:
+        """Call `record` on the event loop. The callbacks of sync tools run in other threads."""
         if threading.get_ident() == self._thread:
-            write(*what)
+            record(*arguments)
         else:
-            self._loop.call_soon_threadsafe(write, *what)
+            self._loop.call_soon_threadsafe(record, *arguments)
 
-    def _book(self, message: AIMessage) -> None:
+    def _record_usage(self, message: AIMessage) -> None:
         used = message.usage_metadata or UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
         read, written = used.get("input_token_details", {}), used.get("output_token_details", {})
         usage = Usage(
@@ -264,10 +272,10 @@ class _ChildAtWork(BaseCallbackHandler):
         self._job.record_usage(usage, model=message.response_metadata.get("model_name"))
         self._job.notify("model_called", message.text[:200], tokens=usage.total_tokens)
 
-    def _begin(self, run_id: UUID, tool: str, arguments: JsonObject) -> None:
+    def _open_receipt(self, run_id: UUID, tool: str, arguments: JsonObject) -> None:
         self._pending[run_id] = self._job.tool_call(tool, arguments)
 
-    def _write(self, run_id: UUID, output: ToolOutput) -> None:
+    def _write_receipt(self, run_id: UUID, output: ToolOutput) -> None:
         if (receipt := self._pending.pop(run_id, None)) is not None:
             receipt.output = output
             receipt.write()

@@ -1,6 +1,6 @@
-"""The tool, and what the framework knows of a call of it."""
+"""The tools, and what LangChain knows about each call of them."""
 
-# LangGraph's generic classes leave parts of their methods' types open:
+# The methods of LangGraph's generic classes are partly untyped:
 # pyright: reportUnknownMemberType=false
 
 import threading
@@ -42,15 +42,14 @@ from delegate.types import Parent, Report, Usage
 Graph = Pregel[Any, Any, Any, Any]
 AnyToolRuntime = ToolRuntime[Any, Any]
 Injected = Annotated[AnyToolRuntime | None, InjectedToolArg]
+"""A parameter that LangChain fills in and doesn't show to the model."""
 
-"""How providers say that a token limit ended a message."""
-
-parent_context: ContextVar[AnyToolRuntime | None] = ContextVar("delegate_langchain_asking", default=None)
-"""The call under which children work: their tools get its context and store."""
+parent_context: ContextVar[AnyToolRuntime | None] = ContextVar("delegate_langchain_parent", default=None)
+"""The parent's call for which children work. Their tools get its context and store."""
 
 
 def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> BaseTool:
-    """The tool, for an agent's `tools`. `options` are settings, where no delegator is given; see `delegate_tool`.
+    """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
 
     Raises:
         ConfigError: the settings are wrong.
@@ -59,17 +58,17 @@ def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **
 
 
 def read_tool(delegator: Delegator) -> BaseTool:
-    """The second tool, which reads a report that was cut."""
-    return _structured_tool(make_read_tool(delegator), by_run=False)
+    """Create the tool that reads the rest of a report that was cut."""
+    return _structured_tool(make_read_tool(delegator), run_context=False)
 
 
 def think_tool(delegator: Delegator) -> BaseTool:
-    """The scratchpad."""
-    return _structured_tool(make_think_tool(delegator), by_run=False)
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
+    return _structured_tool(make_think_tool(delegator), run_context=False)
 
 
 class RawTool(StructuredTool):
-    """Hands on all arguments as they came. LangChain would fill in some itself, and lose what the model wrote there."""
+    """Passes on all arguments unchanged. LangChain would replace some of them and lose what the model wrote."""
 
     def _run(self, /, *args: Any, **arguments: Any) -> Any:
         assert self.func is not None
@@ -80,27 +79,28 @@ class RawTool(StructuredTool):
         return await self.coroutine(**arguments)
 
 
-class OwnTool(RawTool):
-    """Never a child's: what a child may delegate is decided by the depth."""
+class DelegateTool(RawTool):
+    """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
 
 
-def _structured_tool(host_tool: HostTool, *, by_run: bool = True) -> BaseTool:
-    """An offer as LangChain's tool. Not `by_run`, the call isn't tied to the run in which it is made."""
+def _structured_tool(host_tool: HostTool, *, run_context: bool = True) -> BaseTool:
+    """Wrap a `HostTool` for LangChain. Without `run_context`, its calls don't belong to the run they are made in."""
+    name = host_tool.name
 
     def call(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
         parent_context.set(langchain_runtime)
-        answer = host_tool.call_sync(arguments, _known(langchain_runtime) if by_run else Invocation())
-        _tell(answer)
-        return returned(host_tool.name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
+        answer = host_tool.call_sync(arguments, _invocation(langchain_runtime) if run_context else Invocation())
+        _report_usage(answer)
+        return content_and_artifact(name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
 
     async def call_async(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
         parent_context.set(langchain_runtime)
-        answer = await host_tool.call(arguments, _known(langchain_runtime) if by_run else Invocation())
-        await _tell_async(answer)
-        return returned(host_tool.name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
+        answer = await host_tool.call(arguments, _invocation(langchain_runtime) if run_context else Invocation())
+        await _report_usage_async(answer)
+        return content_and_artifact(name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
 
-    return OwnTool(
-        name=host_tool.name,
+    return DelegateTool(
+        name=name,
         description=host_tool.description,
         args_schema=host_tool.parameters,
         func=call,
@@ -109,21 +109,21 @@ def _structured_tool(host_tool: HostTool, *, by_run: bool = True) -> BaseTool:
     )
 
 
-def returned(
+def content_and_artifact(
     name: str, text: str, artifact: object, runtime: AnyToolRuntime | None, *, is_error: bool
 ) -> tuple[Any, object]:
-    """Content and artifact. An error is a whole message, which alone can say that it is one."""
+    """What a tool returns. An error has to be a whole `ToolMessage`, the only form that has a status."""
     if not is_error or runtime is None or runtime.tool_call_id is None:
         return text, artifact
     message = ToolMessage(text, name=name, tool_call_id=runtime.tool_call_id, artifact=artifact, status="error")
     return message, None
 
 
-# ------------------------------------------------------------------------------------------- what LangChain knows
+# ------------------------------------------------------------------------------- what LangChain knows about a call
 
 
-def _known(runtime: AnyToolRuntime | None) -> Invocation:
-    if runtime is None:  # not in a graph
+def _invocation(runtime: AnyToolRuntime | None) -> Invocation:
+    if runtime is None:  # called outside of a graph
         return Invocation(session=object())
     graph = _graph_runtime()
     parent = Parent(
@@ -137,7 +137,7 @@ def _known(runtime: AnyToolRuntime | None) -> Invocation:
 def _graph_runtime() -> Runtime[Any] | None:
     try:
         return cast("Runtime[Any] | None", get_runtime())
-    except (RuntimeError, KeyError):  # called by hand, outside of any graph
+    except (RuntimeError, KeyError):  # called outside of a graph
         return None
 
 
@@ -146,17 +146,17 @@ _run_ids_lock = threading.Lock()
 
 
 def _run_id(control: RunControl) -> str:
-    """A root graph's run has one control, which all graphs inside it share. It has no id unless somebody gave one."""
+    """A generated id for the run of a root graph, recognized by its control, which all graphs inside it share."""
     with _run_ids_lock:
-        name = _run_ids.setdefault(control, f"langgraph-{uuid4().hex}")
+        run_id = _run_ids.setdefault(control, f"langgraph-{uuid4().hex}")
         _run_ids.move_to_end(control)
         if len(_run_ids) > KEPT_RUNS:
             _run_ids.popitem(last=False)
-        return name
+        return run_id
 
 
 def _model_name(state: object) -> str | None:
-    """The model that wrote the last message of an AI, under the name that its provider gave."""
+    """The model that wrote the last `AIMessage`, by the name in the provider's response."""
     for message in reversed(messages(state)):
         if isinstance(message, AIMessage):
             return message.response_metadata.get("model_name") or None
@@ -164,6 +164,7 @@ def _model_name(state: object) -> str | None:
 
 
 def messages(state: object) -> Sequence[object]:
+    """The messages in a graph's state, which may be a mapping, a list or an object."""
     found: object = state
     if isinstance(state, Mapping):
         found = cast("Mapping[str, object]", state).get("messages")
@@ -174,10 +175,10 @@ def messages(state: object) -> Sequence[object]:
 
 def _sink(runtime: AnyToolRuntime, graph: Runtime[Any] | None) -> EventSink:
     def sink(event: Event) -> None:
-        said = progress.line(event)
-        told = {"kind": event.kind, "task_index": event.task_index, "text": said}
-        runtime.stream_writer({"tool_call_id": runtime.tool_call_id, "delegate": told})
-        runtime.emit_output_delta(said)
+        line = progress.line(event)
+        data = {"kind": event.kind, "task_index": event.task_index, "text": line}
+        runtime.stream_writer({"tool_call_id": runtime.tool_call_id, "delegate": data})
+        runtime.emit_output_delta(line)
         if graph is not None:
             graph.heartbeat()
 
@@ -187,42 +188,42 @@ def _sink(runtime: AnyToolRuntime, graph: Runtime[Any] | None) -> EventSink:
 # -------------------------------------------------------------------------------------------------------- usage
 
 
-def _tell(answer: ToolAnswer) -> None:
-    """Tell the run's callbacks of the tokens: that is all the totals that LangChain has."""
-    for name, model, usage in _spent(answer.report):
+def _report_usage(answer: ToolAnswer) -> None:
+    """Report the tokens to the run's callbacks, since LangChain has no other totals."""
+    for name, model, usage in _usage_entries(answer.report):
         manager = get_callback_manager_for_config(ensure_config())
-        _mark(manager, model)
+        _annotate(manager, model)
         for run in manager.on_chat_model_start({}, [[]], name=name):
-            run.on_llm_end(_result(model, usage))
+            run.on_llm_end(_llm_result(model, usage))
 
 
-async def _tell_async(answer: ToolAnswer) -> None:
-    for name, model, usage in _spent(answer.report):
+async def _report_usage_async(answer: ToolAnswer) -> None:
+    for name, model, usage in _usage_entries(answer.report):
         manager = get_async_callback_manager_for_config(ensure_config())
-        _mark(manager, model)
+        _annotate(manager, model)
         for run in await manager.on_chat_model_start({}, [[]], name=name):
-            await run.on_llm_end(_result(model, usage))
+            await run.on_llm_end(_llm_result(model, usage))
 
 
-def _mark(manager: BaseCallbackManager, model: str) -> None:
-    """For tracers, the name; for the stream of messages, that this is none."""
+def _annotate(manager: BaseCallbackManager, model: str) -> None:
+    """Give tracers the model's name, and keep the empty message out of the stream of messages."""
     manager.add_tags([TAG_NOSTREAM], inherit=False)
     manager.add_metadata({"ls_model_name": model, "ls_model_type": "chat"}, inherit=False)
 
 
-def _spent(report: Report | None) -> Iterator[tuple[str, str, Usage]]:
-    """Who spent it, on which model, and how much."""
+def _usage_entries(report: Report | None) -> Iterator[tuple[str, str, Usage]]:
+    """The name, model and usage of each child, each judge, and what the children delegated."""
     for result in report.results if report else ():
-        task, judge, below = f"task {result.task_index}", result.verdict and result.verdict.judge, result.delegated
-        parts = [(f"{task}: child", result.model, result.usage)]
+        task, judge, delegated = f"task {result.task_index}", result.verdict and result.verdict.judge, result.delegated
+        entries = [(f"{task}: child", result.model, result.usage)]
         if judge:
-            parts.append((f"{task}: judge", judge.model_served or judge.model, judge.usage))
-        if below:
-            parts.append((f"{task}: delegated", None, below.child_usage + below.judge_usage))
-        yield from ((name, model or "unknown", usage) for name, model, usage in parts if usage.total_tokens)
+            entries.append((f"{task}: judge", judge.model_served or judge.model, judge.usage))
+        if delegated:
+            entries.append((f"{task}: delegated", None, delegated.child_usage + delegated.judge_usage))
+        yield from ((name, model or "unknown", usage) for name, model, usage in entries if usage.total_tokens)
 
 
-def _result(model: str, usage: Usage) -> LLMResult:
+def _llm_result(model: str, usage: Usage) -> LLMResult:
     metadata = UsageMetadata(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,

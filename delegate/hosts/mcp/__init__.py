@@ -1,7 +1,7 @@
-"""MCP, for every host that speaks it: the tools as a server of the MCP SDK, version 1 or 2.
+"""Adapter for MCP: delegate's tools as a server of the MCP SDK, version 1 or 2.
 
-Most hosts start the command `delegate mcp` and talk to it over stdin and stdout, or reach `delegate mcp --http` at
-http://127.0.0.1:8765/mcp with a bearer token. A program of your own can serve it as well:
+Most hosts start the command `delegate mcp` and communicate with it on stdin and stdout, or connect to `delegate mcp
+--http` at http://127.0.0.1:8765/mcp with a bearer token. Your own program can serve it as well:
 
     from delegate import Delegator
     from delegate.hosts import mcp
@@ -9,12 +9,12 @@ http://127.0.0.1:8765/mcp with a bearer token. A program of your own can serve i
         server = mcp.server(delegator)  # the SDK's own mcp.server.lowlevel.Server
         await mcp.serve_stdio(server)
 
-The answer's text is what the parent reads; `structuredContent` is the report, which fits the tool's output schema. A
-client that asks for progress is told about every child. A call and its children end when the client cancels it, or when
-no client is left to read the answer.
+The parent reads the text of the result; the report is its `structuredContent`, which matches the tool's output schema.
+A client that requests progress is notified about every child. A call and its children are stopped when the client
+cancels the call, and when its connection is lost.
 
-MCP doesn't say who the parent is (its model, its tools, its time left) or which run a call belongs to, so overlapping
-calls of one session share a ledger. It counts no tokens: what was used is in the report's totals.
+MCP doesn't tell a server who the parent is (its model, its tools, its remaining time) or which run a call belongs to,
+so overlapping calls of one session share a ledger. It has no usage totals: token usage is in the report's `totals`.
 """
 
 from delegate.hosts.mcp.http import LOOPBACK, PATH, listen, serve_http

@@ -1,7 +1,7 @@
-"""Streamable HTTP: the SDK's own transport behind a door that wants a bearer token.
+"""Serves MCP over streamable HTTP: the SDK's own transport, with a bearer token.
 
-A web page in a browser on this machine can reach a loopback port. It hasn't the token, and the SDK refuses its Origin,
-and a Host under which a foreign name was made to lead here.
+A web page in a browser on this machine can reach a loopback port. It doesn't have the token, and the SDK rejects its
+Origin header, and the Host header of a foreign name that was rebound to this machine.
 """
 
 import os
@@ -22,22 +22,26 @@ from starlette.types import Receive, Scope, Send
 
 from delegate._util.cancellation import Cancellation
 from delegate.errors import ConfigError
-from delegate.hosts.mcp.sdk import GONE
+from delegate.hosts.mcp.sdk import DISCONNECTED
 
 PATH = "/mcp"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_LAST_ANSWERS_SECONDS = 3
-"""How long clients may take to read the answers of calls that were stopped with the server."""
+_SHUTDOWN_SECONDS = 3
+"""How long clients may take to read the answers of calls that were stopped by the server's shutdown."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Port 0 means any free one. Raises ConfigError."""
+    """Open a listening socket. Port 0 means any free port.
+
+    Raises:
+        ConfigError: the address can't be used.
+    """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise ConfigError(f"can't listen on {host}, port {port}: {why}") from None
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        raise ConfigError(f"can't listen on {host}, port {port}: {reason}") from None
 
 
 async def serve_http(
@@ -48,85 +52,89 @@ async def serve_http(
     names: Sequence[str] = LOOPBACK,
     cancellation: Cancellation | None = None,
 ) -> None:
-    """Serve at `PATH` of `listener`, and close it, when `cancellation` ends it and all calls that are under way.
+    """Serve at `PATH` on `listener` until canceled, then stop all running calls and close the listener.
 
     Args:
-        server: what `server()` made.
-        listener: from `listen`.
-        token: what clients send as `Authorization: Bearer …`.
-        names: under which clients may call this machine: what their Host header says, without a port.
-        cancellation: ends it.
+        server: the server that `server()` returned.
+        listener: a socket from `listen`.
+        token: the bearer token that clients must send as `Authorization: Bearer …`.
+        names: the host names and addresses that a client's Host header may contain, without a port.
+        cancellation: stops the server.
     """
-    manager = StreamableHTTPSessionManager(server, security_settings=_known_as(names))
-    stopping = cancellation or Cancellation()
+    manager = StreamableHTTPSessionManager(server, security_settings=_transport_security(names))
+    shutdown = cancellation or Cancellation()
     config = uvicorn.Config(
-        _Door(manager, token, stopping),
+        _AuthenticatedApp(manager, token, shutdown),
         log_config=None,
         access_log=False,
         server_header=False,
         lifespan="off",
         ws="none",
-        timeout_graceful_shutdown=_LAST_ANSWERS_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     async with manager.run():
-        with _stopped_by(stopping, _Server(config)) as web:
-            await web.serve(sockets=[listener])
+        with _cancels(shutdown, _Server(config)) as web_server:
+            await web_server.serve(sockets=[listener])
 
 
-def _known_as(names: Sequence[str]) -> TransportSecuritySettings:
+def _transport_security(names: Sequence[str]) -> TransportSecuritySettings:
     hosts = [host for name in names for host in (name, f"{name}:*")]
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
     return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
 
 
-class _Door:
-    """Lets requests with the token in, and ends what they asked for when they are over.
+class _AuthenticatedApp:
+    """The ASGI app: requires the token, and stops the calls of a request when its connection ends.
 
-    The protocol before 2026-07-28 lets a client lose its connection and come back for the answer, where the server
-    keeps it. This one doesn't, so children would work on for nobody.
+    Protocol versions before 2026-07-28 let a client reconnect and fetch the answer from a server that stores it. This
+    server doesn't, so after a disconnect nobody could read the answer.
     """
 
-    def __init__(self, manager: StreamableHTTPSessionManager, token: str, stopping: Cancellation) -> None:
+    def __init__(self, manager: StreamableHTTPSessionManager, token: str, shutdown: Cancellation) -> None:
         self._manager = manager
         self._token = token.encode()
-        self._stopping = stopping
+        self._shutdown = shutdown
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._has_token(scope):
-            refusal = PlainTextResponse("a bearer token is needed", 401, {"WWW-Authenticate": "Bearer"})
+            refusal = PlainTextResponse(
+                "send the header `Authorization: Bearer TOKEN` with the server's token",
+                401,
+                {"WWW-Authenticate": "Bearer"},
+            )
             await refusal(scope, receive, send)
         elif scope["path"] != PATH:
-            await PlainTextResponse(f"the server is at {PATH}", 404)(scope, receive, send)
+            await PlainTextResponse(f"not found: the MCP endpoint is {PATH}", 404)(scope, receive, send)
         else:
-            with self._stopping.part() as gone:
-                scope[GONE] = gone
+            with self._shutdown.part() as disconnected:
+                scope[DISCONNECTED] = disconnected
                 try:
                     await self._manager.handle_request(scope, receive, send)
                 finally:
-                    gone.cancel()
+                    disconnected.cancel()
 
     def _has_token(self, scope: Scope) -> bool:
-        scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and secrets.compare_digest(given.strip().encode(), self._token)
+        scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and secrets.compare_digest(token.strip().encode(), self._token)
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs us."""
+    """A uvicorn server that leaves signals to the program that runs it."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
     def cancel(self) -> None:
-        """Stop taking calls, let the last answers out, and end."""
-        self.handle_exit(signal.SIGTERM, None)  # where streams of events look for their end
+        """Stop accepting requests, send the last answers, and exit."""
+        self.handle_exit(signal.SIGTERM, None)  # also ends the event streams, unlike setting `should_exit`
 
 
 @contextmanager
-def _stopped_by(cancellation: Cancellation, web: _Server) -> Generator[_Server]:
-    cancellation.add(web)
+def _cancels(cancellation: Cancellation, web_server: _Server) -> Generator[_Server]:
+    cancellation.add(web_server)
     try:
-        yield web
+        yield web_server
     finally:
-        cancellation.remove(web)
+        cancellation.remove(web_server)

@@ -1,10 +1,10 @@
-"""The SDK's server around our tools: the one place that knows in what its versions 1 and 2 differ.
+"""Builds the SDK's server around delegate's tools. Only this module depends on the differences of SDK versions 1 and 2.
 
-Results and definitions are handed over in the protocol's own spelling, which the models of both versions read.
+Results and definitions are passed with the protocol's field names, which the models of both versions accept.
 """
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
-# Of the two versions one is installed, and the other's names are unknown.
+# Only one of the two versions is installed, so names of the other are unknown.
 
 from collections.abc import Hashable
 from functools import partial
@@ -22,53 +22,59 @@ from delegate.types import JsonObject, Parent
 
 NAME = "delegate"
 INSTRUCTIONS = (
-    "Hands tasks to child agents, side by side, and gives each back with a PASS or FAIL verdict on its acceptance "
-    "criteria. Progress notifications say what each child does."
+    "Delegates tasks to child agents that run in parallel, and returns each with a PASS or FAIL verdict on its "
+    "acceptance criteria. Progress notifications report what each child does."
 )
-GONE = "delegate.gone"
-"""Where an HTTP request's scope holds the `Cancellation` that its end cancels."""
+DISCONNECTED = "delegate.disconnected"
+"""The key in an HTTP request's scope for the `Cancellation` that is canceled when the request ends."""
 
 
 def server(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> Server[Any]:
-    """Our tools, as a low-level server of the MCP SDK that is installed.
+    """Create a low-level server of the installed MCP SDK with delegate's tools.
 
     Args:
-        delegator: does the work; made with `options` (settings) where it is None.
-        parent: what the operator knows of the parent, such as its tier; MCP says nothing of it.
+        delegator: runs the tasks; if None, one is created from `options`.
+        parent: what the operator knows about the parent, such as its tier; MCP doesn't provide it.
         **options: single settings, such as `model="…"`.
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    delegation = host_tool.make_delegate_tool(delegator, parent=parent, **options)
-    of_ours = delegation.delegator
+    delegate_tool = host_tool.make_delegate_tool(delegator, parent=parent, **options)
+    delegator = delegate_tool.delegator
     tools = Tools(
-        delegation=delegation, reading=host_tool.make_read_tool(of_ours), thinking=host_tool.make_think_tool(of_ours)
+        delegate=delegate_tool,
+        read=host_tool.make_read_tool(delegator),
+        think=host_tool.make_think_tool(delegator),
     )
-    of_version = _version_1 if hasattr(Server, "call_tool") else _version_2
-    return of_version(tools)
+    return _server_v1(tools) if hasattr(Server, "call_tool") else _server_v2(tools)
 
 
-def _version_2(tools: Tools) -> Server[Any]:
+def _server_v2(tools: Tools) -> Server[Any]:
     async def list_tools(context: Any, params: Any) -> Any:
         return types.ListToolsResult.model_validate({"tools": tools.listed})
 
     async def call_tool(context: Any, params: Any) -> Any:
-        asked = "progress_token" in (context.meta or {})
+        wants_progress = "progress_token" in (context.meta or {})
         request = ToolRequest(
             tool=params.name,
             arguments=params.arguments or {},
             session=_session(context.request),
-            report=context.session.report_progress if asked else None,
-            gone=_gone(context.request),
+            report_progress=context.session.report_progress if wants_progress else None,
+            disconnected=_disconnected(context.request),
         )
         return types.CallToolResult.model_validate(await tools.answer(request))
 
-    own = version("delegate-task")
-    return Server(NAME, version=own, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        NAME,
+        version=version("delegate-task"),
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
 
 
-def _version_1(tools: Tools) -> Server[Any]:
+def _server_v1(tools: Tools) -> Server[Any]:
     server: Any = Server(NAME, version=version("delegate-task"), instructions=INSTRUCTIONS)
 
     @server.list_tools()
@@ -82,27 +88,27 @@ def _version_1(tools: Tools) -> Server[Any]:
             tool=name,
             arguments=arguments,
             session=_session(context.request),
-            report=_report_1(context),
-            gone=_gone(context.request),
+            report_progress=_progress_v1(context),
+            disconnected=_disconnected(context.request),
         )
         return types.CallToolResult.model_validate(await tools.answer(request))
 
     return server
 
 
-def _report_1(context: Any) -> ProgressCallback | None:
+def _progress_v1(context: Any) -> ProgressCallback | None:
     token = context.meta.progressToken if context.meta else None
     if token is None:
         return None
-    # Only what is related to a request travels on that request's own HTTP response.
+    # Over HTTP, only a notification with a related request is sent in that request's response.
     send = partial(context.session.send_progress_notification, token, related_request_id=str(context.request_id))
-    return lambda done, of, line: send(done, of, line)
+    return lambda done, total, line: send(done, total, line)
 
 
 def _session(http: Any) -> Hashable:
-    """The session's id over HTTP. On stdio there is one session; and protocol 2026-07-28 knows none."""
+    """The session's id over HTTP. stdio has a single session, and protocol version 2026-07-28 has none."""
     return http.headers.get("mcp-session-id") if http is not None else None
 
 
-def _gone(http: Any) -> Cancellation | None:
-    return http.scope.get(GONE) if http is not None else None
+def _disconnected(http: Any) -> Cancellation | None:
+    return http.scope.get(DISCONNECTED) if http is not None else None

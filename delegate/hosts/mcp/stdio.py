@@ -1,4 +1,4 @@
-"""The protocol on stdin and stdout, which are its alone while it is served."""
+"""Serves MCP on stdin and stdout, which are reserved for the protocol meanwhile."""
 
 import asyncio
 import os
@@ -15,81 +15,82 @@ T = TypeVar("T")
 
 _CHUNK = 65_536
 _LINE_BYTES = 16 * 1024 * 1024
-"""A longer message ends the connection."""
+"""The maximum length of a message; a longer one ends the connection."""
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client until it closes our stdin, or until cancelled. Both end all that it asked for."""
+    """Serve one client until it closes stdin, or until canceled. Both stop all running calls."""
     try:
-        with _claimed() as (given, taken):
-            lines = cast("Any", _Lines(given))  # the SDK wants no more of them than these few methods
-            async with stdio_server(stdin=lines, stdout=cast("Any", _Out(taken))) as (read, write):
+        with _reserved_stdio() as (stdin, stdout):
+            # The SDK uses only the few methods of its streams that these two have.
+            lines, writer = cast("Any", _LineReader(stdin)), cast("Any", _Writer(stdout))
+            async with stdio_server(stdin=lines, stdout=writer) as (read, write):
                 await server.run(read, write, server.create_initialization_options())
     except* BrokenPipeError:
-        pass  # the client has gone
+        pass  # the client has disconnected
 
 
 @contextmanager
-def _claimed() -> Generator[tuple[int, int]]:
-    """The descriptors of the protocol. Whatever else reads stdin finds it at its end; what it prints is on stderr."""
+def _reserved_stdio() -> Generator[tuple[int, int]]:
+    """File descriptors for the protocol. For all other code stdin is empty, and stdout goes to stderr."""
     sys.stdout.flush()
-    given, taken = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    stdin, stdout = os.dup(0), os.dup(1)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
     os.dup2(2, 1)
-    os.close(nothing)
+    os.close(empty)
     try:
-        yield given, taken
+        yield stdin, stdout
     finally:
         sys.stdout.flush()
-        os.dup2(given, 0)
-        os.dup2(taken, 1)  # and neither copy is closed: a thread may still wait in it
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)  # the copies stay open: a thread may still be blocked on one
 
 
-class _Lines:
-    """The lines of a descriptor. Waiting for the next can be given up, which the SDK's own reading can't."""
+class _LineReader:
+    """Reads lines from a descriptor. Unlike the SDK's own reader, it can be canceled while it waits."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         rest = b""
-        while len(rest) <= _LINE_BYTES and (chunk := await _aside(os.read, self._descriptor, _CHUNK)):
+        while len(rest) <= _LINE_BYTES and (chunk := await _run_in_daemon_thread(os.read, self._descriptor, _CHUNK)):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 yield line.decode("utf-8", "replace")
 
 
-class _Out:
-    """Writes to a descriptor, all or an error."""
+class _Writer:
+    """Writes to a descriptor, completely or with an error."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     async def write(self, text: str) -> None:
-        await _aside(_write, self._descriptor, text.encode())
+        await _run_in_daemon_thread(_write_all, self._descriptor, text.encode())
 
     async def flush(self) -> None:
-        pass  # nothing is held back
+        pass  # nothing is buffered
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+def _write_all(descriptor: int, data: bytes) -> None:
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
 
 
-async def _aside(do: Callable[..., T], *arguments: Any) -> T:
-    """The result of a call that blocks, made on a thread that neither a cancel nor the end of the process waits for."""
+async def _run_in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run a blocking call in a thread that neither cancellation nor the process exit waits for."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
         try:
-            settle, outcome = result.set_result, do(*arguments)
+            settle, outcome = result.set_result, function(*arguments)
         except OSError as error:
             settle, outcome = result.set_exception, error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed: nothing awaits the result
             loop.call_soon_threadsafe(_settle, result, settle, outcome)
 
     threading.Thread(target=run, name="delegate-stdio", daemon=True).start()
@@ -97,5 +98,5 @@ async def _aside(do: Callable[..., T], *arguments: Any) -> T:
 
 
 def _settle(result: "asyncio.Future[Any]", settle: Callable[[Any], None], outcome: Any) -> None:
-    if not result.done():  # it was given up
+    if not result.done():  # false after a cancellation
         settle(outcome)

@@ -1,18 +1,18 @@
-"""OpenAI Agents SDK.
+"""Adapter for the OpenAI Agents SDK.
 
     from agents import Agent
     from delegate.hosts import openai_agents
 
     agent = Agent(name="lead", tools=[openai_agents.tool(model="gpt-6.1-terra")])
 
-The children's steps are in the SDK's traces, as spans under the call. The whole report is `custom_data` of the call's
-output item: `item.custom_data["report"]`. Tokens are counted in the run's usage, the tool's own `timeout_seconds`
-limits the children, and all calls under one `Runner.run` share a ledger.
+Progress is recorded in the SDK's traces, as spans under the call's span. The report is the `custom_data` of the call's
+output item: `item.custom_data["report"]`. Tokens of children and judges are added to the run's usage. Children end
+before the tool's own `timeout_seconds`. All calls under one `Runner.run` share a ledger.
 
-The SDK can't mark a result as an error: the model reads it in the text. It doesn't wait for tools that it cancels, so
-children end soon after `Runner.run` has raised.
+The SDK has no mark for a result that is an error: the model reads the error in the text. It doesn't wait for tools that
+it cancels, so children end shortly after `Runner.run` has raised.
 
-Children with the parent's tools, in delegate's own loop or as agents of the SDK:
+To give children the parent's tools, in delegate's own loop or as agents of the SDK:
 
     child = Agent(name="child", model="gpt-6-luna")
     delegator = Delegator(tools=openai_agents.child_tools(tools), runner=openai_agents.runner(child))

@@ -1,4 +1,4 @@
-"""The parent's tools for children, and children that are agents of the framework."""
+"""Converts the SDK's tools for children, and runs children as agents."""
 
 import asyncio
 import json
@@ -19,83 +19,89 @@ from agents.tool_context import ToolContext
 
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError, ToolDenied
-from delegate.hosts.openai_agents.tool import OwnTool, model_name, parent_context
+from delegate.hosts.openai_agents.tool import DelegateTool, model_name, parent_context
 from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, JsonObject, ReceiptStatus, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class _Native(Tool):
+class _NativeTool(Tool):
+    """A converted tool that still has its SDK form."""
+
     native: FunctionTool = field(kw_only=True)
 
 
 def child_tools(tools: Sequence[agents.Tool]) -> list[Tool]:
-    """The function tools of an agent, for `Delegator(tools=…)`. They get the context of the run that delegates.
+    """Convert an agent's function tools for `Delegator(tools=…)`. They get the context of the run that delegates.
 
-    Left out are delegate's own, and those that OpenAI runs. A tool that has guardrails or needs approval is refused to
-    children in delegate's own loop, since only the SDK's loop keeps them: see `runner`.
+    Delegate's own tools, and tools that OpenAI runs, are omitted. A tool that has guardrails or needs an approval is
+    denied to children in delegate's own loop, since only the SDK's loop enforces them: see `runner`.
     """
-    return [_child_tool(one) for one in tools if isinstance(one, FunctionTool) and not isinstance(one, OwnTool)]
+    return [_child_tool(one) for one in tools if isinstance(one, FunctionTool) and not isinstance(one, DelegateTool)]
 
 
 def _child_tool(tool: FunctionTool) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
         if tool.needs_approval is not False or tool.tool_input_guardrails or tool.tool_output_guardrails:
-            raise ToolDenied(f"{tool.name} needs an approval or a guardrail, which isn't to be had here")
-        asking, raw = parent_context.get(), json.dumps(dict(arguments))
+            raise ToolDenied(f"{tool.name} needs an approval or a guardrail, which a child lacks: continue without it")
+        parent, raw = parent_context.get(), json.dumps(dict(arguments))
         context = ToolContext[Any](
-            asking.context if asking else None,
-            asking.usage if asking else agents.Usage(),
+            parent.context if parent else None,
+            parent.usage if parent else agents.Usage(),
             tool.name,
             f"call_{uuid4().hex}",
             raw,
-            agent=asking.agent if asking else None,
-            run_config=asking.run_config if asking else None,
+            agent=parent.agent if parent else None,
+            run_config=parent.run_config if parent else None,
         )
         try:
             async with asyncio.timeout(tool.timeout_seconds):
-                said, status = await _invoked(tool, context, raw)
+                answer, status = await _invoke(tool, context, raw)
         except TimeoutError:
-            return ToolOutput(f"stopped after its {tool.timeout_seconds:g} s", "timeout")
-        return ToolOutput(_text(said), status)
+            return ToolOutput(f"stopped at its timeout of {tool.timeout_seconds:g} s", "timeout")
+        return ToolOutput(_text(answer), status)
 
-    return _Native(tool.name, tool.description, tool.params_json_schema, call, native=tool)
+    return _NativeTool(tool.name, tool.description, tool.params_json_schema, call, native=tool)
 
 
-async def _invoked(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> tuple[Any, ReceiptStatus]:
-    """What the model is told, and whether it is an error: the SDK itself doesn't say which of its words are one."""
+async def _invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> tuple[Any, ReceiptStatus]:
+    """The tool's answer for the model, and its status: the SDK's own result doesn't tell whether it is an error."""
     raising = set_function_tool_failure_error_function(copy(tool), None)
     try:
         return await raising.on_invoke_tool(context, arguments), "ok"
     except Exception as error:
-        said = await maybe_invoke_function_tool_failure_error_function(function_tool=tool, context=context, error=error)
-        if said is None:
+        message = await maybe_invoke_function_tool_failure_error_function(
+            function_tool=tool, context=context, error=error
+        )
+        if message is None:
             raise
-        return said, "error"
+        return message, "error"
 
 
-def _text(said: object) -> str:
-    return said.text if isinstance(said, agents.ToolOutputText) else str(said)
+def _text(answer: object) -> str:
+    return answer.text if isinstance(answer, agents.ToolOutputText) else str(answer)
 
 
 # ------------------------------------------------------------------------------------------- children that are agents
 
 
 def runner(agent: Agent[Any], *, context: Any = None, run_config: RunConfig | None = None) -> ChildRunner:
-    """Children as agents of the SDK, for `Delegator(runner=…)`: each is a run of `agent`, with the job's tools.
+    """Run children as agents of the SDK, for `Delegator(runner=…)`: each is a run of `agent` with the job's tools.
 
-    Those are the ones of `Delegator(tools=child_tools(…))`, with their guardrails; without them, delegate's built-in
-    ones, which work in the child's workspace. A tool that may need approval ends the child that calls it, since nobody
-    is there to give it. `context` and `run_config` are by default those of the run that delegates.
+    These are the SDK's tools given as `Delegator(tools=child_tools(…))`, with their guardrails, or otherwise delegate's
+    built-in tools, which work in the child's workspace. A tool that may need an approval ends the child that calls it,
+    since no person is available. `context` and `run_config` default to those of the run that delegates.
 
-    The model is the agent's: it isn't held under the parent's tier, and its cost is unknown.
+    The agent chooses its model: the parent's tier isn't enforced, and the cost is unknown.
 
     Raises:
-        ConfigError: the agent has tools, handoffs or MCP servers of its own, which no task could narrow down.
+        ConfigError: the agent has tools, handoffs or MCP servers of its own, which a task couldn't restrict.
     """
     if agent.tools or agent.handoffs or agent.mcp_servers:
-        mend = "give it none, and its tools to Delegator(tools=child_tools(…))"
-        raise ConfigError(f"the child's agent {agent.name!r} has tools, handoffs or MCP servers of its own: {mend}")
+        raise ConfigError(
+            f"runner: the child's agent {agent.name!r} has tools, handoffs or MCP servers of its own; "
+            "remove them and pass its tools as Delegator(tools=child_tools(…))"
+        )
     return _AgentRunner(agent, context, run_config)
 
 
@@ -108,36 +114,36 @@ class _AgentRunner:
     records_tools = True
 
     async def run(self, job: Job) -> ChildRun:
-        context, config = self._surroundings()
-        at_work = _AtWork(job, model_name(self.agent, config))
-        child = self.agent.clone(tools=[at_work.tool(one) for one in job.tools], output_type=None)
+        context, config = self._run_settings()
+        recorder = _ChildRecorder(job, model_name(self.agent, config))
+        child = self.agent.clone(tools=[recorder.tool(one) for one in job.tools], output_type=None)
         if not all(one.parallel for one in job.tools):
             config = replace(config, tool_execution=ToolExecutionConfig(max_function_tool_concurrency=1))
         try:
             result = await Runner.run(
-                child, job.prompt, context=context, run_config=config, hooks=at_work, max_turns=job.max_steps
+                child, job.prompt, context=context, run_config=config, hooks=recorder, max_turns=job.max_steps
             )
         except agents.MaxTurnsExceeded as error:
             return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=str(error)))
         finally:
-            await at_work.ended()
+            await recorder.wait_for_tools()
         if result.interruptions:
-            named = ", ".join(str(one.name) for one in result.interruptions)
-            message = f"the child called {named}, which needs an approval that nobody can give here"
+            tools = ", ".join(str(one.name) for one in result.interruptions)
+            message = f"the child called {tools}, which needs an approval, and no person is available to give it"
             return job.recorder.finish("failed", error=ErrorDetail(code="needs_approval", message=message))
         return job.recorder.finish("completed", output=str(result.final_output))
 
-    def _surroundings(self) -> tuple[Any, RunConfig]:
-        asking = parent_context.get()
-        context = asking.context if asking and self.context is None else self.context
+    def _run_settings(self) -> tuple[Any, RunConfig]:
+        parent = parent_context.get()
+        context = parent.context if parent and self.context is None else self.context
         config = self.run_config
-        if config is None:  # the parent's, but for its model, which would take the place of the child's
-            config = replace((asking.run_config if asking else None) or RunConfig(), model=None)
+        if config is None:  # the parent's, without its model, which would replace the child's
+            config = replace((parent.run_config if parent else None) or RunConfig(), model=None)
         return context, replace(config, tool_not_found_behavior="return_error_to_model")
 
 
-class _AtWork(RunHooks[Any]):
-    """Puts on record what one child does."""
+class _ChildRecorder(RunHooks[Any]):
+    """Records the model calls and tool calls of one child."""
 
     def __init__(self, job: Job, model: str | None) -> None:
         self._job = job
@@ -145,7 +151,7 @@ class _AtWork(RunHooks[Any]):
         self._calls: set[asyncio.Future[str]] = set()
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # refused where nothing is left
+        self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # raises if the budget is used up
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:
         used = response.usage
@@ -160,39 +166,39 @@ class _AtWork(RunHooks[Any]):
         self._job.notify("model_called", tokens=usage.total_tokens)
 
     def tool(self, tool: Tool) -> FunctionTool:
-        """A tool of the job as one of the SDK's, which writes its receipts."""
+        """A tool of the job as an SDK tool that writes receipts."""
 
         async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-            call = asyncio.ensure_future(self._called(tool, context, arguments))
+            call = asyncio.ensure_future(self._call(tool, context, arguments))
             self._calls.add(call)
             return await call
 
-        if not isinstance(tool, _Native):
+        if not isinstance(tool, _NativeTool):
             return FunctionTool(tool.name, tool.description, tool.parameters, invoke, strict_json_schema=False)
-        watched = copy(tool.native)
-        watched.on_invoke_tool = invoke
-        # A policy that decides by the arguments could see others here than the tool gets.
-        watched.needs_approval = watched.needs_approval is not False
-        return watched
+        recorded = copy(tool.native)
+        recorded.on_invoke_tool = invoke
+        # An approval policy is a function of the arguments, and those it sees here could differ from the tool's.
+        recorded.needs_approval = recorded.needs_approval is not False
+        return recorded
 
-    async def ended(self) -> None:
-        """The SDK doesn't wait for the tools that it cancels."""
+    async def wait_for_tools(self) -> None:
+        """Wait until all tool calls have ended: the SDK doesn't wait for those it cancels."""
         if self._calls:
             await asyncio.wait(self._calls)
 
-    async def _called(self, tool: Tool, context: ToolContext[Any], arguments: str) -> Any:
-        with self._job.tool_call(tool.name, _object(arguments)) as receipt:
-            if isinstance(tool, _Native):
-                answer, status = await _invoked(tool.native, context, arguments)
+    async def _call(self, tool: Tool, context: ToolContext[Any], arguments: str) -> Any:
+        with self._job.tool_call(tool.name, _parse_object(arguments)) as receipt:
+            if isinstance(tool, _NativeTool):
+                answer, status = await _invoke(tool.native, context, arguments)
                 receipt.output = ToolOutput(_text(answer), status)
                 return answer
-            receipt.output = await _answered(tool, arguments)
+            receipt.output = await _call_tool(tool, arguments)
             return receipt.output.text
 
 
-async def _answered(tool: Tool, arguments: str) -> ToolOutput:
+async def _call_tool(tool: Tool, arguments: str) -> ToolOutput:
     try:
-        answer = await tool.call(_object(arguments))
+        answer = await tool.call(_parse_object(arguments))
     except ToolDenied as error:
         return ToolOutput(str(error), "denied")
     except Exception as error:
@@ -200,10 +206,10 @@ async def _answered(tool: Tool, arguments: str) -> ToolOutput:
     return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
 
 
-def _object(arguments: str) -> JsonObject:
-    """A call's arguments; none where the model's text isn't a JSON object."""
+def _parse_object(arguments: str) -> JsonObject:
+    """A call's arguments; empty if the model's text isn't a JSON object."""
     try:
-        given: object = json.loads(arguments or "{}")
+        parsed: object = json.loads(arguments or "{}")
     except ValueError:
         return {}
-    return cast("JsonObject", given) if isinstance(given, dict) else {}
+    return cast("JsonObject", parsed) if isinstance(parsed, dict) else {}

@@ -1,4 +1,4 @@
-"""The tool, and what the framework knows of a call of it."""
+"""The tools, and what the SDK knows about each call of them."""
 
 import weakref
 from contextvars import ContextVar
@@ -9,9 +9,7 @@ from uuid import uuid4
 import agents
 from agents import Agent, FunctionTool, RunConfig
 from agents.models import get_default_model
-from agents.tool import (
-    FunctionToolCustomDataContext,
-)
+from agents.tool import FunctionToolCustomDataContext
 from agents.tool_context import ToolContext
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
@@ -29,14 +27,14 @@ from delegate.ports import Event, EventSink
 from delegate.types import JsonObject, Parent, Usage
 
 TIMEOUT_SHARE = 0.9
-"""Of the tool's `timeout_seconds` for the children, so that their results are there before the SDK gives up on them."""
+"""The share of the tool's `timeout_seconds` that children may use, so that their results arrive before the timeout."""
 
-parent_context: ContextVar[ToolContext[Any] | None] = ContextVar("delegate_openai_agents_asking", default=None)
-"""The call under which children work: their tools get its run's context."""
+parent_context: ContextVar[ToolContext[Any] | None] = ContextVar("delegate_openai_agents_parent", default=None)
+"""The parent's call for which children work. Their tools get its run's context."""
 
 
 def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> FunctionTool:
-    """The tool, for an agent's `tools`. `options` are settings, where no delegator is given; see `delegate_tool`.
+    """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
 
     Raises:
         ConfigError: the settings are wrong.
@@ -45,62 +43,61 @@ def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **
 
 
 def read_tool(delegator: Delegator) -> FunctionTool:
-    """The second tool, which reads a report that was cut."""
-    return _function_tool(make_read_tool(delegator), by_run=False)
+    """Create the tool that reads the rest of a report that was cut."""
+    return _function_tool(make_read_tool(delegator), run_context=False)
 
 
 def think_tool(delegator: Delegator) -> FunctionTool:
-    """`think`, with which a parent holds a thought against its criteria."""
-    return _function_tool(make_think_tool(delegator), by_run=False)
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
+    return _function_tool(make_think_tool(delegator), run_context=False)
 
 
-class OwnTool(FunctionTool):
-    """Never a child's: what a child may delegate is decided by the depth."""
+class DelegateTool(FunctionTool):
+    """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
 
 
-def _function_tool(host_tool: HostTool, *, by_run: bool = True) -> FunctionTool:
-    """An offer as the SDK's tool. Not `by_run`, the call isn't tied to the run in which it is made."""
-    kept: weakref.WeakKeyDictionary[ToolContext[Any], ToolAnswer] = weakref.WeakKeyDictionary()
+def _function_tool(host_tool: HostTool, *, run_context: bool = True) -> FunctionTool:
+    """Wrap a `HostTool` for the SDK. Without `run_context`, its calls don't belong to the run they are made in."""
+    answers: weakref.WeakKeyDictionary[ToolContext[Any], ToolAnswer] = weakref.WeakKeyDictionary()
 
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
-        asking = parent_context.set(context)
+        token = parent_context.set(context)
         try:
-            answer = await host_tool.call(
-                arguments, await _known(context, host_tool.delegator) if by_run else Invocation()
-            )
+            invocation = await _invocation(context, host_tool.delegator) if run_context else Invocation()
+            answer = await host_tool.call(arguments, invocation)
         finally:
-            parent_context.reset(asking)
+            parent_context.reset(token)
         context.usage.add(_sdk_usage(answer.usage))
-        kept[context] = answer
+        answers[context] = answer
         return answer.text
 
     def report(call: FunctionToolCustomDataContext) -> JsonObject | None:
-        answer = kept.pop(call.tool_context, None)
+        answer = answers.pop(call.tool_context, None)
         return {"report": answer.structured} if answer and answer.report else None
 
-    return OwnTool(
+    return DelegateTool(
         host_tool.name,
         host_tool.description,
         host_tool.parameters,
         invoke,
-        strict_json_schema=False,  # its strict form has no optional fields, and refuses before we can explain
+        strict_json_schema=False,  # strict mode has no optional fields, and its own errors explain less
         custom_data_extractor=report,
     )
 
 
-# ------------------------------------------------------------------------------------------- what the SDK knows
+# ------------------------------------------------------------------------------------ what the SDK knows about a call
 
 
-async def _known(context: ToolContext[Any], delegator: Delegator) -> Invocation:
-    return Invocation(parent=await _parent(context, delegator), on_event=_spans(context))
+async def _invocation(context: ToolContext[Any], delegator: Delegator) -> Invocation:
+    return Invocation(parent=await _parent(context, delegator), on_event=_span_sink(context))
 
 
 async def _parent(context: ToolContext[Any], delegator: Delegator) -> Parent:
     agent = context.agent
     tools = agent.tools if agent else []
     if agent and delegator.child_tools is not None:
-        tools = await agent.get_all_tools(context)  # with those of MCP servers, without those disabled now
-    timeouts = [one.timeout_seconds for one in tools if isinstance(one, OwnTool) and one.name == context.tool_name]
+        tools = await agent.get_all_tools(context)  # includes tools of MCP servers, excludes disabled ones
+    timeouts = [one.timeout_seconds for one in tools if isinstance(one, DelegateTool) and one.name == context.tool_name]
     timeout = timeouts[0] if timeouts else None
     return Parent(
         run_id=_run_id(context.usage),
@@ -114,30 +111,31 @@ _run_ids: dict[int, str] = {}
 
 
 def _run_id(usage: agents.Usage) -> str:
-    """All contexts of a run count in one object, those of agents that are used as tools too."""
-    if (known := _run_ids.get(id(usage))) is None:
-        known = _run_ids[id(usage)] = f"openai-agents-{uuid4().hex}"
+    """A generated id for the run, recognized by the usage object that all its contexts and nested agents share."""
+    if (run_id := _run_ids.get(id(usage))) is None:
+        run_id = _run_ids[id(usage)] = f"openai-agents-{uuid4().hex}"
         weakref.finalize(usage, _run_ids.pop, id(usage), None)
-    return known
+    return run_id
 
 
 def model_name(agent: Agent[Any] | None, config: RunConfig | None) -> str | None:
+    """The model that an agent runs on: that of the run, of the agent, or the SDK's default."""
     model = (config.model if config else None) or (agent.model if agent else None)
     name = get_default_model() if model is None else getattr(model, "model", model)
     return name.removeprefix("litellm/") if isinstance(name, str) and name else None
 
 
-def _spans(context: ToolContext[Any]) -> EventSink | None:
-    """Events as spans of no length under the call's own, where the run is traced."""
-    config, around = context.run_config, agents.get_current_span() or agents.get_current_trace()
-    if around is None:
+def _span_sink(context: ToolContext[Any]) -> EventSink | None:
+    """A sink that records events as zero-length spans under the call's span; None if the run isn't traced."""
+    config, parent = context.run_config, agents.get_current_span() or agents.get_current_trace()
+    if parent is None:
         return None
-    with_words = config is None or config.trace_include_sensitive_data
+    include_text = config is None or config.trace_include_sensitive_data
 
     def sink(event: Event) -> None:
-        said = progress.line(event if with_words else replace(event, text=""))
+        line = progress.line(event if include_text else replace(event, text=""))
         data = {"kind": event.kind, "task_index": event.task_index}
-        with agents.custom_span(said, data, parent=around):
+        with agents.custom_span(line, data, parent=parent):
             pass
 
     return sink

@@ -1,4 +1,4 @@
-"""The parent's tools for children, and children that are agents of the framework."""
+"""Converts Pydantic AI tools for children, and runs children as agents."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,24 +25,26 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError, ToolDenied, ToolError
-from delegate.hosts.pydantic_ai.tool import OwnTool, parent_context
+from delegate.hosts.host_tool import approval_denied
+from delegate.hosts.pydantic_ai.tool import DelegateTool, parent_context
 from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class _Native(Tool):
+class _NativeTool(Tool):
+    """A converted tool that still has its Pydantic AI form."""
+
     native: pydantic_ai.Tool[Any] = field(kw_only=True)
 
 
 def child_tools(tools: Sequence[pydantic_ai.Tool[Any] | Callable[..., Any]]) -> list[Tool]:
-    """The tools of an agent, for `Delegator(tools=…)`, with the dependencies of the run that called.
+    """Convert an agent's tools for `Delegator(tools=…)`. They get the dependencies of the run that delegates.
 
-    Left out are delegate's own. A tool that needs an approval, or an answer from outside of the run, is refused to a
-    child, since nobody is there to give it. Toolsets and what capabilities bring have to be given as single tools.
+    Delegate's own tools are omitted. A tool that needs an approval, or that is executed outside of the run, is denied
+    to children, since no person is available. Pass the tools of toolsets and capabilities one by one.
     """
-    usable = [_as_tool(one) for one in tools if not isinstance(one, OwnTool)]
-    return [_child_tool(one) for one in usable]
+    return [_child_tool(_as_tool(one)) for one in tools if not isinstance(one, DelegateTool)]
 
 
 def _as_tool(tool: pydantic_ai.Tool[Any] | Callable[..., Any]) -> pydantic_ai.Tool[Any]:
@@ -53,23 +55,23 @@ def _child_tool(native: pydantic_ai.Tool[Any]) -> Tool:
     toolset = FunctionToolset[Any]([native])
 
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        if (asking := parent_context.get()) is None:
-            raise ToolError(f"{native.name} needs the run of an agent, and there is none: do without it")
-        context = replace(asking, usage=(used := RunUsage()), retries={})
+        if (parent := parent_context.get()) is None:
+            raise ToolError(f"{native.name} is available only in a run of its agent: continue without it")
+        context = replace(parent, usage=(used := RunUsage()), retries={})
         manager = await ToolManager[Any](toolset).for_run_step(context)
-        asked = ToolCallPart(native.name, dict(arguments), f"call_{uuid4().hex}")
+        tool_call = ToolCallPart(native.name, dict(arguments), f"call_{uuid4().hex}")
         try:
-            answer = await manager.handle_call(asked, wrap_validation_errors=False)
+            answer = await manager.handle_call(tool_call, wrap_validation_errors=False)
         except (ModelRetry, ToolFailed, ValidationError) as error:
             raise ToolError(str(error)) from None
         except (ApprovalRequired, CallDeferred):
-            raise ToolDenied(_NOBODY.format(native.name)) from None
+            raise approval_denied(native.name) from None
         finally:
-            asking.usage.incr(replace(used, tool_calls=0))  # what the tool spent; its call isn't the parent's
+            parent.usage.incr(replace(used, tool_calls=0))  # the tool's usage, but the call itself isn't the parent's
         return _output(native.name, answer)
 
     definition = native.tool_def
-    return _Native(
+    return _NativeTool(
         native.name,
         native.description or "",
         definition.parameters_json_schema,
@@ -79,35 +81,34 @@ def _child_tool(native: pydantic_ai.Tool[Any]) -> Tool:
     )
 
 
-_NOBODY = "{} needs an approval, or an answer from outside, which there isn't here: do without it"
-
-
 def _output(name: str, answer: object) -> ToolOutput:
-    """What a tool gave, in the words in which the framework's model reads it."""
+    """What a tool returned, as the text that the framework shows to a model."""
     if isinstance(answer, pydantic_ai.ToolDenied):
         return ToolOutput(answer.message, "denied")
-    given: Any = cast("ToolReturn[Any]", answer).return_value if isinstance(answer, ToolReturn) else answer
-    return ToolOutput(ToolReturnPart(name, given, "").model_response_str())
+    value: Any = cast("ToolReturn[Any]", answer).return_value if isinstance(answer, ToolReturn) else answer
+    return ToolOutput(ToolReturnPart(name, value, "").model_response_str())
 
 
 # ----------------------------------------------------------------------------------------- children that are agents
 
 
 def runner(agent: AbstractAgent[Any, Any], *, deps: Any = None) -> ChildRunner:
-    """Children as agents of the framework, for `Delegator(runner=…)`: each is a run of `agent`, with the job's tools.
+    """Run children as Pydantic AI agents, for `Delegator(runner=…)`. Each is a run of `agent`, with the job's tools.
 
-    Those are the ones of `Delegator(tools=child_tools(…))`, as the framework's own objects; without them, delegate's
-    built-in ones, which work in the child's workspace. `deps` are by default those of the run that called. A tool that
-    needs an approval is refused.
+    These are the Pydantic AI tools given as `Delegator(tools=child_tools(…))`, or otherwise delegate's built-in tools,
+    which work in the child's workspace. `deps` defaults to the dependencies of the run that delegates. A tool that
+    needs an approval is denied.
 
-    The model is the agent's: it is not held under the parent's tier. Its cost is what the framework knows of it.
+    The agent chooses its model: the parent's tier isn't enforced. The cost is the framework's estimate.
 
     Raises:
-        ConfigError: the agent has tools or toolsets of its own, which no task could narrow down.
+        ConfigError: the agent has tools or toolsets of its own, which a task couldn't restrict.
     """
     if any(not isinstance(one, FunctionToolset) or one.tools for one in agent.toolsets):
-        mend = "give it none, and its tools to Delegator(tools=child_tools(…))"
-        raise ConfigError(f"the child's agent {agent.name or ''!r} has tools of its own: {mend}")
+        raise ConfigError(
+            f"runner: the child's agent {agent.name or ''!r} has tools of its own; "
+            "remove them and pass them as Delegator(tools=child_tools(…))"
+        )
     return _AgentRunner(agent, deps)
 
 
@@ -119,51 +120,52 @@ class _AgentRunner:
     records_tools = True
 
     async def run(self, job: Job) -> ChildRun:
-        asking = parent_context.get()
-        deps = self.deps if self.deps is not None or asking is None else asking.deps
-        toolset = FunctionToolset[Any]([_lent(one) for one in job.tools])
+        parent = parent_context.get()
+        deps = self.deps if self.deps is not None or parent is None else parent.deps
+        toolset = FunctionToolset[Any]([_framework_tool(one) for one in job.tools])
         try:
             result = await self.agent.run(
                 job.prompt,
                 deps=deps,
                 toolsets=[toolset],
-                capabilities=[_ChildAtWork(job)],
+                capabilities=[_ChildRecorder(job)],
                 usage_limits=UsageLimits(request_limit=job.max_steps),
             )
         except UsageLimitExceeded as error:
             return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=str(error)))
-        output = _words(result.output)
-        if (stop := _STOPS.get(result.response.finish_reason or "")) is not None:
-            message = f"the model's last message ended as {result.response.finish_reason}"
-            return job.recorder.finish("failed", output=output, error=ErrorDetail(code=stop, message=message))
+        output = _as_text(result.output)
+        if (code := _FAILURES.get(result.response.finish_reason or "")) is not None:
+            message = f"the model's last message has the finish reason {result.response.finish_reason}"
+            return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))
         return job.recorder.finish("completed", output=output)
 
 
-_STOPS = {"length": "truncated", "content_filter": "refused", "error": "unexpected_stop"}
+_FAILURES = {"length": "truncated", "content_filter": "refused", "error": "unexpected_stop"}
+"""The error code for each finish reason that isn't a clean end."""
 
 
-def _words(output: object) -> str:
-    """An agent's output, which may be of any type."""
+def _as_text(output: object) -> str:
+    """An agent's output, which may have any type; everything but a string becomes JSON."""
     return output if isinstance(output, str) else TypeAdapter[Any](type(output)).dump_json(output, indent=1).decode()
 
 
-class _Refused(ToolFailed):
-    """A tool of the job refused."""
+class _Denied(ToolFailed):
+    """A tool of the job denied the call."""
 
 
-def _lent(tool: Tool) -> pydantic_ai.Tool[Any]:
-    """A tool of the job, as the framework's."""
-    if isinstance(tool, _Native):
+def _framework_tool(tool: Tool) -> pydantic_ai.Tool[Any]:
+    """A tool of the job as a Pydantic AI tool."""
+    if isinstance(tool, _NativeTool):
         return tool.native
 
     async def call(**arguments: Any) -> ToolReturn[str]:
         try:
             answer = await tool.call(arguments)
         except ToolDenied as error:
-            raise _Refused(str(error)) from None
+            raise _Denied(str(error)) from None
         except ToolError as error:
             raise ToolFailed(str(error)) from None
-        except Exception as error:  # the child reads it and goes on, as in our own loop
+        except Exception as error:  # the child reads it and continues, as in delegate's own loop
             raise ToolFailed(f"{tool.name} failed: {type(error).__name__}: {error}") from None
         output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
         return ToolReturn(output.text, metadata=output)
@@ -173,8 +175,8 @@ def _lent(tool: Tool) -> pydantic_ai.Tool[Any]:
     )
 
 
-class _ChildAtWork(AbstractCapability[Any]):
-    """Writes down what one child does, and keeps it to the tools of its job."""
+class _ChildRecorder(AbstractCapability[Any]):
+    """Records the model calls and tool calls of one child, and offers it only the tools of its job."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -186,7 +188,7 @@ class _ChildAtWork(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # refused where nothing is left
+        self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # raises if the budget is used up
         return request_context
 
     async def after_model_request(
@@ -221,27 +223,24 @@ class _ChildAtWork(AbstractCapability[Any]):
             except Exception as error:
                 receipt.output = _failure(call.tool_name, error)
                 raise
-            receipt.output = _told(call.tool_name, answer)
+            metadata = getattr(answer, "metadata", None)  # of a tool of the job: its `ToolOutput`
+            receipt.output = metadata if isinstance(metadata, ToolOutput) else _output(call.tool_name, answer)
         return answer
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults:
-        said = {one.tool_call_id: _NOBODY.format(one.tool_name) for one in (*requests.approvals, *requests.calls)}
+        def message(call: ToolCallPart) -> str:
+            return str(approval_denied(call.tool_name))
+
         return requests.build_results(
-            approvals={one.tool_call_id: pydantic_ai.ToolDenied(said[one.tool_call_id]) for one in requests.approvals},
-            calls={one.tool_call_id: ToolFailed(said[one.tool_call_id]) for one in requests.calls},
+            approvals={one.tool_call_id: pydantic_ai.ToolDenied(message(one)) for one in requests.approvals},
+            calls={one.tool_call_id: ToolFailed(message(one)) for one in requests.calls},
         )
-
-
-def _told(name: str, answer: object) -> ToolOutput:
-    """What goes on the receipt: what a tool of ours said beside its text, or what the model reads."""
-    metadata = getattr(answer, "metadata", None)
-    return metadata if isinstance(metadata, ToolOutput) else _output(name, answer)
 
 
 def _failure(name: str, error: Exception) -> ToolOutput:
     if isinstance(error, (ApprovalRequired, CallDeferred)):
-        return ToolOutput(_NOBODY.format(name), "denied")
-    refused = isinstance(error, _Refused) or isinstance(error.__cause__, _Refused)
-    return ToolOutput(str(error), "denied" if refused else "error")
+        return ToolOutput(str(approval_denied(name)), "denied")
+    denied = isinstance(error, _Denied) or isinstance(error.__cause__, _Denied)
+    return ToolOutput(str(error), "denied" if denied else "error")

@@ -1,7 +1,7 @@
-"""The tool, and what the framework knows of a call of it."""
+"""The tools, and what Pydantic AI knows about each call of them."""
 
 import json
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -9,9 +9,7 @@ from typing import Any, cast
 
 import pydantic_ai
 from pydantic_ai import CustomEvent, RunContext, ToolReturn
-from pydantic_ai.exceptions import (
-    UserError,
-)
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
@@ -32,28 +30,28 @@ from delegate.ports import Event
 from delegate.types import JsonObject, Parent
 
 TIME_SHARE = 0.9
-"""Of the run's remaining time for the children, so that the parent can still use what they bring."""
+"""The share of the run's remaining time that children may use, so that the parent can still read their results."""
 
-parent_context: ContextVar[RunContext[Any] | None] = ContextVar("delegate_pydantic_ai_asking", default=None)
-"""The call under which children work: their tools get its run's dependencies."""
+parent_context: ContextVar[RunContext[Any] | None] = ContextVar("delegate_pydantic_ai_parent", default=None)
+"""The parent's call for which children work. Their tools get its run's dependencies."""
 
 
 @dataclass(repr=False, kw_only=True)
 class ChildProgressEvent(CustomEvent, name="delegate_child_progress"):
-    """Something that happened to one child."""
+    """Progress of one child."""
 
     kind: str
     task_index: int
     text: str
-    """In one line."""
+    """One line, such as `task 0 used read_file`."""
 
 
-class OwnTool(pydantic_ai.Tool[Any]):
-    """Never a child's: what a child may delegate is decided by the depth."""
+class DelegateTool(pydantic_ai.Tool[Any]):
+    """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
 
 
 def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> pydantic_ai.Tool[Any]:
-    """The tool, for an agent's `tools`. `options` are settings, where no delegator is given; see `delegate_tool`.
+    """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
 
     Raises:
         ConfigError: the settings are wrong.
@@ -62,66 +60,63 @@ def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **
 
 
 def read_tool(delegator: Delegator) -> pydantic_ai.Tool[Any]:
-    """The second tool, which reads a report that was cut."""
-    return _framework_tool(make_read_tool(delegator), by_run=False)
+    """Create the tool that reads the rest of a report that was cut."""
+    return _framework_tool(make_read_tool(delegator), run_context=False)
 
 
 def think_tool(delegator: Delegator) -> pydantic_ai.Tool[Any]:
-    """The scratchpad."""
-    return _framework_tool(make_think_tool(delegator), by_run=False)
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
+    return _framework_tool(make_think_tool(delegator), run_context=False)
 
 
-def _framework_tool(host_tool: HostTool, *, by_run: bool = True) -> pydantic_ai.Tool[Any]:
-    """An offer as the framework's tool. Not `by_run`, the call isn't tied to the run in which it is made."""
+def _framework_tool(host_tool: HostTool, *, run_context: bool = True) -> pydantic_ai.Tool[Any]:
+    """Wrap a `HostTool` for Pydantic AI. Without `run_context`, its calls don't belong to the run they are made in."""
 
     async def call(context: RunContext[Any], /, **arguments: Any) -> ToolReturn[str]:
-        asking = parent_context.set(context)
+        token = parent_context.set(context)
         try:
-            known = Invocation(parent=_parent(context), session=object()) if by_run else Invocation()
-            given = arguments.get(_NOT_AN_OBJECT, arguments)
-            answer = await _watched(host_tool, given, known, context)
+            invocation = Invocation(parent=_parent(context), session=object()) if run_context else Invocation()
+            raw_arguments = arguments.get(_NOT_AN_OBJECT, arguments)
+            answer = await _call_with_progress(host_tool, raw_arguments, invocation, context)
         finally:
-            parent_context.reset(asking)
+            parent_context.reset(token)
         context.usage.incr(_run_usage(answer))
         return ToolReturn(answer.text, metadata=answer.structured)
 
-    tool = OwnTool.from_schema(call, host_tool.name, host_tool.description, host_tool.parameters, takes_ctx=True)
-    tool.function_schema.validator = _UNTOUCHED
+    tool = DelegateTool.from_schema(call, host_tool.name, host_tool.description, host_tool.parameters, takes_ctx=True)
+    tool.function_schema.validator = _ANY_ARGUMENTS
     return tool
 
 
 _NOT_AN_OBJECT = "<not an object>"
 
 
-def _as_keywords(given: object) -> JsonObject:
-    """Arguments as the framework can call with them; what isn't an object is refused by us."""
-    return cast("JsonObject", given) if isinstance(given, dict) else {_NOT_AN_OBJECT: json.dumps(given)}
+def _as_keywords(arguments: object) -> JsonObject:
+    """Arguments as keywords. Anything but an object is passed on as JSON text, so that delegate can refuse it."""
+    return cast("JsonObject", arguments) if isinstance(arguments, dict) else {_NOT_AN_OBJECT: json.dumps(arguments)}
 
 
-_UNTOUCHED = SchemaValidator(core_schema.no_info_plain_validator_function(_as_keywords))
+_ANY_ARGUMENTS = SchemaValidator(core_schema.no_info_plain_validator_function(_as_keywords))
 
 
-async def _watched(
-    host_tool: HostTool, arguments: Arguments, known: Invocation, context: RunContext[Any]
+async def _call_with_progress(
+    host_tool: HostTool, arguments: Arguments, invocation: Invocation, context: RunContext[Any]
 ) -> ToolAnswer:
-    """The answer, and what happens until then as events of the run."""
-    async with aclosing(steps(lambda sink: host_tool.call(arguments, replace(known, on_event=sink)))) as parts:
-        async for part in parts:
-            if isinstance(part, ToolAnswer):
-                return part
-            await _emit(context, part)
-    raise AssertionError("a call ends with its answer")
+    """Answer the call, and emit its progress as events of the run."""
+    async with aclosing(steps(lambda sink: host_tool.call(arguments, replace(invocation, on_event=sink)))) as stream:
+        async for step in stream:
+            if isinstance(step, ToolAnswer):
+                return step
+            await _emit(context, step)
+    raise AssertionError("the stream of a call ended without its answer")
 
 
 async def _emit(context: RunContext[Any], event: Event) -> None:
-    said = ChildProgressEvent(kind=event.kind, task_index=event.task_index, text=progress.line(event))
-    try:
-        await context.emit(said)
-    except UserError:  # a context that was made by hand has nobody who listens
-        return
+    with suppress(UserError):  # a context that was created by hand has no event stream
+        await context.emit(ChildProgressEvent(kind=event.kind, task_index=event.task_index, text=progress.line(event)))
 
 
-# ------------------------------------------------------------------------------------------ what the framework knows
+# ----------------------------------------------------------------------------- what Pydantic AI knows about a call
 
 
 def _parent(context: RunContext[Any]) -> Parent:
@@ -135,7 +130,7 @@ def _parent(context: RunContext[Any]) -> Parent:
 
 
 def _model_name(context: RunContext[Any]) -> str | None:
-    """The model that wrote the last response, under the name that its provider gave."""
+    """The model that wrote the last response, by the name in the provider's response."""
     last = next((one for one in reversed(context.messages) if isinstance(one, ModelResponse)), None)
     return (last and last.model_name) or None
 
