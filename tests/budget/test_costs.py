@@ -1,4 +1,4 @@
-"""The bill: tokens and costs of children and judges, how they are known, and what part the verification is."""
+"""Tokens and costs of children and judges, their provenance, and the share of verification."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ REPORT = "wrote the report and saved it"
 
 
 def script(call: Call) -> Reply:
-    """A child that reports at once and a judge that agrees, each with tokens of its own."""
+    """A child that reports at once and a judge that agrees, each with its own usage."""
     if call.wants_json:
         return Reply(verdicts(c1=("met", REPORT)), input_tokens=1_000, output_tokens=100, cached_tokens=400)
     return Reply(REPORT, input_tokens=20_000, output_tokens=2_000, cached_tokens=5_000, reasoning_tokens=500)
@@ -46,7 +46,7 @@ def openai(monkeypatch: pytest.MonkeyPatch) -> Any:
         yield server
 
 
-async def test_child_and_judge_are_billed_to_the_cent_at_the_catalogs_prices(openai: ModelServer) -> None:
+async def test_child_and_judge_are_charged_exactly_the_catalogs_prices(openai: ModelServer) -> None:
     report = await bill_of(openai, task(model="gpt-6.1-terra"))
     (result,) = report.results
     assert result.verdict is not None
@@ -98,7 +98,7 @@ async def test_a_model_that_was_declared_free_costs_nothing_and_says_so(openai: 
     assert (result.cost_usd, result.cost_provenance) == (0, "observed")
 
 
-async def test_tokens_that_the_server_did_not_count_are_estimated_and_cost_something(
+async def test_tokens_that_the_server_did_not_report_are_estimated_and_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with ModelServer(lambda call: Reply("x" * 4_200, input_tokens=0, output_tokens=0)) as server:
@@ -112,7 +112,7 @@ async def test_tokens_that_the_server_did_not_count_are_estimated_and_cost_somet
     assert result.cost_usd > 0.005
 
 
-async def test_a_substituted_model_is_billed_at_its_own_price(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_substituted_model_is_charged_at_its_own_price(monkeypatch: pytest.MonkeyPatch) -> None:
     with ModelServer(lambda call: Reply(REPORT, input_tokens=1_000_000, output_tokens=0, model="gpt-6-luna")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "dummy")
@@ -139,7 +139,7 @@ CHARGES = st.builds(
 
 @settings(max_examples=50, derandomize=True)
 @given(st.lists(CHARGES, max_size=8))
-def test_a_sum_is_as_sure_as_its_least_sure_part(charges: list[Charge]) -> None:
+def test_a_sum_has_the_provenance_of_its_least_reliable_part(charges: list[Charge]) -> None:
     sum_ = total(charges)
     sureness: list[Provenance] = ["observed", "estimated", "unknown"]
     worst = max((sureness.index(one.provenance) for one in charges), default=0)
@@ -149,7 +149,7 @@ def test_a_sum_is_as_sure_as_its_least_sure_part(charges: list[Charge]) -> None:
     assert sum_.usage.model_calls == len(charges)
 
 
-def test_no_reports_come_to_nothing() -> None:
+def test_the_totals_of_no_results_are_zero() -> None:
     nothing = combined([], 0)
     assert (nothing.tasks, nothing.cost_usd, nothing.verification_share) == (0, 0, None)
 

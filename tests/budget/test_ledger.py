@@ -1,4 +1,4 @@
-"""The ledger: what is reserved and spent, under which limits, in whatever order things happen."""
+"""The ledger reserves and spends within its limits, in any order of events."""
 
 import gc
 import math
@@ -62,14 +62,14 @@ def test_settling_twice_counts_once() -> None:
     assert ledger.spent["model_calls"] == 1
 
 
-def test_a_step_that_fails_gives_back_what_was_set_aside_for_it() -> None:
+def test_a_failed_step_releases_its_reservation() -> None:
     ledger = Ledger({"tokens": 10})
     with pytest.raises(RuntimeError), ledger.reserve({"tokens": 10}):
         raise RuntimeError("no answer came")
     assert (ledger.left("tokens"), ledger.spent) == (10, {})
 
 
-def test_the_last_call_may_write_beyond_the_limit_and_no_other_may_begin_beside_it() -> None:
+def test_only_the_last_calls_output_may_exceed_a_limit() -> None:
     ledger = Ledger({"tokens": 100})
     first = ledger.reserve({"tokens": 10}, {"tokens": 500})
     second = ledger.reserve({"tokens": 10}, {"tokens": 80})
@@ -81,7 +81,7 @@ def test_the_last_call_may_write_beyond_the_limit_and_no_other_may_begin_beside_
     assert ledger.spent["tokens"] == 530, "over by what one call may write, and not by more"
 
 
-def test_amounts_that_add_up_to_a_limit_fit_under_it_whatever_the_rounding() -> None:
+def test_rounding_errors_do_not_refuse_amounts_that_reach_a_limit() -> None:
     ledger = Ledger({"cost_usd": 0.3})
     for _ in range(3):  # 0.1 + 0.1 + 0.1 > 0.3
         ledger.reserve({"cost_usd": 0.1}).settle({"cost_usd": 0.1})
@@ -89,7 +89,7 @@ def test_amounts_that_add_up_to_a_limit_fit_under_it_whatever_the_rounding() -> 
         ledger.reserve({"cost_usd": 1e-6})
 
 
-def test_what_costs_nothing_goes_on_when_a_limit_of_cost_is_used_up() -> None:
+def test_free_steps_continue_when_the_cost_limit_is_used_up() -> None:
     ledger = Ledger({"cost_usd": 1.0, "model_calls": 5})
     ledger.reserve({"cost_usd": 1.0}).settle({"cost_usd": 1.5})
     ledger.reserve({"model_calls": 1, "cost_usd": 0}, {"cost_usd": 0}).settle({"model_calls": 1})
@@ -98,7 +98,7 @@ def test_what_costs_nothing_goes_on_when_a_limit_of_cost_is_used_up() -> None:
 
 @pytest.fixture
 def quick_switches() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """Make threads switch as often as possible."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -106,7 +106,7 @@ def quick_switches() -> Iterator[None]:
 
 
 def in_threads(number: int, work: Callable[[], T]) -> list[T]:
-    """Start so many at the same moment; what one raises is raised here."""
+    """Start this many threads at the same moment, and raise what any of them raises."""
     together = threading.Barrier(number)
 
     def run() -> T:
@@ -118,7 +118,7 @@ def in_threads(number: int, work: Callable[[], T]) -> list[T]:
 
 
 @pytest.mark.usefixtures("quick_switches")
-def test_threads_that_spend_at_once_lose_no_cent_and_settle_nothing_twice() -> None:
+def test_concurrent_threads_lose_no_amount_and_settle_nothing_twice() -> None:
     run = Ledger({"tokens": 2_000})
     shared = [run.reserve({"tokens": 1}) for _ in range(200)]
 
@@ -134,12 +134,12 @@ def test_threads_that_spend_at_once_lose_no_cent_and_settle_nothing_twice() -> N
     assert run.left("tokens") == 1_100
 
 
-def test_of_two_threads_that_want_the_last_of_a_limit_one_gets_it() -> None:
+def test_only_one_of_two_threads_gets_the_rest_of_a_limit() -> None:
     ledger = Ledger({"children": 1, "tokens": 1})
     meeting = threading.Barrier(2)
 
     class Meeting(dict[LimitName, float]):
-        """Amounts that, when the first limit has room for them, wait for the other thread to come as far."""
+        """Amounts that wait, once they fit under the first limit, until the other thread is at the same point."""
 
         def get(self, key: LimitName, default: float = 0) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
             if key == "tokens":
@@ -157,12 +157,12 @@ def test_of_two_threads_that_want_the_last_of_a_limit_one_gets_it() -> None:
     assert sorted(in_threads(2, want)) == [False, True]
 
 
-def test_an_abandoned_call_may_be_ended_by_the_garbage_collector_inside_another() -> None:
-    """A reservation in a reference cycle is released by whichever allocation starts the collector."""
+def test_the_garbage_collector_may_release_a_reservation_during_a_call() -> None:
+    """A reservation in a reference cycle is released by the allocation that starts the collector."""
     ledger = Ledger({"tokens": 200})
 
     class Collecting(dict[LimitName, float]):
-        """Amounts that collect garbage when they are looked into, which is while the ledger is locked."""
+        """Amounts that collect garbage when they are read, which happens while the ledger is locked."""
 
         def get(self, key: LimitName, default: float = 0) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
             gc.collect()
@@ -193,7 +193,7 @@ UNCERTAIN: Mapping[str, st.SearchStrategy[float]] = {"tokens": counts, "cost_usd
 
 
 def amounts(**of: st.SearchStrategy[float]) -> st.SearchStrategy[dict[LimitName, float]]:
-    """Any of these amounts, or none."""
+    """Some of these amounts, or none."""
     return cast("st.SearchStrategy[dict[LimitName, float]]", st.fixed_dictionaries({}, optional=of))
 
 
@@ -204,28 +204,28 @@ part = st.sampled_from([0.0, 0.3, 0.5, 1.0])
 
 @dataclass(eq=False)
 class Node:
-    """One ledger, with all that was ever asked of it."""
+    """One ledger, with everything that was ever requested of it."""
 
     ledger: Ledger
     above: "Node | None" = None
     open: list["Step"] = field(default_factory=list["Step"])
     most_possible: dict[LimitName, float] = field(default_factory=dict[LimitName, float])
-    """The largest possible part that was ever let in, which is all that a limit may be passed by."""
+    """The largest possible part that was ever admitted: the most by which a limit may be exceeded."""
     beyond: dict[LimitName, float] = field(default_factory=dict[LimitName, float])
-    """What steps really took beyond their reservations, in all."""
+    """The total that steps took beyond their reservations."""
 
     def chain(self) -> list["Node"]:
         return [self, *(self.above.chain() if self.above else [])]
 
     def set_aside(self, limit: LimitName) -> float:
-        """The most that open steps can take, but for what the largest of them may."""
+        """The most that open steps can take, without the possible part of the largest one."""
         possible = [step.possible.get(limit, 0) for step in self.open]
         return sum(step.sure.get(limit, 0) for step in self.open) + sum(possible) - max(possible, default=0)
 
 
 @dataclass(eq=False)
 class Step:
-    """Something that was let in, and what it may take."""
+    """An admitted step, and what it may take."""
 
     node: Node
     reservation: Reservation
@@ -237,7 +237,7 @@ class Step:
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Trees of ledgers; steps are let in, refused, settled, settled again and given up, in any order."""
+    """Trees of ledgers, whose steps are admitted, refused, settled, settled again and abandoned in any order."""
 
     nodes = Bundle("nodes")
     steps = Bundle("steps")
@@ -277,7 +277,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return step
 
     def was_right(self, node: Node, sure: Amounts, possible: Amounts, error: BudgetExceeded) -> None:
-        """There was no room, and the words are those of the ledger that had none."""
+        """Check that a refusal was right, and that its text is about the ledger that refused."""
         limit = cast("LimitName", error.limit)
         refused_by = [one for one in node.chain() if is_that_of(one, limit, error)]
         assert refused_by
@@ -337,7 +337,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert left is None if not rooms else left is not None and close(left, min(rooms))
 
     def teardown(self) -> None:
-        """When everything has ended, nothing is reserved: what is left is the limit without what was spent."""
+        """Check that nothing stays reserved: what is left of a limit is the limit minus what was spent."""
         for step in {id(step): step for node in self.all for step in node.open}.values():
             self.settled(step, {})
         for node in self.all:
@@ -353,7 +353,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 class WrongEstimates(LedgerMachine):
-    """The same where steps take more or less than was reserved for them."""
+    """The same with steps that take more or less than they reserved."""
 
     def taken(self, step: Step, limit: LimitName, of_sure: float, of_possible: float) -> float:
         return super().taken(step, limit, of_sure * 3, of_possible * 2)
@@ -368,9 +368,9 @@ def close(one: float, other: float) -> bool:
 
 
 def is_that_of(node: Node, limit: LimitName, error: BudgetExceeded) -> bool:
-    """Whether the figures of a refusal are those of this ledger."""
-    stands = (node.ledger.limits.get(limit), node.ledger.spent.get(limit, 0))
-    return stands == (error.allowed, error.spent) and close(error.reserved, node.set_aside(limit))
+    """Whether the amounts of a refusal are those of this ledger."""
+    amounts_at_refusal = (node.ledger.limits.get(limit), node.ledger.spent.get(limit, 0))
+    return amounts_at_refusal == (error.allowed, error.spent) and close(error.reserved, node.set_aside(limit))
 
 
 _PHASES = (Phase.generate, Phase.shrink)

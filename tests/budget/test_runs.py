@@ -1,4 +1,4 @@
-"""A run: what all calls under one root share, and what happens at each of its limits."""
+"""What all calls of a run share, and what happens at each of its limits."""
 
 import asyncio
 import queue
@@ -23,7 +23,7 @@ from tests.support.words import goal_of, is_judge, met_by, words
 
 TURN = Parent(run_id="turn-1")
 CHEAP = "gpt-6-luna"
-"""Its prices, in USD per million tokens: 0.10 read, 0.50 written."""
+"""Its prices in US dollars per million tokens: 0.10 for input, 0.50 for output."""
 
 
 def three(name: str) -> JsonObject:
@@ -38,7 +38,7 @@ def codes(report: Report) -> list[str]:
 
 
 class Gate:
-    """A model that holds every call until the test lets it go."""
+    """A model that blocks every call until the test releases it."""
 
     def __init__(self) -> None:
         self._held: queue.Queue[Future[Reply]] = queue.Queue()
@@ -49,7 +49,7 @@ class Gate:
         return await asyncio.wrap_future(answer)
 
     async def hold(self, number: int) -> list[Future[Reply]]:
-        """Wait until so many calls have come."""
+        """Wait for this many calls."""
         return [await asyncio.to_thread(self._held.get, timeout=10) for _ in range(number)]
 
 
@@ -94,7 +94,7 @@ async def from_threads_inside_root_run(delegator: Delegator) -> AsyncGenerator[C
 
 @asynccontextmanager
 async def on_two_event_loops(delegator: Delegator) -> AsyncGenerator[Calling]:
-    """Every other call is made on a loop of another thread."""
+    """Make every other call on an event loop in another thread."""
     other = asyncio.new_event_loop()
     thread = threading.Thread(target=other.run_forever)
     thread.start()
@@ -125,7 +125,7 @@ WAYS: Sequence[Way] = (
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-async def test_four_calls_in_one_turn_share_three_places_and_twelve_children(
+async def test_four_calls_in_one_turn_share_three_permits_and_twelve_children(
     way: Way, gate: Gate, server: ModelServer
 ) -> None:
     started: list[Event] = []
@@ -138,7 +138,7 @@ async def test_four_calls_in_one_turn_share_three_places_and_twelve_children(
         turn = [asyncio.create_task(call(three(f"call {n}"))) for n in range(4)]
         for n in range(1, 5):
             held = await gate.hold(3)
-            assert (len(started), len(server.calls)) == (3 * n, 3 * n), "three at work, and nobody beside them"
+            assert (len(started), len(server.calls)) == (3 * n, 3 * n), "three run, and no others"
             for answer in held:
                 answer.set_result(Reply("did my part as asked"))
         reports = [await report for report in turn]
@@ -153,9 +153,7 @@ async def test_four_calls_in_one_turn_share_three_places_and_twelve_children(
     assert (server.peak, len(server.calls)) == (3, 12)
 
 
-async def test_calls_that_spend_side_by_side_pass_a_limit_by_no_more_than_one_calls_output(
-    gate: Gate, server: ModelServer
-) -> None:
+async def test_concurrent_calls_exceed_a_limit_by_at_most_one_calls_output(gate: Gate, server: ModelServer) -> None:
     ended: asyncio.Queue[Event] = asyncio.Queue()
 
     def watch(event: Event) -> None:
@@ -166,7 +164,7 @@ async def test_calls_that_spend_side_by_side_pass_a_limit_by_no_more_than_one_ca
     async with Delegator(model=CHEAP, max_cost_usd=limit, max_output_tokens=8_192, on_event=watch) as delegator:
         call = asyncio.create_task(delegator.call(three("write much")))
         held = await gate.hold(2)
-        refused = await asyncio.wait_for(ended.get(), 10)  # for a third output beside these two there is no room
+        refused = await asyncio.wait_for(ended.get(), 10)  # a third output would exceed the limit
         for answer in held:
             answer.set_result(
                 Reply(tool_calls=(("think", {"thought": "more"}),), input_tokens=500, output_tokens=8_192)
@@ -179,7 +177,7 @@ async def test_calls_that_spend_side_by_side_pass_a_limit_by_no_more_than_one_ca
     assert len(server.calls) == 2
 
 
-async def test_children_that_never_stop_use_a_limit_of_cost_up_and_hardly_pass_it(
+async def test_endless_children_use_up_a_cost_limit_and_barely_exceed_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limit, one_output = 0.003, 256 * 0.50 / 1e6
@@ -204,7 +202,7 @@ def done() -> Scripted:
     return Scripted(lambda request: "did my part as asked")
 
 
-async def test_a_call_that_asks_for_more_children_than_are_left_runs_none_of_them() -> None:
+async def test_a_call_for_more_children_than_are_left_runs_none_of_them() -> None:
     client = done()
     async with Delegator(client=client, max_children=5) as delegator:
         await delegator.call(three("first"), parent=TURN)
@@ -235,7 +233,7 @@ async def test_other_run_ids_are_other_runs() -> None:
             assert (await delegator.call({"goal": "x"}, parent=Parent(run_id=name))).error
 
 
-async def test_a_root_run_gives_the_id_that_its_reports_bear_and_ends_with_its_block() -> None:
+async def test_a_root_run_yields_the_id_in_its_reports_and_ends_with_its_block() -> None:
     async with Delegator(client=done(), max_children=1) as delegator:
         with delegator.root_run() as run_id:
             first = await delegator.call({"goal": "x"})
@@ -245,7 +243,7 @@ async def test_a_root_run_gives_the_id_that_its_reports_bear_and_ends_with_its_b
     assert codes(after) == ["completed"]
 
 
-async def test_tasks_that_a_person_runs_are_not_counted_among_the_children_that_models_ask_for() -> None:
+async def test_tasks_of_a_user_do_not_count_as_children_of_a_model() -> None:
     async with Delegator(client=done(), max_children=1) as delegator:
         with delegator.root_run():
             report = await delegator.run(*(Task(goal=f"part {n}") for n in range(5)))
@@ -254,14 +252,14 @@ async def test_tasks_that_a_person_runs_are_not_counted_among_the_children_that_
             assert (await delegator.call({"goal": "x"})).error
 
 
-async def test_a_call_that_can_not_be_executed_counts_no_children() -> None:
+async def test_an_invalid_call_counts_no_children() -> None:
     async with Delegator(client=done(), max_children=3) as delegator:
         wrong = {"tasks": [*three("x")["tasks"][:2], {"goal": "y", "output_schema": {"type": "objekt"}}]}
         assert (await delegator.call(wrong, parent=TURN)).error
         assert codes(await delegator.call(three("x"), parent=TURN)) == ["completed"] * 3
 
 
-def test_a_run_in_use_is_not_forgotten_however_many_others_there_are(home: Any) -> None:
+def test_a_run_in_use_is_remembered_however_many_others_there_are(home: Any) -> None:
     registry = RunRegistry(Settings(home=home), Catalog.shipped())
     in_use = registry.context(Parent(run_id="in use")).run
     idle = registry.context(Parent(run_id="idle")).run.id
@@ -275,14 +273,14 @@ def test_a_run_in_use_is_not_forgotten_however_many_others_there_are(home: Any) 
 
 
 def reply(*calls: tuple[str, JsonObject], text: str = "did my part as asked") -> ChatReply:
-    """A turn that read 10,000 tokens and wrote 100: 0.00105 USD."""
+    """A turn with 10,000 input and 100 output tokens: 0.00105 USD."""
     turn = Scripted.calls(*calls, text=text)
     usage = Usage(model_calls=1, input_tokens=10_000, output_tokens=100)
     return ChatReply(turn.text, "tool_calls" if calls else "end", usage, turn.tool_calls)
 
 
 def quick_or_long(request: ChatRequest) -> ChatReply:
-    """Children that report at once, and children that write a file first."""
+    """Some children report at once, others write a file first."""
     if is_judge(request):
         return reply(text=met_by("did my part")(request))
     if goal_of(request) == "long" and len(request.messages) == 1:
@@ -295,7 +293,7 @@ LIMIT_NAMES = {"max_run_model_calls": "model_calls", "max_run_tokens": "tokens",
 
 
 @pytest.mark.parametrize("limit", TIGHT)
-async def test_a_limit_of_the_run_ends_a_child_before_its_next_call_and_finished_work_stays(limit: str) -> None:
+async def test_a_run_limit_stops_a_child_before_its_next_call_and_keeps_work(limit: str) -> None:
     client = Scripted(quick_or_long)
     async with Delegator(client=client, model=CHEAP, max_concurrent=1, **{limit: TIGHT[limit]}) as delegator:
         report = await delegator.call({"tasks": [{"goal": "quick"}, {"goal": "long"}]}, parent=TURN)
@@ -309,7 +307,7 @@ async def test_a_limit_of_the_run_ends_a_child_before_its_next_call_and_finished
 
 
 @pytest.mark.parametrize("limit", TIGHT)
-async def test_a_judge_that_the_run_has_no_room_for_is_not_asked_and_the_verdict_says_so(limit: str) -> None:
+async def test_a_judge_beyond_the_runs_budget_is_not_called_and_reported(limit: str) -> None:
     client = Scripted(quick_or_long)
     tight: Any = {"max_run_model_calls": 1, "max_run_tokens": 10_200, "max_cost_usd": 0.0011}[limit]
     async with Delegator(client=client, model=CHEAP, **{limit: tight}) as delegator:
@@ -322,7 +320,7 @@ async def test_a_judge_that_the_run_has_no_room_for_is_not_asked_and_the_verdict
     assert len(client.requests) == 1
 
 
-async def test_the_runs_wall_time_ends_a_child_and_refuses_those_behind_it_and_finished_work_stays() -> None:
+async def test_the_wall_time_stops_a_child_refuses_later_ones_and_keeps_work() -> None:
     async def answer(request: ChatRequest) -> str:
         if goal_of(request) == "hangs":
             await asyncio.Event().wait()
@@ -344,7 +342,7 @@ async def test_the_runs_wall_time_ends_a_child_and_refuses_those_behind_it_and_f
     assert len(client.requests) == 2
 
 
-async def test_a_verdict_that_the_runs_wall_time_is_too_short_for_fails_with_that_reason() -> None:
+async def test_a_verdict_that_exceeds_the_runs_wall_time_fails_for_that_reason() -> None:
     async def answer(request: ChatRequest) -> str:
         if is_judge(request):
             await asyncio.Event().wait()
@@ -358,7 +356,7 @@ async def test_a_verdict_that_the_runs_wall_time_is_too_short_for_fails_with_tha
     assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "budget_exceeded")
 
 
-def test_the_wall_time_of_a_run_begins_with_its_first_call(home: Any) -> None:
+def test_the_wall_time_of_a_run_starts_with_its_first_call(home: Any) -> None:
     run = RunRegistry(Settings(home=home, run_timeout_seconds=60), Catalog.shipped()).context(TURN).run
     assert run.seconds_left() == 60, "it was only looked at"
     run.refuse_if_over()
@@ -366,7 +364,7 @@ def test_the_wall_time_of_a_run_begins_with_its_first_call(home: Any) -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 5])
-def test_a_depth_beyond_what_is_provided_for_is_no_setting(depth: int) -> None:
+def test_an_unsupported_depth_is_an_invalid_setting(depth: int) -> None:
     with pytest.raises(ConfigError, match="max_depth"):
         Delegator(client=done(), max_depth=depth)
 
@@ -385,7 +383,7 @@ def judged(**fields: Any) -> Task:
     return Task.model_validate({"goal": "quick", "acceptance_criteria": ["my part was done"], **fields})
 
 
-async def test_a_tasks_limit_of_cost_holds_for_its_child_and_its_judge_together() -> None:
+async def test_a_tasks_cost_limit_applies_to_its_child_and_judge_together() -> None:
     client = Scripted(quick_or_long)
     result = await one(client, judged(max_cost_usd=0.0011))
     assert result.status == "completed"
@@ -397,7 +395,7 @@ async def test_a_tasks_limit_of_cost_holds_for_its_child_and_its_judge_together(
     assert enough.verdict.verdict == "PASS"
 
 
-async def test_a_tasks_limit_binds_no_sibling() -> None:
+async def test_a_tasks_limit_does_not_apply_to_its_siblings() -> None:
     async with Delegator(client=Scripted(quick_or_long), model=CHEAP) as delegator:
         report = await delegator.run(Task(goal="long", max_cost_usd=0.0015), Task(goal="long"))
     assert [result.status for result in report.results] == ["budget_exceeded", "completed"]
@@ -409,7 +407,7 @@ async def test_a_task_may_ask_for_less_than_the_run_allows_and_never_for_more() 
     assert codes(report) == ["budget_exceeded"]
 
 
-async def test_a_limit_of_tokens_per_child_holds_for_each_child_alone() -> None:
+async def test_a_token_limit_per_child_applies_to_each_child_separately() -> None:
     client = words(lambda request: reply(("think", {"thought": "x"})))
     async with Delegator(client=client, model=CHEAP, max_tokens=25_000) as delegator:
         report = await delegator.run(Task(goal="a"), Task(goal="b"))

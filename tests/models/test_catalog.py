@@ -1,4 +1,4 @@
-"""The catalog that ships, the names it answers to, its arithmetic, and how it refuses a wrong file."""
+"""The shipped catalog, its lookup by name, its cost calculation, and how it rejects invalid files."""
 
 import json
 import tomllib
@@ -102,12 +102,12 @@ def test_every_model_has_a_price_on_each_of_the_next_400_days() -> None:
         assert model.price(on, 1) is not None, (model.id, on)
 
 
-def test_openai_and_google_cache_unasked_and_anthropic_only_when_it_is_asked() -> None:
+def test_openai_and_google_cache_automatically_and_anthropic_on_request() -> None:
     least = {(model.provider, model.caches_from_tokens) for model in Catalog.shipped().models}
     assert least == {("openai", 1_024), ("google", 4_096), ("google", 2_048), ("anthropic", None)}
 
 
-def test_a_price_for_writing_to_a_cache_is_a_quarter_above_that_of_plain_input() -> None:
+def test_writing_to_a_cache_costs_a_quarter_more_than_plain_input() -> None:
     prices = [(price, model.provider) for model in Catalog.shipped().models for price in model.prices]
     assert {provider for price, provider in prices if price.cache_write} == {"openai", "anthropic"}
     assert all(price.cache_write in (None, pytest.approx(1.25 * price.input)) for price, _ in prices)
@@ -174,7 +174,7 @@ def test_a_model_is_found_by_id_alias_snapshot_and_provider_prefix(name: str, id
         "GPT-6-Luna",
     ],
 )
-def test_a_name_is_never_stretched_to_another_model(name: str) -> None:
+def test_a_name_never_matches_another_model(name: str) -> None:
     assert Catalog.shipped().find(name) is None
 
 
@@ -212,7 +212,7 @@ def test_a_served_model_is_the_one_asked_for_another_known_one_or_unknown(
     assert (served.id if served else None) == id
 
 
-def test_what_a_reply_says_of_a_server_of_ones_own_is_compared_with_its_model() -> None:
+def test_a_custom_servers_model_name_in_a_reply_is_compared_with_its_id() -> None:
     own = model(id="Qwen/Qwen3-32B", endpoint="vllm", tier="standard")
     catalog = Catalog.shipped().with_models([own])
     names = ("Qwen/Qwen3-32B", "Qwen3-32B", "Qwen/Qwen3-32B:latest", "gpt-6-astra", "llama")
@@ -241,7 +241,7 @@ def test_without_a_cached_price_cached_tokens_cost_the_full_one() -> None:
     assert cost_usd(model(prices=[{"input": 2, "output": 10}]), usage, TODAY) == pytest.approx(2)
 
 
-def test_more_cached_tokens_than_input_never_make_a_call_cheaper_than_its_cache_price() -> None:
+def test_more_cached_tokens_than_input_cost_no_less_than_the_cache_price() -> None:
     usage = Usage(input_tokens=1_000_000, cached_tokens=5_000_000)
     assert cost_usd(model(prices=[{"input": 2, "output": 10, "cached_input": 1}]), usage, TODAY) == pytest.approx(1)
 
@@ -269,17 +269,17 @@ def test_a_cost_is_unknown_on_a_day_without_a_price() -> None:
         (Usage(input_tokens=1_000_000, cached_tokens=600_000, cache_write_tokens=900_000), 0.6 * 0.5 + 0.4 * 2.5),
     ],
 )
-def test_tokens_written_to_the_cache_cost_a_price_of_their_own(usage: Usage, cost: float) -> None:
+def test_tokens_written_to_the_cache_have_a_price_of_their_own(usage: Usage, cost: float) -> None:
     priced = model(prices=[{"input": 2, "output": 10, "cached_input": 0.5, "cache_write": 2.5}])
     assert cost_usd(priced, usage, TODAY) == pytest.approx(cost)
 
 
-def test_without_a_price_for_it_writing_to_the_cache_costs_as_much_as_other_input() -> None:
+def test_without_its_own_price_cache_writing_costs_as_much_as_other_input() -> None:
     usage = Usage(input_tokens=1_000_000, cache_write_tokens=300_000)
     assert cost_usd(model(prices=[{"input": 2, "output": 10}]), usage, TODAY) == pytest.approx(2)
 
 
-def test_the_same_call_costs_what_its_day_says() -> None:
+def test_the_cost_of_a_call_depends_on_its_day() -> None:
     usage = Usage(input_tokens=1_000_000, cached_tokens=500_000, output_tokens=100_000)
     costs = [cost_usd(shipped("gemini-4-argon"), usage, date(2026, month, 1)) for month in (11, 12)]
     assert costs == [pytest.approx(1 + 0.05 + 1), pytest.approx(2 + 0.1 + 2)]
@@ -301,7 +301,7 @@ prices = [{ input = 1, output = 2 }]
 """
 
 
-def test_the_file_that_the_wrong_ones_are_made_from_is_right() -> None:
+def test_the_file_that_the_invalid_ones_are_made_from_is_valid() -> None:
     assert [model.id for model in read_catalog(GOOD).models] == ["a"]
 
 
@@ -344,7 +344,7 @@ def test_the_file_that_the_wrong_ones_are_made_from_is_right() -> None:
         ("models =", "mine.toml is not valid TOML: "),
     ],
 )
-def test_a_wrong_catalog_is_refused_with_file_model_field_and_mend(text: str, says: str) -> None:
+def test_an_invalid_catalog_is_refused_with_file_model_field_and_fix(text: str, says: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         read_catalog(text, file="mine.toml")
     assert says in str(refusal.value)

@@ -1,4 +1,4 @@
-"""A fan-out against an endpoint that limits its callers slows down, and doesn't fail."""
+"""Many delegations at a rate-limited endpoint slow down instead of failing."""
 
 import asyncio
 import json
@@ -21,20 +21,20 @@ REPORT = "I counted the words of my part: there are twelve."
 
 
 class Limited:
-    """Answers children and judges, up to `per_second` calls in any second, and refuses the rest with a 429."""
+    """Answers children and judges, up to `per_second` calls in any second, and rejects the rest with status 429."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
         self._answered: deque[float] = deque()
-        self.fates: list[tuple[float, bool]] = []
+        self.outcomes: list[tuple[float, bool]] = []
         self.begun: Counter[str] = Counter()
-        """How often the first call of a goal was answered."""
+        """How often the first call for a goal was answered."""
 
     def __call__(self, call: Call) -> Reply | Fault:
         while self._answered and self._answered[0] <= call.at - 1:
             self._answered.popleft()
         allowed = len(self._answered) < self._per_second
-        self.fates.append((call.at, allowed))
+        self.outcomes.append((call.at, allowed))
         if not allowed:
             return Fault(429, headers={"retry-after": "1"})
         self._answered.append(call.at)
@@ -42,27 +42,27 @@ class Limited:
 
     def _answer(self, call: Call) -> Reply:
         if call.wants_json:
-            return judgement(call)
+            return judge_reply(call)
         if not call.tool_results:
             self.begun[call.texts[0]] += 1
             return Reply(tool_calls=(("think", {"thought": "one, two"}),))
         return Reply(REPORT)
 
     def refused_after_the_first_second(self) -> float:
-        start = self.fates[0][0]
-        late = [allowed for at, allowed in self.fates if at > start + 1]
+        start = self.outcomes[0][0]
+        late = [allowed for at, allowed in self.outcomes if at > start + 1]
         return late.count(False) / len(late)
 
     def figures(self) -> str:
-        seconds = self.fates[-1][0] - self.fates[0][0]
-        answered = sum(allowed for _, allowed in self.fates)
+        seconds = self.outcomes[-1][0] - self.outcomes[0][0]
+        answered = sum(allowed for _, allowed in self.outcomes)
         return (
             f"{answered} calls answered in {seconds:.1f} s: {answered / seconds:.1f} of {self._per_second} per second; "
-            f"{len(self.fates) - answered} refused, {self.refused_after_the_first_second():.1%} after the first second"
+            f"{len(self.outcomes) - answered} refused, {self.refused_after_the_first_second():.1%} after one second"
         )
 
 
-def judgement(call: Call) -> Reply:
+def judge_reply(call: Call) -> Reply:
     found = re.search(r"exactly once: (.+)\Z", call.last_text)
     assert found
     answers = [
@@ -73,7 +73,7 @@ def judgement(call: Call) -> Reply:
 
 
 def settings(home: Path, protocol: Literal["openai", "anthropic"], *urls: str) -> Settings:
-    """One declared endpoint per URL, each with one model: `model-0`, `model-1`, and so on."""
+    """Settings with one declared endpoint per URL, each with one model: `model-0`, `model-1`, and so on."""
     endpoints = tuple(
         DeclaredEndpoint(name=f"e{n}", base_url=url, protocol=protocol, models=(model(f"model-{n}", n + 1),))
         for n, url in enumerate(urls)
@@ -107,7 +107,7 @@ async def test_sixty_delegations_at_once_all_finish_within_a_rate_limit(
     print(limited.figures())
     assert verdicts(reports) == ["PASS"] * DELEGATIONS
     assert sorted(limited.begun.values()) == [1] * DELEGATIONS
-    assert not all(allowed for _, allowed in limited.fates)
+    assert not all(allowed for _, allowed in limited.outcomes)
     assert limited.refused_after_the_first_second() <= 0.1
 
 
@@ -115,7 +115,7 @@ async def test_a_judge_whose_model_is_limited_for_long_gives_way_to_the_next(hom
     def script(call: Call) -> Reply | Fault:
         if not call.wants_json:
             return Reply(REPORT)
-        return Fault(429, headers={"retry-after": "60"}) if call.model == "model-0" else judgement(call)
+        return Fault(429, headers={"retry-after": "60"}) if call.model == "model-0" else judge_reply(call)
 
     with ModelServer(script) as server:
         async with Delegator(settings(home, "openai", server.openai_url, server.openai_url)) as delegator:
@@ -133,7 +133,7 @@ async def test_a_judge_whose_model_is_limited_for_long_gives_way_to_the_next(hom
 
 async def test_a_child_waits_as_long_as_the_server_asks(home: Path) -> None:
     answers = iter([Fault(429, headers={"retry-after-ms": "400"}), Reply(REPORT)])
-    with ModelServer(lambda call: judgement(call) if call.wants_json else next(answers)) as server:
+    with ModelServer(lambda call: judge_reply(call) if call.wants_json else next(answers)) as server:
         async with Delegator(settings(home, "openai", server.openai_url)) as delegator:
             report = await delegator.run(*tasks(1))
 

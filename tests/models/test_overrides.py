@@ -1,4 +1,4 @@
-"""What an operator declares in delegate.toml becomes part of the catalog, and nothing that isn't declared does."""
+"""Models declared in delegate.toml become part of the catalog, and nothing else does."""
 
 from datetime import date
 from itertools import permutations
@@ -60,14 +60,14 @@ def refusal(toml: str) -> str:
     return str(caught.value)
 
 
-def test_without_a_declaration_the_shipped_catalog_is_in_force() -> None:
+def test_without_a_declaration_the_shipped_catalog_applies() -> None:
     assert declared("").models == Catalog.shipped().models
 
 
 # --------------------------------------------------------------------------------------------------------- [[models]]
 
 
-def test_an_entry_takes_the_place_of_the_shipped_one_with_all_its_fields() -> None:
+def test_an_entry_replaces_the_shipped_one_with_all_its_fields() -> None:
     catalog = declared(LUNA)
     luna = found(catalog, "gpt-6-luna")
     assert (luna.tier, luna.context_tokens, luna.effort, luna.caches_from_tokens) == ("standard", 100_000, False, None)
@@ -78,7 +78,7 @@ def test_an_entry_takes_the_place_of_the_shipped_one_with_all_its_fields() -> No
 @pytest.mark.parametrize(
     ("on", "tokens", "cost"), [((2026, 11, 30), 1, 3), ((2026, 12, 1), 1, 7), ((2026, 12, 1), 3, 3 * 5 + 6)]
 )
-def test_a_declared_price_changes_with_the_day_and_with_the_length_of_the_input(
+def test_a_declared_price_depends_on_the_day_and_the_length_of_the_input(
     on: tuple[int, int, int], tokens: int, cost: float
 ) -> None:
     usage = Usage(input_tokens=tokens * 1_000_000, output_tokens=1_000_000)
@@ -90,7 +90,7 @@ def test_a_model_may_be_added_to_a_providers_own() -> None:
     assert (new.provider, new.endpoint) == ("openai", None)
 
 
-def test_the_order_of_declarations_means_nothing() -> None:
+def test_the_order_of_declarations_does_not_matter() -> None:
     parts = [LUNA, LUNA.replace("gpt-6-luna", "gpt-7-luna"), OLLAMA]
     catalogs = [declared("".join(order)) for order in permutations(parts)]
     assert len({catalog.models for catalog in catalogs}) == 1
@@ -117,7 +117,7 @@ def test_the_order_of_declarations_means_nothing() -> None:
         ),
     ],
 )
-def test_a_declaration_that_cannot_stand_is_refused_with_model_field_and_mend(toml: str, words: list[str]) -> None:
+def test_an_invalid_declaration_is_refused_with_model_field_and_fix(toml: str, words: list[str]) -> None:
     said = refusal(toml)
     for word in words:
         assert word in said
@@ -164,7 +164,7 @@ def test_an_operators_entries_are_known_as_declared_and_no_others() -> None:
     assert not any(map(Catalog.shipped().is_declared, Catalog.shipped().models))
 
 
-def test_a_measurement_or_a_further_entry_leaves_declarations_standing() -> None:
+def test_a_measurement_or_another_entry_keeps_declarations() -> None:
     catalog = declared(OLLAMA).with_accuracy({"qwen3:32b": 0.5}).with_models([])
     assert catalog.is_declared(found(catalog, "qwen3:32b"))
 
@@ -172,7 +172,7 @@ def test_a_measurement_or_a_further_entry_leaves_declarations_standing() -> None
 # ---------------------------------------------------------------------------------------------------- judge_accuracy
 
 
-def test_no_shipped_model_claims_an_accuracy_that_nobody_measured() -> None:
+def test_no_shipped_model_claims_an_unmeasured_accuracy() -> None:
     assert {model.judge_accuracy for model in Catalog.shipped().models} == {None}
 
 
@@ -184,7 +184,7 @@ def test_an_accuracy_is_given_under_any_of_a_models_names(name: str) -> None:
     }
 
 
-def test_a_setting_outranks_the_accuracy_of_an_entry_and_holds_for_endpoints_too() -> None:
+def test_a_measured_accuracy_overrides_entries_and_models_of_endpoints() -> None:
     entry = LUNA + "judge_accuracy = 0.5\n"
     assert found(declared(entry), "gpt-6-luna").judge_accuracy == 0.5
     both = declared(entry + OLLAMA + '[judge_accuracy]\ngpt-6-luna = 0\n"qwen3:32b" = 0.7')
@@ -199,7 +199,7 @@ def test_a_setting_outranks_the_accuracy_of_an_entry_and_holds_for_endpoints_too
         ({"gpt-5.6": 0.9, "gpt-5.6-sol": 0.8}, ["'gpt-5.6-sol' is gpt-5.6-sol, which is listed twice; remove one"]),
     ],
 )
-def test_an_accuracy_of_no_model_or_given_twice_is_refused(accuracy: dict[str, Any], words: list[str]) -> None:
+def test_an_accuracy_of_an_unknown_model_or_listed_twice_is_refused(accuracy: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         effective_catalog((), (), accuracy)
     for word in words:

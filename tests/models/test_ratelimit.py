@@ -1,4 +1,4 @@
-"""What the rate limiter does, in virtual time: the loop's clock jumps to the next timer instead of waiting for it."""
+"""The rate limiter in virtual time: the loop's clock jumps to the next timer instead of waiting for it."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ Play = Callable[["World"], Coroutine[Any, Any, T]]
 
 
 class _Jumping(selectors.SelectSelector):
-    """Where nothing is ready, the clock jumps over the wait."""
+    """A selector that advances the clock instead of waiting when nothing is ready."""
 
     now = 0.0
 
@@ -48,7 +48,7 @@ class Answer:
 
 
 async def through(limiter: RateLimiter, send: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
-    """One call through the limiter; `send` makes one attempt."""
+    """Make one call through the limiter. `send` makes one attempt."""
     async for attempt in limiter.attempts(patience=patience):
         with attempt:
             answer = await send()
@@ -59,7 +59,7 @@ async def through(limiter: RateLimiter, send: Callable[[], Awaitable[Answer]], p
 
 @dataclass
 class World:
-    """A limiter, a provider that it doesn't know, and what the provider sees."""
+    """A limiter, a provider with limits unknown to it, and what the provider receives."""
 
     clock: Callable[[], float]
     limiter: RateLimiter = field(init=False)
@@ -70,7 +70,7 @@ class World:
         self.limiter = RateLimiter(clock=self.clock)
 
     async def call(self, answer: Callable[[], Awaitable[Answer]], patience: float = FOREVER) -> Answer:
-        """One call through the limiter; `answer` is what the provider does with each of its attempts."""
+        """Make one call through the limiter. `answer` is how the provider responds to each attempt."""
 
         async def send() -> Answer:
             self.sent.append(self.clock())
@@ -105,13 +105,13 @@ async def well() -> Answer:
 
 
 async def soon(answer: Callable[[], Awaitable[Answer]]) -> Answer:
-    """The same a moment later, as over any network."""
+    """The same answer after a short network delay."""
     await asyncio.sleep(0.01)
     return await answer()
 
 
 def first(error: ProviderError, times: int = 1) -> Callable[[], Awaitable[Answer]]:
-    """A provider that raises `error` for the first attempts and then answers."""
+    """A provider that raises `error` for the first attempts and then accepts."""
     left = [error] * times
 
     async def answer() -> Answer:
@@ -123,7 +123,7 @@ def first(error: ProviderError, times: int = 1) -> Callable[[], Awaitable[Answer
 
 
 class PerSecond:
-    """A provider that allows so many calls in any second. `limit` may change."""
+    """A provider that allows `limit` calls in any second. `limit` may change."""
 
     def __init__(self, world: World, limit: float, *, seconds: float = 0.02, retry_after: float | None = 1) -> None:
         self.limit = limit
@@ -133,7 +133,7 @@ class PerSecond:
         self.answered: list[float] = []
 
     async def __call__(self) -> Answer:
-        await asyncio.sleep(random.uniform(0.003, 0.008))  # the way there
+        await asyncio.sleep(random.uniform(0.003, 0.008))  # network delay
         now = self._world.clock()
         if sum(at > now - 1 for at in self.answered[-1000:]) >= self.limit:
             raise refusal(retry_after=self._retry_after)
@@ -143,7 +143,7 @@ class PerSecond:
 
 
 class Bucket:
-    """A provider with a quota that fills up steadily, which tells of it in its headers."""
+    """A provider with a quota that refills steadily and is reported in its headers."""
 
     def __init__(self, world: World, *, limit: int, per_second: float, cost: int, tokens: bool = False) -> None:
         self._world, self._limit, self._rate, self._cost = world, limit, per_second, cost
@@ -174,7 +174,7 @@ async def many(world: World, answer: Callable[[], Awaitable[Answer]], callers: i
 # ------------------------------------------------------------------------------------------------------- refusals
 
 
-def test_before_the_first_refusal_nothing_waits() -> None:
+def test_nothing_waits_before_the_first_rejection() -> None:
     async def scene(world: World) -> None:
         await many(world, well, callers=500)
         assert world.sent == [0.0] * 500
@@ -182,7 +182,7 @@ def test_before_the_first_refusal_nothing_waits() -> None:
     play(scene)
 
 
-def test_a_wait_that_one_was_asked_for_holds_for_all() -> None:
+def test_a_retry_after_pauses_all_calls() -> None:
     async def scene(world: World) -> None:
         asked = asyncio.create_task(world.call(first(refusal(retry_after=5))))
         await asyncio.sleep(1)
@@ -194,7 +194,7 @@ def test_a_wait_that_one_was_asked_for_holds_for_all() -> None:
     play(scene)
 
 
-def test_without_a_word_from_the_server_the_waits_grow_until_a_call_is_accepted() -> None:
+def test_without_retry_after_the_backoff_grows_until_a_call_is_accepted() -> None:
     async def scene(world: World) -> None:
         await world.call(first(refusal(), times=4))
         waits = [after - before for before, after in zip(world.sent, world.sent[1:], strict=False)]
@@ -207,7 +207,7 @@ def test_without_a_word_from_the_server_the_waits_grow_until_a_call_is_accepted(
     play(scene)
 
 
-def test_a_rate_limit_is_waited_out_and_an_outage_asked_again_four_times() -> None:
+def test_a_rate_limit_is_waited_out_and_an_overload_retried_four_times() -> None:
     async def scene(world: World) -> None:
         await world.call(first(refusal("rate_limited", retry_after=1), times=20))
         assert len(world.sent) == 21
@@ -227,7 +227,7 @@ def test_a_rate_limit_is_waited_out_and_an_outage_asked_again_four_times() -> No
         BudgetExceeded("tokens", allowed=1, spent=1),
     ],
 )
-def test_other_errors_travel_through(error: Exception) -> None:
+def test_other_errors_propagate(error: Exception) -> None:
     async def scene(world: World) -> None:
         async def fail() -> Answer:
             raise error
@@ -240,7 +240,7 @@ def test_other_errors_travel_through(error: Exception) -> None:
     play(scene)
 
 
-def test_a_longer_wait_than_patience_allows_is_not_begun() -> None:
+def test_a_wait_longer_than_patience_is_not_started() -> None:
     async def scene(world: World) -> None:
         error = refusal(retry_after=60)
         with pytest.raises(ProviderError) as caught:
@@ -257,7 +257,7 @@ def test_a_longer_wait_than_patience_allows_is_not_begun() -> None:
     play(scene)
 
 
-def test_who_comes_during_a_long_wait_learns_at_once_that_it_is_too_long() -> None:
+def test_a_call_during_too_long_a_pause_fails_at_once() -> None:
     async def scene(world: World) -> None:
         waiting = asyncio.create_task(world.call(first(refusal(retry_after=60))))
         await asyncio.sleep(1)
@@ -269,7 +269,7 @@ def test_who_comes_during_a_long_wait_learns_at_once_that_it_is_too_long() -> No
     play(scene)
 
 
-def test_of_two_waits_the_longer_holds() -> None:
+def test_the_longer_of_two_pauses_applies() -> None:
     async def scene(world: World) -> None:
         async with asyncio.TaskGroup() as group:
             for provider in (first(refusal(retry_after=10)), first(refusal(retry_after=1))):
@@ -280,7 +280,7 @@ def test_of_two_waits_the_longer_holds() -> None:
     play(scene)
 
 
-def test_those_already_in_line_leave_it_when_the_wait_becomes_too_long_for_them() -> None:
+def test_queued_calls_give_up_when_the_wait_exceeds_their_patience() -> None:
     async def scene(world: World) -> None:
         refused = asyncio.create_task(world.call(first(refusal(retry_after=2))))
         await asyncio.sleep(0)
@@ -320,7 +320,7 @@ def test_an_absurd_wait_ends_after_an_hour() -> None:
 
 @pytest.mark.parametrize("per_second", [5, 20, 50])
 @pytest.mark.parametrize("retry_after", [1, None])
-def test_a_herd_comes_back_at_a_pace_that_the_server_allows(per_second: int, retry_after: float | None) -> None:
+def test_many_waiting_calls_resume_at_a_rate_that_the_server_allows(per_second: int, retry_after: float | None) -> None:
     async def scene(world: World) -> None:
         provider = PerSecond(world, per_second, retry_after=retry_after)
         await many(world, provider, callers=60, calls=5)
@@ -332,7 +332,7 @@ def test_a_herd_comes_back_at_a_pace_that_the_server_allows(per_second: int, ret
     play(scene)
 
 
-def test_half_of_what_was_accepted_is_the_pace_after_a_burst() -> None:
+def test_after_a_burst_the_rate_is_half_of_what_was_accepted() -> None:
     async def scene(world: World) -> None:
         await many(world, PerSecond(world, 20), callers=60)
         back = [at for at in world.sent if at > 0.5]
@@ -342,7 +342,7 @@ def test_half_of_what_was_accepted_is_the_pace_after_a_burst() -> None:
     play(scene)
 
 
-def test_first_come_is_first_served() -> None:
+def test_calls_are_served_first_come_first_served() -> None:
     async def scene(world: World) -> None:
         await world.call(first(refusal(retry_after=1)))
         served: list[int] = []
@@ -360,7 +360,7 @@ def test_first_come_is_first_served() -> None:
     play(scene)
 
 
-def test_when_the_limit_goes_away_the_pace_does_too() -> None:
+def test_when_the_limit_is_lifted_the_rate_recovers() -> None:
     async def scene(world: World) -> None:
         provider = PerSecond(world, 10)
         await many(world, provider, callers=60)
@@ -373,7 +373,7 @@ def test_when_the_limit_goes_away_the_pace_does_too() -> None:
     play(scene)
 
 
-def test_time_in_which_nobody_called_proves_nothing() -> None:
+def test_idle_time_does_not_raise_the_rate() -> None:
     async def scene(world: World) -> None:
         provider = PerSecond(world, 20)
         await many(world, provider, callers=60)
@@ -385,7 +385,7 @@ def test_time_in_which_nobody_called_proves_nothing() -> None:
     play(scene)
 
 
-def test_after_five_minutes_without_a_refusal_it_is_forgotten() -> None:
+def test_after_five_minutes_without_a_rejection_limits_are_dropped() -> None:
     async def scene(world: World) -> None:
         await world.call(first(refusal(retry_after=1)))
         await asyncio.sleep(301)
@@ -397,7 +397,7 @@ def test_after_five_minutes_without_a_refusal_it_is_forgotten() -> None:
     play(scene)
 
 
-def test_an_outage_is_probed_by_few_and_over_soon_after_its_end() -> None:
+def test_an_outage_gets_few_calls_and_work_resumes_soon_after_it() -> None:
     async def scene(world: World) -> None:
         async def down_for_a_minute() -> Answer:
             await asyncio.sleep(0.01)
@@ -415,7 +415,7 @@ def test_an_outage_is_probed_by_few_and_over_soon_after_its_end() -> None:
 # --------------------------------------------------------------------------------------------------------- window
 
 
-def test_where_the_number_of_calls_under_way_is_limited_as_many_are_sent() -> None:
+def test_a_concurrency_limit_is_learned_and_fully_used() -> None:
     async def scene(world: World) -> None:
         under_way = most = 0
 
@@ -437,7 +437,7 @@ def test_where_the_number_of_calls_under_way_is_limited_as_many_are_sent() -> No
     play(scene)
 
 
-def test_when_more_calls_may_be_under_way_more_are_sent() -> None:
+def test_a_raised_concurrency_limit_is_discovered() -> None:
     async def scene(world: World) -> None:
         under_way = most = 0
         allowed = 5
@@ -461,7 +461,7 @@ def test_when_more_calls_may_be_under_way_more_are_sent() -> None:
     play(scene)
 
 
-def test_who_comes_just_when_a_place_is_free_stands_behind_those_who_waited() -> None:
+def test_a_new_call_is_queued_behind_waiting_ones_even_with_room_for_it() -> None:
     async def scene(world: World) -> None:
         free = asyncio.Event()
         served: list[str] = []
@@ -492,7 +492,7 @@ def test_who_comes_just_when_a_place_is_free_stands_behind_those_who_waited() ->
 
 
 @pytest.mark.parametrize(("cost", "tokens"), [(1, False), (800, True)])
-def test_a_quota_that_runs_out_is_stretched_before_the_first_refusal(cost: int, tokens: bool) -> None:
+def test_a_quota_that_runs_low_slows_calls_before_the_first_rejection(cost: int, tokens: bool) -> None:
     async def scene(world: World) -> None:
         quota = Bucket(world, limit=60 * cost, per_second=2 * cost, cost=cost, tokens=tokens)
         await many(world, quota, callers=10, calls=30)
@@ -502,7 +502,7 @@ def test_a_quota_that_runs_out_is_stretched_before_the_first_refusal(cost: int, 
     play(scene)
 
 
-def test_a_quota_with_plenty_left_changes_nothing() -> None:
+def test_a_quota_with_plenty_left_delays_nothing() -> None:
     async def scene(world: World) -> None:
         quota = Bucket(world, limit=1000, per_second=1, cost=1)
         await many(world, quota, callers=9, calls=100)
@@ -512,7 +512,7 @@ def test_a_quota_with_plenty_left_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("quota", [Quota(), Quota(10, 10, 0.0), Quota(10, 0, None), Quota(0, 0, 0.0), Quota(10, 20, 5)])
-def test_headers_that_say_too_little_change_nothing(quota: Quota) -> None:
+def test_incomplete_headers_are_ignored(quota: Quota) -> None:
     async def scene(world: World) -> None:
         async def answer() -> Answer:
             return Answer(quota)
@@ -523,7 +523,7 @@ def test_headers_that_say_too_little_change_nothing(quota: Quota) -> None:
     play(scene)
 
 
-def test_what_headers_forecast_fails_no_call() -> None:
+def test_a_predicted_shortage_fails_no_call() -> None:
     async def scene(world: World) -> None:
         async def used_up() -> Answer:
             return Answer(Quota(100, 0, 86_400.0))
@@ -535,7 +535,7 @@ def test_what_headers_forecast_fails_no_call() -> None:
     play(scene)
 
 
-def test_an_older_calls_headers_tell_nothing_new() -> None:
+def test_headers_of_older_calls_are_ignored() -> None:
     async def scene(world: World) -> None:
         async def answer(seconds: float, left: int) -> Answer:
             await asyncio.sleep(seconds)
@@ -554,7 +554,7 @@ def test_an_older_calls_headers_tell_nothing_new() -> None:
 # -------------------------------------------------------------------------------------------- cancelling, sharing
 
 
-def test_whoever_is_cancelled_while_waiting_leaves_nothing_behind() -> None:
+def test_a_call_cancelled_while_waiting_leaves_the_queue() -> None:
     async def scene(world: World) -> None:
         async def never() -> Answer:
             raise AssertionError("it was cancelled before")
@@ -573,7 +573,7 @@ def test_whoever_is_cancelled_while_waiting_leaves_nothing_behind() -> None:
     play(scene)
 
 
-def test_whoever_is_cancelled_under_way_makes_room_for_the_next() -> None:
+def test_a_call_cancelled_in_flight_makes_room_for_the_next() -> None:
     async def scene(world: World) -> None:
         async def one_at_a_time() -> Answer:
             nonlocal busy
@@ -603,7 +603,7 @@ def test_whoever_is_cancelled_under_way_makes_room_for_the_next() -> None:
     play(scene)
 
 
-def test_what_is_kept_does_not_grow_with_the_number_of_calls() -> None:
+def test_memory_does_not_grow_with_the_number_of_calls() -> None:
     async def scene(world: World) -> None:
         async def work(calls: int) -> None:
             for _ in range(calls):
@@ -620,12 +620,12 @@ def test_what_is_kept_does_not_grow_with_the_number_of_calls() -> None:
     play(scene)
 
 
-def test_two_event_loops_share_one_pace() -> None:
+def test_two_event_loops_share_one_rate() -> None:
     limiter, sent = RateLimiter(), list[float]()
     refuse = first(refusal(retry_after=0.2))
 
     async def get_going() -> None:
-        for _ in range(40):  # so that the pace is a fast one
+        for _ in range(40):  # so that the rate is high
             await through(limiter, well, 1)
 
     async def several() -> None:

@@ -1,4 +1,4 @@
-"""Who judges and on what a child runs: the rules, their reasons, and what holds for every catalog."""
+"""Selection of judges and of models for children: the rules, the reasons, and properties for every catalog."""
 
 import random
 from datetime import date, timedelta
@@ -42,7 +42,7 @@ def request(worker: Model | None = None, **fields: Any) -> JudgeRequest:
 
 
 def measured(*names: str) -> Catalog:
-    """The shipped catalog where only these models' accuracy is known."""
+    """The shipped catalog, with a measured accuracy for these models only."""
     return Catalog.shipped().with_accuracy(dict.fromkeys(names, 0.9))
 
 
@@ -130,7 +130,7 @@ def test_the_judge_changes_on_the_day_a_price_does(worker: str, pool: tuple[str,
         ("gpt-6-sol", {BEFORE: 0.0105, DECEMBER: 0.0105, NEW_YEAR: 0.0105}),
     ],
 )
-def test_a_verdict_costs_what_the_prices_of_the_day_make_it(id: str, costs: dict[date, float]) -> None:
+def test_a_verdict_costs_the_prices_of_the_day(id: str, costs: dict[date, float]) -> None:
     estimated = {on: cost_of(choose_judge(Catalog.shipped(), request(on=on)), id) for on in costs}
     assert estimated == pytest.approx(costs)
 
@@ -143,7 +143,7 @@ def test_with_one_providers_key_its_own_cheapest_model_judges() -> None:
     assert reason(routing, "gemini-2.5-flash-lite") == "no key (set GEMINI_API_KEY)"
 
 
-def test_every_model_of_the_catalog_is_a_candidate_and_only_the_chosen_one_has_no_reason() -> None:
+def test_every_model_is_a_candidate_and_only_the_chosen_one_has_no_reason() -> None:
     routing = choose_judge(Catalog.shipped(), request(shipped("gpt-6-sol")))
     assert sorted(candidate.model for candidate in routing.candidates) == [m.id for m in Catalog.shipped().models]
     assert [candidate.model for candidate in routing.candidates if candidate.reason is None] == [ids(routing)[0]]
@@ -179,11 +179,11 @@ def test_a_model_without_structured_output_may_not_judge() -> None:
         (0.9, None),
     ],
 )
-def test_a_judge_must_be_as_accurate_as_is_asked(accuracy: float | None, why: str | None) -> None:
+def test_a_judge_must_have_the_required_accuracy(accuracy: float | None, why: str | None) -> None:
     catalog = Catalog([model("m", judge_accuracy=accuracy, prices=priced(1))])
     routing = choose_judge(catalog, request(min_accuracy=0.9))
     assert (ids(routing), reason(routing, "m")) == (["m"] if why is None else [], why)
-    assert ids(choose_judge(catalog, request())) == ["m"], "without the demand nobody needs a measurement"
+    assert ids(choose_judge(catalog, request())) == ["m"], "without a minimum, no measurement is needed"
 
 
 def test_a_second_judge_is_of_another_family_than_the_first() -> None:
@@ -201,7 +201,7 @@ def test_a_pinned_judge_is_asked_no_second_time() -> None:
 
 
 @pytest.mark.parametrize(("days", "may"), [(-1, False), (0, False), (14, False), (15, True)])
-def test_a_model_that_is_switched_off_within_14_days_may_not_judge(days: int, may: bool) -> None:
+def test_a_model_that_is_shut_down_within_14_days_may_not_judge(days: int, may: bool) -> None:
     off = TODAY + timedelta(days=days)
     routing = choose_judge(Catalog([model("m", deprecated_on=off, prices=priced(1))]), request())
     assert ids(routing) == (["m"] if may else [])
@@ -216,13 +216,13 @@ def test_evidence_and_reply_must_fit_the_context_with_a_tenth_to_spare(evidence:
     assert fits or reason(routing, "m") == "evidence of ~10001 tokens does not fit its context of 11330"
 
 
-def test_a_model_behind_an_endpoint_needs_that_endpoint_not_the_providers_key() -> None:
+def test_a_model_of_an_endpoint_needs_the_endpoint_not_the_providers_key() -> None:
     catalog = Catalog([model("qwen", endpoint="ollama", prices=priced(0))])
     assert why_not(catalog, "qwen") == "no key (set the key of the endpoint ollama)"
     assert ids(choose_judge(catalog, request(available=frozenset({("openai", "ollama")})))) == ["qwen"]
 
 
-def test_no_key_is_said_only_where_a_key_is_all_it_takes() -> None:
+def test_no_key_is_the_reason_only_if_nothing_else_is_missing() -> None:
     catalog = Catalog([model("m", structured_output=False, tier="deep")])
     assert why_not(catalog, "m", available=frozenset[Any](), ceiling="fast") == "no structured output"
 
@@ -239,13 +239,13 @@ def estimate(judge: Model, **fields: Any) -> float | None:
     return cost_of(choose_judge(Catalog([judge]), request(**fields)), judge.id)
 
 
-def test_a_verdict_is_priced_by_what_is_read_and_what_is_written() -> None:
+def test_a_verdict_is_priced_by_its_input_and_output() -> None:
     judge = model("m", prices=(Price(input=2, output=10),))
     assert estimate(judge, evidence_tokens=3_000, reply_tokens=300) == pytest.approx(0.006 + 0.003)
 
 
 @pytest.mark.parametrize(("tokens", "cost"), [(5_000, 0.005), (5_001, 0.010002)])
-def test_evidence_beyond_a_price_step_makes_the_whole_verdict_dearer(tokens: int, cost: float) -> None:
+def test_evidence_beyond_a_price_step_makes_the_whole_verdict_cost_more(tokens: int, cost: float) -> None:
     steps = (Price(input=1, output=1), Price(above_tokens=5_000, input=2, output=2))
     assert estimate(model("m", prices=steps), evidence_tokens=tokens, reply_tokens=0) == pytest.approx(cost)
 
@@ -256,10 +256,10 @@ CACHING = Price(input=1, output=1, cached_input=0.1, cache_write=1.25)
 @pytest.mark.parametrize(
     ("from_tokens", "prefix", "cost"),
     [
-        (1_024, 1_023, 0.00375),  # all is written
+        (1_024, 1_023, 0.00375),  # everything is written
         (1_024, 1_024, 0.00247 + 0.0001024),
-        (1_024, 9_999, 0.0003),  # no more is cached than there is
-        (None, 2_000, 0.003),  # caches only what it is asked to
+        (1_024, 9_999, 0.0003),  # the prefix is longer than the evidence
+        (None, 2_000, 0.003),  # caches only on request
     ],
 )
 def test_a_prefix_is_priced_as_cached_only_where_it_is_long_enough(
@@ -270,7 +270,7 @@ def test_a_prefix_is_priced_as_cached_only_where_it_is_long_enough(
 
 
 @pytest.mark.parametrize(("tokens", "cost"), [(1_000, 0.001), (2_000, 0.0025)])
-def test_a_prompt_that_is_written_to_a_cache_unasked_is_priced_so(tokens: int, cost: float) -> None:
+def test_a_prompt_that_is_cached_automatically_is_priced_as_cache_writes(tokens: int, cost: float) -> None:
     judge = model("m", caches_from_tokens=1_024, prices=(CACHING,))
     assert estimate(judge, evidence_tokens=tokens, reply_tokens=0) == pytest.approx(cost)
 
@@ -285,16 +285,16 @@ def test_each_model_counts_tokens_its_own_way() -> None:
 # ------------------------------------------------------------------------------------------------------- near ties
 
 
-@pytest.mark.parametrize(("dearer", "judge"), [(1.09, "b"), (1.11, "a")])
-def test_within_a_tenth_of_the_cheapest_another_family_than_the_workers_judges(dearer: float, judge: str) -> None:
-    catalog = Catalog([model("a", family="own", prices=priced(1)), model("b", prices=priced(dearer))])
+@pytest.mark.parametrize(("factor", "judge"), [(1.09, "b"), (1.11, "a")])
+def test_another_family_judges_if_it_costs_at_most_a_tenth_more(factor: float, judge: str) -> None:
+    catalog = Catalog([model("a", family="own", prices=priced(1)), model("b", prices=priced(factor))])
     routing = choose_judge(catalog, request(model("worker", family="own")))
     assert ids(routing)[0] == judge
     if judge == "b":
         assert reason(routing, "a") == "near tie, but same family as the worker"
 
 
-def test_a_near_tie_is_near_the_cheapest_and_not_only_near_another_near_tie() -> None:
+def test_a_near_tie_is_close_to_the_cheapest_not_to_another_near_tie() -> None:
     own = {"family": "own"}
     catalog = Catalog(
         [
@@ -313,13 +313,13 @@ def test_a_model_that_costs_more_says_how_much() -> None:
     assert reason(routing, "c") == "costs $0.00033, like the chosen model; equal models are ordered by name"
 
 
-def test_the_least_difference_in_cost_can_be_seen() -> None:
+def test_the_smallest_difference_in_cost_is_visible() -> None:
     catalog = Catalog([model("a", prices=priced(1)), model("b", prices=priced(1.0001))])
     routing = choose_judge(catalog, request())
     assert reason(routing, "b") == "costs $0.00330033, the chosen model costs $0.0033"
 
 
-def test_a_dearer_model_of_the_workers_family_is_behind_for_its_cost_alone() -> None:
+def test_a_costlier_model_of_the_workers_family_is_skipped_for_its_cost() -> None:
     catalog = Catalog([model("a", prices=priced(1)), model("b", family="own", prices=priced(1.05))])
     routing = choose_judge(catalog, request(model("worker", family="own")))
     assert reason(routing, "b") == "costs $0.003465, the chosen model costs $0.0033"
@@ -332,7 +332,7 @@ def declared(*models: Model) -> Catalog:
     return Catalog([]).with_models(models)
 
 
-def test_a_declared_model_of_unknown_price_judges_last_and_is_never_taken_for_free() -> None:
+def test_a_declared_model_of_unknown_price_judges_last_and_is_not_free() -> None:
     catalog = declared(model("a"), model("b", prices=priced(100)), model("c", prices=priced(0)), model("d"))
     routing = choose_judge(catalog, request())
     assert ids(routing) == ["c", "b", "a", "d"]
@@ -350,14 +350,14 @@ def test_where_no_price_is_known_another_family_than_the_workers_judges() -> Non
 
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("prices", [(), priced(0, until=date(2026, 11, 19)), priced(0, since=date(2026, 11, 21))])
-def test_a_model_whose_price_nobody_declared_never_judges(prices: tuple[Price, ...], limited: bool) -> None:
+def test_a_model_without_a_declared_price_never_judges(prices: tuple[Price, ...], limited: bool) -> None:
     catalog = Catalog([model("m", prices=prices)])
     reasons = ("price unknown, and the model is not declared in the settings", "price unknown, but a cost limit is set")
     assert why_not(catalog, "m", priced_only=limited) == reasons[limited]
     assert why_not(catalog, "m", pinned="m", priced_only=limited) == reasons[limited]
 
 
-def test_where_cost_is_limited_a_model_of_unknown_price_may_not_judge() -> None:
+def test_with_a_cost_limit_a_model_of_unknown_price_may_not_judge() -> None:
     catalog = declared(model("a"), model("b", prices=priced(100)))
     assert why_not(catalog, "a", priced_only=True) == "price unknown, but a cost limit is set"
     assert ids(choose_judge(catalog, request(priced_only=True))) == ["b"]
@@ -366,7 +366,7 @@ def test_where_cost_is_limited_a_model_of_unknown_price_may_not_judge() -> None:
 # ---------------------------------------------------------------------------------------------------- pinned judges
 
 
-def test_a_pinned_judge_judges_alone_even_when_it_is_dearer() -> None:
+def test_a_pinned_judge_judges_alone_even_if_it_costs_more() -> None:
     routing = choose_judge(Catalog.shipped(), request(shipped("gpt-6-sol"), pinned="anthropic/claude-haiku-4.5"))
     assert ids(routing) == ["claude-haiku-4-5"]
     assert reason(routing, "gpt-6-luna") == "judge_model is set to anthropic/claude-haiku-4.5"
@@ -379,7 +379,7 @@ def test_a_pinned_judge_that_may_not_judge_leaves_none_and_says_why() -> None:
     assert reason(routing, "claude-opus-5-5") == "tier deep is above the worker's fast"
 
 
-def test_a_pinned_judge_that_nobody_knows_leaves_none() -> None:
+def test_an_unknown_pinned_judge_leaves_none() -> None:
     routing = choose_judge(Catalog.shipped(), request(pinned="gpt-6"))
     assert routing.chosen is None
     assert reason(routing, "gpt-6-luna") == "judge_model is set to gpt-6, which is not in the catalog"
@@ -433,13 +433,13 @@ requests = st.builds(
 
 
 def catalog_of(models: tuple[Model, ...]) -> Catalog:
-    """Every other one declared by an operator."""
+    """A catalog in which every other model is declared by an operator."""
     return Catalog(models[::2]).with_models(models[1::2])
 
 
 @same_every_time
 @given(some_models, requests)
-def test_the_judge_is_the_cheapest_of_another_family_within_a_tenth_of_the_cheapest_and_else_the_cheapest(
+def test_the_judge_is_the_cheapest_or_a_near_tie_of_another_family(
     given_models: tuple[Model, ...], asked: JudgeRequest
 ) -> None:
     routing = choose_judge(catalog_of(given_models), asked)
@@ -454,7 +454,7 @@ def test_the_judge_is_the_cheapest_of_another_family_within_a_tenth_of_the_cheap
 
 @same_every_time
 @given(some_models, requests)
-def test_those_next_in_line_stand_in_order_of_cost_but_for_near_ties(
+def test_alternatives_are_ordered_by_cost_except_for_near_ties(
     given_models: tuple[Model, ...], asked: JudgeRequest
 ) -> None:
     routing = choose_judge(catalog_of(given_models), asked)
@@ -477,7 +477,7 @@ def test_no_judge_is_above_the_workers_tier_nor_above_the_ceiling(
 
 @same_every_time
 @given(some_models, requests)
-def test_everyone_is_named_once_and_all_but_the_chosen_one_with_a_reason(
+def test_every_model_is_listed_once_and_all_but_the_chosen_with_a_reason(
     given_models: tuple[Model, ...], asked: JudgeRequest
 ) -> None:
     routing = choose_judge(catalog_of(given_models), asked)
@@ -501,13 +501,13 @@ BARRED: list[dict[str, Any]] = [
     {"deprecated_on": TODAY},
     {"context_tokens": 10},
     {"prices": ()},
-    {"provider": "nobody"},
+    {"provider": "unknown"},
 ]
 
 
 @same_every_time
 @given(some_models, requests, models("a newcomer"), st.sampled_from(BARRED))
-def test_a_model_that_may_not_judge_adds_its_own_row_and_changes_nothing_else(
+def test_an_ineligible_model_adds_its_row_and_changes_nothing_else(
     given_models: tuple[Model, ...], asked: JudgeRequest, newcomer: Model, bar: dict[str, Any]
 ) -> None:
     without = choose_judge(Catalog(given_models), asked)
@@ -564,12 +564,12 @@ def test_a_child_runs_on_the_cheapest_reachable_model_of_its_tier(provider: str,
     assert child(tier=tier, available=frozenset({(provider, None)})) == id
 
 
-def test_the_childs_model_follows_the_prices_of_the_day() -> None:
+def test_the_childs_model_depends_on_the_prices_of_the_day() -> None:
     days = (BEFORE, DECEMBER, NEW_YEAR)
     assert [child(tier="standard", on=on) for on in days] == ["gemini-3.8-flash", "gemini-3.8-flash", "gpt-6.1-terra"]
 
 
-def test_children_are_compared_by_what_caching_their_conversation_costs_too() -> None:
+def test_models_for_children_are_compared_including_the_cost_of_caching() -> None:
     writes_are_dear = model("writes are dear", prices=(Price(input=1, output=1, cache_write=1.5),))
     reads_are_cheap = model("reads are cheap", prices=(Price(input=1.2, output=1, cached_input=0.1),))
     plain = model("plain", prices=priced(1.2))
@@ -587,7 +587,7 @@ def test_children_are_compared_by_what_caching_their_conversation_costs_too() ->
         ("fast", "deep", "deep", "deep"),
     ],
 )
-def test_a_child_without_a_tier_runs_at_the_usual_one_or_the_nearest_that_its_parent_may_give(
+def test_a_child_without_a_tier_runs_at_the_default_or_closest_allowed(
     usual: Tier, ceiling: Tier, floor: Tier, tier: Tier
 ) -> None:
     assert child(usual_tier=usual, ceiling=ceiling, floor=floor) == child(tier=tier)
@@ -612,7 +612,7 @@ def test_a_model_is_bounded_by_its_tier_under_any_of_its_names(name: str) -> Non
     assert (below.code, below.field) == ("tier_below_floor", "model")
 
 
-def test_a_model_without_tools_or_price_or_about_to_be_switched_off_isnt_chosen_for_a_child() -> None:
+def test_a_child_gets_no_model_without_tools_or_price_or_soon_shut_down() -> None:
     catalog = Catalog(
         [
             model("mute", tools=False, prices=priced(0)),
@@ -640,34 +640,34 @@ def test_a_child_below_the_lowest_tier_is_refused(asked: dict[str, Any]) -> None
     assert "deep, standard" in str(error.hint)
 
 
-def test_an_unknown_model_is_refused_with_names_that_would_do() -> None:
+def test_an_unknown_model_is_refused_with_names_that_can_be_used() -> None:
     error = refusal(model="gpt-6", ceiling="standard")
     assert (error.code, error.field) == ("unknown_model", "model")
     assert "gpt-6-sol" in str(error.hint)
     assert "gpt-6-astra" not in str(error.hint)
 
 
-def test_of_an_endless_name_only_the_beginning_is_repeated() -> None:
+def test_an_error_repeats_only_the_beginning_of_a_long_name() -> None:
     error = refusal(model="gpt-" * 100_000)
     assert error.code == "unknown_model"
     assert len(error.message) + len(str(error.hint)) < 1_000
 
 
-def test_a_named_model_without_a_key_is_refused_with_the_variable_to_set() -> None:
+def test_a_requested_model_without_a_key_is_refused_with_the_variable() -> None:
     error = refusal(model="claude-opus-5-5", available=frozenset({("openai", None)}))
     assert (error.code, error.field) == ("no_api_key", "model")
     assert "set ANTHROPIC_API_KEY" in str(error.hint)
 
 
 @pytest.mark.parametrize("asked", [{"model": "m"}, {"tier": "fast"}, {}])
-def test_a_model_whose_price_nobody_declared_is_used_for_no_child(asked: dict[str, Any]) -> None:
+def test_a_model_without_a_declared_price_is_used_for_no_child(asked: dict[str, Any]) -> None:
     error = refusal(Catalog([model("m")]), **{"ceiling": "fast"} | asked)
     assert error.code == ("unknown_price" if "model" in asked else "no_model_for_tier")
     assert "m" in error.message
     assert "price unknown, and the model is not declared in the settings" in error.message
 
 
-def test_a_declared_model_of_unknown_price_is_used_last_and_only_where_cost_isnt_limited() -> None:
+def test_a_declared_model_of_unknown_price_is_last_and_only_without_limit() -> None:
     both = declared(model("a"), model("b", prices=priced(100)))
     assert child(both, tier="fast") == "b"
     assert child(both, model="a") == child(declared(model("a")), tier="fast") == "a"
@@ -678,13 +678,13 @@ def test_a_declared_model_of_unknown_price_is_used_last_and_only_where_cost_isnt
     assert chosen.code == "no_model_for_tier"
 
 
-def test_without_any_key_the_refusal_names_every_variable_that_would_help() -> None:
+def test_without_any_key_the_error_names_every_variable_to_set() -> None:
     error = refusal(available=frozenset[Any]())
     assert error.code == "no_api_key"
     assert error.hint == "set ANTHROPIC_API_KEY, or set GEMINI_API_KEY, or set OPENAI_API_KEY"
 
 
-def test_a_tier_that_no_reachable_model_has_is_refused_with_the_tiers_that_are_there() -> None:
+def test_a_tier_without_a_reachable_model_is_refused_with_those_that_have() -> None:
     local = Catalog.shipped().with_models([model("qwen", endpoint="ollama", tier="fast")])
     error = refusal(local, tier="deep", available=frozenset({("openai", "ollama")}))
     assert (error.code, error.field) == ("no_model_for_tier", "tier")
@@ -692,7 +692,7 @@ def test_a_tier_that_no_reachable_model_has_is_refused_with_the_tiers_that_are_t
     assert str(error.hint).startswith("request tier fast, or set ANTHROPIC_API_KEY")
 
 
-def test_where_the_models_of_a_tier_cant_be_used_the_refusal_says_why() -> None:
+def test_the_error_says_why_the_models_of_a_tier_cannot_be_used() -> None:
     local = declared(
         model("mute", endpoint="ollama", tools=False, prices=priced(0)),
         model("unpriced", endpoint="ollama"),
@@ -706,14 +706,14 @@ def test_where_the_models_of_a_tier_cant_be_used_the_refusal_says_why() -> None:
     assert error.hint == "request tier standard"
 
 
-def test_a_refusal_offers_no_tier_that_would_be_refused_next() -> None:
+def test_the_error_offers_no_tier_that_would_be_refused_as_well() -> None:
     local = declared(model("big", endpoint="ollama", tier="deep", prices=priced(0)))
     error = refusal(local, tier="fast", ceiling="fast", available=frozenset({("openai", "ollama")}))
     assert error.code == "no_model_for_tier"
     assert error.hint is None
 
 
-def test_a_name_with_many_prefixes_is_a_name_like_any_other_and_one_without_end_is_none() -> None:
+def test_a_name_may_have_many_prefixes_but_no_unlimited_length() -> None:
     assert child(model=f"{'openrouter/' * 5}gpt-6-luna") == "gpt-6-luna"
     assert refusal(model=f"{'openrouter/' * 5}gpt-6").code == "unknown_model"
     assert refusal(model=f"{'openrouter/' * 5_000}gpt-6-luna").code == "unknown_model"

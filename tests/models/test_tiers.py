@@ -1,4 +1,4 @@
-"""The arithmetic of "never above its parent", and what follows from it for whole trees of calls."""
+"""A child never runs at a tier above its parent's, also in whole trees of calls."""
 
 import random
 from collections.abc import Iterator
@@ -37,11 +37,11 @@ def strength(tier: Tier) -> int:
         ("standard", "parent-1", "fast", "fast"),
         ("standard", "parent-2", "fast", "fast"),  # there is nothing below fast
         ("fast", "parent-1", "fast", "fast"),
-        ("standard", "deep", "fast", "standard fast"),  # a setting lifts nobody above the parent
+        ("standard", "deep", "fast", "standard fast"),  # a setting never raises a child above its parent
         ("deep", "standard", "standard", "standard"),
         ("deep", "parent", "parent", "deep"),
         ("deep", "parent", "parent-1", "deep standard"),
-        ("deep", "fast", "standard", "fast"),  # the ceiling outranks the floor
+        ("deep", "fast", "standard", "fast"),  # the ceiling takes precedence over the floor
         ("fast", "parent", "standard", "fast"),
         ("standard", "parent-1", "parent", "fast"),
         (None, "parent", "fast", "deep standard fast"),  # unknown counts as deep
@@ -50,7 +50,7 @@ def strength(tier: Tier) -> int:
         (None, "parent-2", "parent-1", "fast"),
     ],
 )
-def test_a_parent_may_give_the_tiers_that_it_and_the_settings_allow(
+def test_children_may_have_the_tiers_that_parent_and_settings_allow(
     parent: Tier | None, max_tier: TierBound, min_tier: TierBound, allowed: str
 ) -> None:
     assert " ".join(Bounds.under(parent, max_tier=max_tier, min_tier=min_tier).allowed()) == allowed
@@ -92,21 +92,21 @@ def test_some_tier_is_always_allowed_and_a_clamped_one_is_among_them(
 CATALOG = Catalog.shipped()
 EVERYWHERE = frozenset({("openai", None), ("anthropic", None), ("google", None)})
 REFUSALS = {"unknown_model", "tier_above_parent", "tier_below_floor"}
-"""The codes of what may be refused where every model can be reached."""
+"""The codes of possible refusals if every model can be reached."""
 
 LOOK_ALIKES = str.maketrans({"a": "а", "o": "ο", "-": "‐", "5": "５"})  # Cyrillic, Greek, a hyphen, full width
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What one call asks for its child."""
+    """What one call requests for its child."""
 
     tier: Tier | None
     model: str | None
 
 
 def disguises(name: str) -> Iterator[str]:
-    """One model's name in all the ways that a hostile or careless caller might write it."""
+    """One model's name in all spellings that a hostile or careless caller might use."""
     yield name
     yield from (f"{name}-20261001", f"{name}@20261001", f"{name}-2026-10-01", f"{name}-20269999", f"{name}-latest")
     for owner in ("openai", "anthropic", "google", "models", "openrouter", "litellm", "vertex_ai", "evil"):
@@ -132,7 +132,7 @@ DEPTH, CALLS_PER_CHILD = 4, 6
 
 
 def any_ask(choices: random.Random) -> Ask:
-    """Often nothing or a real name, so that trees grow; else something hostile."""
+    """Often nothing or a real name, so that trees grow; otherwise something hostile."""
     a_name = choices.choice((None, choices.choice(NAMES), choices.choice(NAMES), choices.choice(HOSTILE + NONSENSE)))
     return Ask(choices.choice(ASKED_TIERS), a_name)
 
@@ -145,7 +145,7 @@ def answer(request: ChildRequest) -> Model | CallError:
 
 
 def admitted(ask: Ask, bounds: Bounds, usual_tier: Tier) -> Model | None:
-    """The model that the child gets; None where the call is refused. Asked again, the answer is the same."""
+    """The model that the child gets; None if the call is refused. Checks that a second request is the same."""
     request = ChildRequest(bounds, EVERYWHERE, date(2026, 11, 20), ask.tier, ask.model, usual_tier)
     first, again = answer(request), answer(request)
     if isinstance(first, Model):
@@ -157,7 +157,7 @@ def admitted(ask: Ask, bounds: Bounds, usual_tier: Tier) -> Model | None:
 
 
 def strongest(limit: TierBound, parent: Tier | None) -> int:
-    """What a bound in the settings comes to for this parent, as a strength."""
+    """The strength that a bound in the settings means for this parent."""
     if limit in TIERS:
         return strength(limit)
     return max(1, strength(parent or "deep") + int(limit.removeprefix("parent") or 0))
@@ -165,7 +165,7 @@ def strongest(limit: TierBound, parent: Tier | None) -> int:
 
 @settings(same_every_time, max_examples=60)
 @given(st.integers(0, 2**32), parents, limits, limits, tiers)
-def test_no_child_is_above_any_ancestor_nor_outside_the_settings_whatever_is_asked_for(
+def test_no_request_puts_a_child_above_an_ancestor_or_outside_settings(
     seed: int, root_tier: Tier | None, max_tier: TierBound, min_tier: TierBound, usual_tier: Tier
 ) -> None:
     choices = random.Random(seed)
@@ -187,7 +187,7 @@ def test_no_child_is_above_any_ancestor_nor_outside_the_settings_whatever_is_ask
 
 @same_every_time
 @given(st.sampled_from(NAMES), st.sampled_from(TIERS))
-def test_no_disguise_of_a_name_gives_another_model_than_the_one_it_names(name: str, ceiling: Tier) -> None:
+def test_no_spelling_of_a_name_gives_another_model_than_the_one_it_names(name: str, ceiling: Tier) -> None:
     real = CATALOG.find(name)
     assert real
     for disguise in disguises(name):

@@ -1,6 +1,6 @@
-"""How far the estimate of tokens is off, measured on real tokenizers, and what keeps it there.
+"""The error of the token estimate, compared with real tokenizers.
 
-`data/token_counts.json` holds the true counts of the texts; `scripts/measure_tokens.py` makes it.
+`data/token_counts.json` contains the actual counts of the texts; `scripts/measure_tokens.py` writes it.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def text_of(counted: dict[str, Any]) -> str:
 
 
 def error(counted: dict[str, Any], tokenizer: str) -> float:
-    """The estimate's distance from the truth in per cent of it; below 0 the estimate is too low."""
+    """The error of the estimate in percent of the actual count; negative if the estimate is too low."""
     name = MODELS[tokenizer]
     model = Catalog.shipped().find(name) if name else None
     estimated = tokens_of(text_of(counted))
@@ -54,7 +54,7 @@ def test_the_counts_are_of_the_texts_that_are_here() -> None:
 
 
 MEASURED = {
-    # kind: {tokenizer: (lowest, median, highest) error in per cent}
+    # kind: {tokenizer: (lowest, median, highest) error in percent}
     "tool calls": {
         "o200k": (2, 9, 14),
         "deepseek": (-2, 5, 10),
@@ -139,7 +139,7 @@ def test_the_error_is_as_measured(kind: str) -> None:
 
 
 @pytest.mark.parametrize("tokenizer", MODELS)
-def test_on_what_agents_and_judges_read_an_estimate_is_hardly_ever_a_fifth_too_low(tokenizer: str) -> None:
+def test_on_agents_and_judges_input_an_estimate_is_rarely_a_fifth_too_low(tokenizer: str) -> None:
     read = [counted for counted in TEXTS if counted["kind"] in ("tool calls", "judging", "code", "commands", "attacks")]
     errors = sorted(error(counted, tokenizer) for counted in read)
     assert errors[0] > -20
@@ -154,7 +154,7 @@ def test_over_all_texts_together_the_estimate_is_not_too_low(tokenizer: str) -> 
     assert 0 < off < 0.2
 
 
-def test_the_estimate_is_never_below_what_any_part_of_a_text_alone_would_get() -> None:
+def test_the_estimate_of_a_text_is_never_below_that_of_any_part_of_it() -> None:
     text = 'naïve 漢字 {"a": [1, 22]} 🎉\n'
     assert tokens_of("") == 0
     estimates = [tokens_of(text[:end]) for end in range(len(text) + 1)]

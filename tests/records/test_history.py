@@ -1,4 +1,4 @@
-"""What is on record of a task: before it starts, while it runs, when it has ended, and after its process is gone."""
+"""The record of a task: before it starts, while it runs, after it has ended, and after its process has died."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ DAYS = 86_400
 
 
 class Runner:
-    """A host's runner that does `work` and reports."""
+    """A custom runner that does `work` and reports."""
 
     needs_model = False
     records_tools = True
@@ -94,7 +94,7 @@ async def test_what_a_child_did_can_be_read_while_it_runs() -> None:
     assert (ended["state"], ended["run"]["output"]) == ("ended", "did my part")
 
 
-async def test_the_events_tell_the_whole_course_in_order() -> None:
+async def test_the_events_show_the_whole_run_in_order() -> None:
     client = words([Scripted.call("think", thought="hm"), "I thought about it"], met_by("I thought"))
     async with Delegator(client=client) as delegator:
         report = await delegator.run(
@@ -111,7 +111,7 @@ async def test_the_events_tell_the_whole_course_in_order() -> None:
     assert record["result"]["verdict"]["verdict"] == "PASS"
 
 
-async def test_a_fault_of_ours_is_a_result_on_record_too() -> None:
+async def test_an_internal_error_is_a_recorded_result_too() -> None:
     class Broken(Runner):
         async def run(self, job: Job) -> ChildRun:
             return "nonsense"  # pyright: ignore[reportReturnType]
@@ -122,7 +122,7 @@ async def test_a_fault_of_ours_is_a_result_on_record_too() -> None:
     assert (record["state"], record["result"]["error"]["code"]) == ("ended", "internal_error")
 
 
-async def test_a_cancelled_call_leaves_ended_records() -> None:
+async def test_a_cancelled_call_leaves_complete_records() -> None:
     begun = asyncio.Event()
 
     async def wait(job: Job) -> None:
@@ -155,7 +155,7 @@ class Runner:
             return job.recorder.finish("completed", output="did my part")
         n = job.recorder.next_receipt()
         job.recorder.tool_called(n, "send", {}, ToolOutput("sent"), 0.1)
-        await delegator.read("")  # brings on record what happened until now
+        await delegator.read("")  # flushes all posted events
         os._exit(9)
 
 delegator = Delegator(runner=Runner())
@@ -168,7 +168,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_task_whose_process_is_gone_reads_outcome_unknown_and_is_not_run_again() -> None:
+async def test_a_task_of_a_dead_process_is_outcome_unknown_and_not_rerun() -> None:
     ran = subprocess.run([sys.executable, "-c", GONE], capture_output=True, text=True, timeout=30)
     assert ran.returncode == 9, ran.stderr
     run_id = ran.stdout.strip()
@@ -188,7 +188,7 @@ async def test_a_task_whose_process_is_gone_reads_outcome_unknown_and_is_not_run
     assert asked == ["another"]
 
 
-async def test_another_process_with_the_same_number_is_not_taken_for_the_one_that_began(home: Path) -> None:
+async def test_a_process_with_a_reused_id_is_not_mistaken_for_the_original(home: Path) -> None:
     seen: list[str] = []
 
     async def look(job: Job) -> None:
@@ -203,13 +203,13 @@ async def test_another_process_with_the_same_number_is_not_taken_for_the_one_tha
 # ------------------------------------------------------------------------------------------------------ what goes wrong
 
 
-async def test_a_begin_that_was_not_stored_costs_the_handle_also_if_the_end_could_be(tmp_path: Path) -> None:
+async def test_an_unstored_start_costs_the_handle_even_if_the_end_is_stored(tmp_path: Path) -> None:
     (tmp_path / "records.sqlite3").mkdir()
 
-    async def mend(job: Job) -> None:
+    async def restore(job: Job) -> None:
         (tmp_path / "records.sqlite3").rmdir()
 
-    async with Delegator(runner=Runner(mend), home=tmp_path) as delegator:
+    async with Delegator(runner=Runner(restore), home=tmp_path) as delegator:
         report = await delegator.run(Task(goal="x"))
         second = await delegator.run(Task(goal="y"), Task(goal="z"))
     assert [(result.status, result.handle) for result in report.results] == [("completed", None)]
@@ -291,7 +291,7 @@ def test_two_processes_at_once_lose_no_result(home: Path) -> None:
 
 
 class Writer(Runner):
-    """Leaves a file, so that the workspace is kept."""
+    """Write a file, so that the workspace is kept."""
 
     async def run(self, job: Job) -> ChildRun:
         job.folder.write("note.md", b"kept")
@@ -302,14 +302,14 @@ async def kept(home: Path, **options: Any) -> list[str]:
     """The goals on record after another use, with the workspaces of all but that one still there."""
     async with Delegator(runner=Runner(), **options) as delegator:
         await delegator.run(Task(goal="new"))
-        runs = [run.goal for run in await delegator.runs(100)]  # a step of the removal has its turn before each
+        runs = [run.goal for run in await delegator.runs(100)]  # a removal step runs before each
         for _ in range(20):
             runs = [run.goal for run in await delegator.runs(100)]
     return sorted(runs)
 
 
 async def make(goals: Sequence[str]) -> dict[str, Path]:
-    """A run for each goal, with its kept workspace."""
+    """Make one run for each goal, and return the workspaces that were kept."""
     async with Delegator(runner=Writer()) as delegator:
         reports = [await delegator.run(Task(goal=goal)) for goal in goals]
     return {goal: Path(report.results[0].workspace or "") for goal, report in zip(goals, reports, strict=True)}
@@ -320,7 +320,7 @@ def age(home: Path, goal: str, days: float) -> None:
     change(home, sql, days * DAYS, goal)
 
 
-async def test_old_records_go_with_their_workspaces(home: Path) -> None:
+async def test_old_records_are_removed_with_their_workspaces(home: Path) -> None:
     folders = await make(["old", "young"])
     age(home, "old", 31)
     age(home, "young", 29)
@@ -333,14 +333,14 @@ async def test_old_records_go_with_their_workspaces(home: Path) -> None:
 
 
 @pytest.mark.parametrize("for_ever", [None, math.inf])
-async def test_records_are_kept_for_ever_where_that_is_set(home: Path, for_ever: float | None) -> None:
+async def test_records_are_kept_forever_if_configured(home: Path, for_ever: float | None) -> None:
     folders = await make(["old"])
     age(home, "old", 10_000)
     assert await kept(home, keep_days=for_ever, keep_mb=for_ever) == ["new", "old"]
     assert folders["old"].exists()
 
 
-async def test_the_oldest_go_when_there_is_too_much(home: Path) -> None:
+async def test_the_oldest_records_are_removed_when_there_is_too_much(home: Path) -> None:
     names = [f"{n:02}" for n in range(60)]
     folders = await make(names)
     for n, name in enumerate(names):
@@ -383,7 +383,7 @@ async def test_a_workspace_that_a_younger_task_works_in_is_kept(home: Path) -> N
     assert (folders["old"] / "note.md").exists()
 
 
-async def test_what_still_runs_is_kept_however_old_and_what_was_lost_is_not(home: Path) -> None:
+async def test_running_tasks_are_kept_however_old_and_lost_ones_are_not(home: Path) -> None:
     go_on = asyncio.Event()
 
     async def wait(job: Job) -> None:
@@ -406,7 +406,7 @@ async def test_what_still_runs_is_kept_however_old_and_what_was_lost_is_not(home
 # ------------------------------------------------------------------------------------------------------------ summaries
 
 
-async def test_runs_are_listed_newest_first_with_what_came_of_them() -> None:
+async def test_runs_are_listed_newest_first_with_their_outcome() -> None:
     def answer(request: ChatRequest) -> str:
         return "did my part"
 
@@ -427,7 +427,7 @@ async def test_runs_are_listed_newest_first_with_what_came_of_them() -> None:
     assert all(run.ended_at and run.ended_at >= run.began_at for run in runs)
 
 
-async def test_what_a_child_delegated_is_listed_below_it_and_paid_once() -> None:
+async def test_what_a_child_delegated_is_listed_below_it_and_counted_once() -> None:
     def answer(request: ChatRequest) -> Any:
         if goal_of(request) == "boss" and len(request.messages) == 1:
             return Scripted.call("delegate_task", goal="helper")
@@ -461,7 +461,7 @@ async def test_a_parent_reads_a_long_report_back_in_slices() -> None:
     assert past["error"]["code"] == "past_the_end"
 
 
-async def test_a_handle_that_leads_nowhere_is_a_clear_error() -> None:
+async def test_an_unknown_handle_is_a_clear_error() -> None:
     codes: list[str] = []
 
     async def look(job: Job) -> None:
@@ -478,8 +478,8 @@ async def test_a_run_that_its_host_named_reads_only_its_own_reports() -> None:
         of_a = (await delegator.run(Task(goal="x"), parent=Parent(run_id="a"))).results[0].handle
         await delegator.run(Task(goal="y"), parent=Parent(run_id="b"))
         same = await delegator.read_answer({"handle": of_a}, parent=Parent(run_id="a"))
-        nobody_in_particular = await delegator.read_answer({"handle": of_a})
+        without_a_parent = await delegator.read_answer({"handle": of_a})
         other = await delegator.read_answer({"handle": of_a}, parent=Parent(run_id="b"))
     assert "did my part" in same
-    assert "did my part" in nobody_in_particular
+    assert "did my part" in without_a_parent
     assert json.loads(other)["error"]["code"] == "other_run"

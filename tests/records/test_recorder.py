@@ -1,4 +1,4 @@
-"""The runtime's record of one child: complete at every moment, bounded, and without secrets."""
+"""The recorder's record of one child is complete at any time, bounded, and contains no secrets."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ def said(recorder: Recorder, text: str, *calls: ToolCall) -> str:
     return recorder.model_called(ChatReply(text, "end", usage, calls), Charge(usage, 0.25, 0.25, "observed"))
 
 
-def test_a_run_holds_what_was_said_and_called_until_then_however_it_ends() -> None:
+def test_a_run_contains_all_output_and_calls_so_far_however_it_ends() -> None:
     recorder = Recorder()
     said(recorder, "half-way")
     called(recorder, "found it")
@@ -33,7 +33,7 @@ def test_a_run_holds_what_was_said_and_called_until_then_however_it_ends() -> No
     assert [receipt.output for receipt in run.receipts] == ["found it"]
 
 
-def test_receipts_stand_in_the_order_in_which_the_calls_began() -> None:
+def test_receipts_are_in_the_order_in_which_the_calls_started() -> None:
     recorder = Recorder()
     first, second = recorder.next_receipt(), recorder.next_receipt()
     recorder.tool_called(second, "quick", {}, ToolOutput("b"), 0)
@@ -54,7 +54,7 @@ def test_a_long_answer_keeps_both_ends_and_the_digest_of_the_whole() -> None:
     assert receipt.output_sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_a_key_that_a_cut_would_go_through_is_taken_out_before() -> None:
+def test_a_key_at_a_cut_is_redacted_before_the_cut() -> None:
     recorder = Recorder()
     called(recorder, "x" * (RECEIPT_CHARS // 2 - 10) + " " + KEY + " " + "y" * RECEIPT_CHARS)
     (receipt,) = recorder.finish("completed").receipts
@@ -62,7 +62,7 @@ def test_a_key_that_a_cut_would_go_through_is_taken_out_before() -> None:
     assert MARK[:5] in receipt.output
 
 
-def test_the_journal_is_told_of_every_call_as_it_comes() -> None:
+def test_the_journal_receives_every_call_when_it_happens() -> None:
     told: list[tuple[str, object]] = []
     recorder = Recorder(journal=lambda kind, text: told.append((kind, json.loads(text))))
     assert said(recorder, f"I use {KEY}", ToolCall("1", "look", {"at": KEY})) == f"I use {MARK}"
@@ -83,7 +83,7 @@ def test_the_journal_is_told_of_every_call_as_it_comes() -> None:
     assert (receipt.args, receipt.output) == ({"at": MARK}, f"there is {MARK}")
 
 
-def test_output_errors_and_names_of_tools_are_without_secrets() -> None:
+def test_output_errors_and_tool_names_contain_no_secrets() -> None:
     recorder = Recorder(redactor=Redactor({"MY_TOKEN": "swordfish-77"}))
     called(recorder, "x", "swordfish-77")
     run = recorder.finish("failed", output="swordfish-77!", error=ErrorDetail(code="x", message="no swordfish-77"))
@@ -91,7 +91,7 @@ def test_output_errors_and_names_of_tools_are_without_secrets() -> None:
     assert (run.output, run.error.message, run.receipts[0].tool) == (f"{MARK}!", f"no {MARK}", MARK)
 
 
-def test_an_output_that_a_runner_set_by_itself_is_without_secrets() -> None:
+def test_an_output_set_by_a_runner_contains_no_secrets() -> None:
     recorder = Recorder()
     said(recorder, "half-way")
     recorder.output = f"there is {KEY}"
@@ -99,7 +99,7 @@ def test_an_output_that_a_runner_set_by_itself_is_without_secrets() -> None:
     assert recorder.finish("completed", output="half-way").output == "half-way"
 
 
-def test_a_run_that_was_made_elsewhere_is_redacted_and_one_of_its_own_is_the_same() -> None:
+def test_a_foreign_run_is_redacted_and_the_recorders_own_is_unchanged() -> None:
     recorder = Recorder(UNOBSERVED)
     own = recorder.finish("completed", output="fine")
     assert recorder.redacted(own) is own

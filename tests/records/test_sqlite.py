@@ -1,4 +1,4 @@
-"""The store of records: what is acknowledged is there, whoever else writes, and however a writer ends."""
+"""The store keeps every acknowledged write, whatever other processes do and however a writer ends."""
 
 import asyncio
 import fcntl
@@ -40,7 +40,7 @@ def on_disk(path: Path) -> list[int]:
 
 
 def python(code: str, *arguments: object) -> str:
-    """Run code in a process of its own; its stdout."""
+    """Run code in a new process and return its stdout."""
     prelude = "import asyncio, os, sys\nfrom pathlib import Path\nfrom delegate.records.sqlite import Store\n"
     prelude += f"TABLE, INSERT = {TABLE!r}, {INSERT!r}\npath = Path(sys.argv[1])\n"
     done = subprocess.run(
@@ -53,7 +53,7 @@ def python(code: str, *arguments: object) -> str:
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
-async def test_what_was_written_is_there_after_closing_and_using_the_store_again(path: Path) -> None:
+async def test_writes_are_there_after_closing_and_reopening_the_store(path: Path) -> None:
     store = Store(path, TABLE)
     assert await store.write((INSERT, (1, "x")), (INSERT, (2, "y"))) == 2
     await store.aclose()
@@ -63,7 +63,7 @@ async def test_what_was_written_is_there_after_closing_and_using_the_store_again
     await store.aclose()
 
 
-async def test_what_was_posted_is_read_and_stands_in_its_order(path: Path) -> None:
+async def test_posted_writes_are_read_back_in_order(path: Path) -> None:
     store = Store(path, TABLE)
     for n in range(50):
         store.post((INSERT, (n, "x")))
@@ -71,12 +71,12 @@ async def test_what_was_posted_is_read_and_stands_in_its_order(path: Path) -> No
     await store.aclose()
 
 
-async def test_what_was_posted_is_on_disk_without_anybody_asking(path: Path) -> None:
+async def test_posted_writes_reach_the_disk_without_a_read(path: Path) -> None:
     store = Store(path, TABLE)
     await store.write((INSERT, (1, "x")))
     store.post((INSERT, (2, "x")))
     async with asyncio.timeout(20):
-        while on_disk(path) != [1, 2]:  # noqa: ASYNC110 another thread is waited for
+        while on_disk(path) != [1, 2]:  # noqa: ASYNC110 waits for another thread
             await asyncio.sleep(0.02)
     await store.aclose()
 
@@ -89,7 +89,7 @@ async def test_a_read_before_the_first_write_makes_no_file(path: Path, caplog: p
     assert caplog.records == []
 
 
-async def test_a_refused_write_costs_no_other_that_is_committed_with_it(path: Path) -> None:
+async def test_a_rejected_write_does_not_affect_others_in_its_transaction(path: Path) -> None:
     store = Store(path, TABLE)
     await store.write((INSERT, (1, "x")))
     outcomes = await asyncio.gather(
@@ -106,7 +106,7 @@ async def test_a_refused_write_costs_no_other_that_is_committed_with_it(path: Pa
     await store.aclose()
 
 
-async def test_a_write_is_done_even_if_its_caller_is_cancelled(path: Path) -> None:
+async def test_a_write_is_made_even_if_its_caller_is_cancelled(path: Path) -> None:
     store = Store(path, TABLE)
     writing = asyncio.create_task(store.write((INSERT, (1, "x"))))
     await asyncio.sleep(0)
@@ -117,7 +117,7 @@ async def test_a_write_is_done_even_if_its_caller_is_cancelled(path: Path) -> No
     await store.aclose()
 
 
-async def test_maintenance_goes_on_until_it_has_nothing_more_to_write(path: Path) -> None:
+async def test_maintenance_repeats_until_it_has_nothing_to_write(path: Path) -> None:
     store = Store(path, TABLE)
     await store.write(*((INSERT, (n, "x")) for n in range(7)))
     done = threading.Event()
@@ -171,7 +171,7 @@ async def main():
     store, first = Store(path, TABLE, log_bytes=100_000), int(sys.argv[2])
     for n in range(first, first + 300):
         await store.write((INSERT, (n, "x" * 3_000)))
-    # Only emptying the log brings anything into the file itself while somebody has it open.
+    # While the file is open, only a checkpoint writes to the file itself.
     print(os.stat(path).st_size > 500_000, os.stat(f"{path}-wal").st_size < 400_000)
     await store.aclose()
 
@@ -179,7 +179,7 @@ asyncio.run(main())
 """
 
 
-def test_two_processes_lose_no_row_while_the_log_is_emptied_again_and_again(path: Path) -> None:
+def test_two_processes_lose_no_row_during_repeated_checkpoints(path: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         told = list(threads.map(partial(python, WRITER, path), (0, 1_000)))
     assert told == ["True True\n"] * 2
@@ -210,7 +210,7 @@ def test_a_forked_process_writes_for_itself(path: Path) -> None:
     assert on_disk(path) == [1, 2, 11, 12, 21, 22, 31, 32]
 
 
-def test_a_process_that_ends_without_closing_the_store_leaves_what_it_posted(path: Path) -> None:
+def test_posted_writes_survive_a_process_that_does_not_close_the_store(path: Path) -> None:
     python('store = Store(path, TABLE)\nstore.post((INSERT, (1, "x")))', path)
     assert on_disk(path) == [1]
 
@@ -238,12 +238,12 @@ asyncio.run(main())
 """
 
 
-def test_a_full_disk_is_told_to_every_writer_and_the_next_write_works_again(path: Path) -> None:
+def test_a_full_disk_fails_every_pending_write_and_later_writes_work(path: Path) -> None:
     assert python(FULL, path) == "['OperationalError', 'OperationalError']\n1\n"
     assert on_disk(path) == [1, 4]
 
 
-async def test_a_statement_that_makes_no_sense_leaves_no_transaction_open(path: Path) -> None:
+async def test_an_invalid_statement_leaves_no_transaction_open(path: Path) -> None:
     store = Store(path, TABLE)
     await store.write((INSERT, (1, "x")))
     with pytest.raises(sqlite3.OperationalError):
@@ -253,7 +253,7 @@ async def test_a_statement_that_makes_no_sense_leaves_no_transaction_open(path: 
     await store.aclose()
 
 
-async def test_a_file_that_is_no_database_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_that_is_not_a_database_is_reported(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.parent.mkdir()
     path.write_bytes(b"not a database, whatever its name says" * 100)
     store = Store(path, TABLE)
@@ -280,12 +280,12 @@ asyncio.run(main())
 """
 
 
-def test_a_file_that_was_removed_is_made_anew(path: Path) -> None:
+def test_a_removed_file_is_created_again(path: Path) -> None:
     python(REMOVED, path)
     assert on_disk(path) == [2]
 
 
-async def test_who_holds_the_lock_for_ever_holds_nobody_up_for_ever(path: Path) -> None:
+async def test_a_lock_held_forever_does_not_block_others_forever(path: Path) -> None:
     store = Store(path, TABLE, busy_seconds=0.2)
     await store.write((INSERT, (1, "x")))
     other = os.open(f"{path}-lock", os.O_RDWR)
@@ -298,7 +298,7 @@ async def test_who_holds_the_lock_for_ever_holds_nobody_up_for_ever(path: Path) 
     await store.aclose()
 
 
-async def test_a_file_system_without_locks_is_written_all_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_system_without_locks_can_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(file: int, how: int) -> None:
         raise OSError(37, "No locks available")
 
@@ -327,7 +327,7 @@ asyncio.run(main())
 """
 
 
-def test_it_works_where_there_are_no_such_locks_as_on_windows(path: Path) -> None:
+def test_it_works_without_file_locks_as_on_windows(path: Path) -> None:
     assert python(WINDOWS, path) == "running\n"
 
 

@@ -1,4 +1,4 @@
-"""Stopping a call, at every moment and in every way: all that runs is gone, and nothing that was done is lost."""
+"""A stopped call leaves nothing running and loses no finished work, whenever and however it is stopped."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from tests.support.trees import Tree
 MODEL = "gpt-6-luna"
 TURN = Parent(run_id="turn-1")
 PATIENCE = 10
-"""Seconds until a test gives up."""
+"""Timeout of a test, in seconds."""
 DONE = "did my part as asked"
 HALF = Reply("half-way there", tool_calls=(("write_file", {"path": "half.txt", "content": "half"}),))
 HANGS = Fault(kind="hang")
@@ -34,7 +34,7 @@ HANGS = Fault(kind="hang")
 
 
 class Model(ModelServer):
-    """Says what `words` has for a goal, turn by turn; goals that it hasn't are done at once. Judges never answer."""
+    """A model that replies to a goal from `words`, turn by turn, to other goals at once, and never to judges."""
 
     def __init__(self, **words: list[Reply | Fault]) -> None:
         super().__init__(self._say)
@@ -66,15 +66,15 @@ class Model(ModelServer):
             self._changed.notify_all()
 
     def about(self, goal: str) -> int:
-        """How many calls were made for this goal."""
+        """The number of calls for this goal."""
         return sum(not call.wants_json and call.texts[0].split()[0] == goal for call in self.calls)
 
     async def hangs(self, number: int) -> None:
-        """Wait until so many calls have come that are never answered."""
+        """Wait for this many calls that are never answered."""
         await asyncio.to_thread(self._wait, lambda: self._hanging >= number)
 
     async def is_left_alone(self) -> None:
-        """Wait until nobody waits for an answer any more: those that get none must have closed their connection."""
+        """Wait until all callers without a reply have closed their connection."""
         await asyncio.to_thread(self._wait, lambda: not self._under_way)
 
     def _wait(self, until: Callable[[], bool]) -> None:
@@ -84,7 +84,7 @@ class Model(ModelServer):
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Callable[[Model], Model]:
-    import_module("delegate.models.providers.openai")  # takes a second, which isn't to count against a deadline
+    import_module("delegate.models.providers.openai")  # takes a second, which must not count against a deadline
 
     def use(model: Model) -> Model:
         monkeypatch.setenv("OPENAI_BASE_URL", model.openai_url)
@@ -105,17 +105,17 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
 
 @dataclass(frozen=True)
 class Moment:
-    """What one child is in the middle of, what is there until then, and how to know that it has come."""
+    """A point in a child's run: what exists by then, and how to detect that it has been reached."""
 
     turns: Callable[[Tree], list[Reply | Fault]]
     has_come: Callable[[Model, Tree], Awaitable[object]]
     model_calls: int
-    """That were answered until then."""
+    """The calls answered by then."""
     receipts: tuple[tuple[str, str], ...] = (("write_file", "ok"),)
     output: str = HALF.text
     criteria: Callable[[Tree], tuple[Any, ...]] = lambda tree: ()
     completed: bool = False
-    """The child has ended; it's the verdict that is not there yet."""
+    """Whether the child has ended and only the verdict is missing."""
 
 
 def _shell(command: str) -> Reply:
@@ -156,7 +156,7 @@ MOMENTS = {
     ),
     "the judge is asked": Moment(
         lambda tree: [HALF, Reply(DONE)],
-        lambda model, tree: model.hangs(2),  # and the one behind it
+        lambda model, tree: model.hangs(2),  # and the next task's
         model_calls=2,
         output=DONE,
         criteria=lambda tree: ("the part was done",),
@@ -167,14 +167,14 @@ MOMENTS = {
 
 @dataclass
 class Scene:
-    """Three tasks with one place: the first is done, the second is stopped, the third waits for its turn."""
+    """Three tasks with one permit: the first has finished, the second is stopped, the third is waiting."""
 
     moment: Moment
     tree: Tree
     model: Model
     delegator: Delegator
     done: asyncio.Event = field(default_factory=asyncio.Event)
-    """The first has its verdict."""
+    """Whether the first task has its verdict."""
 
     def tasks(self, **fields: Any) -> list[Task]:
         done = {"kind": "regex", "pattern": "did my part"}
@@ -275,9 +275,9 @@ WAYS = (
 async def _scene(
     moment: str, tree: Tree, endpoint: Callable[[Model], Model], *, third: Reply | Fault = HANGS, **options: Any
 ) -> AsyncGenerator[tuple[Scene, str]]:
-    """A scene, and the id of its run. At its end the run has room for one more call, only where it holds nothing."""
+    """A scene and the ID of its run. Checks at the end that the run holds no reservation: one more call must fit."""
     played = MOMENTS[moment]
-    judged = moment == "the judge is asked"  # meanwhile, the third's model has been asked too
+    judged = moment == "the judge is asked"  # in the meantime, the third task's model was called too
     settings: dict[str, Any] = {
         "model": MODEL, "judge_model": MODEL, "max_depth": 2, "max_concurrent": 1, "commands": "allow",
         "max_run_model_calls": 1 + played.model_calls + (2 if judged else 1), **options,
@@ -298,7 +298,7 @@ async def _can_go_on(scene: Scene) -> None:
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_stopped_call_leaves_nothing_running_and_loses_nothing_that_was_done(
+async def test_a_stopped_call_leaves_nothing_running_and_loses_no_work(
     moment: str, way: Way, tree: Tree, endpoint: Callable[[Model], Model]
 ) -> None:
     async with _scene(moment, tree, endpoint) as (scene, run_id):
@@ -337,12 +337,12 @@ def _the_verdict_says(scene: Scene, stopped: TaskResult, code: str) -> None:
 # ----------------------------------------------------------------------------------------------------------- deadlines
 
 SECONDS = (0.3, 1.5, 6.0)
-"""The first is long enough on any machine that isn't busy with other things; then it takes another one."""
+"""Timeouts in seconds. The first suffices on an idle machine; otherwise the next one is tried."""
 _PLAYS = [*(("parent", moment) for moment in MOMENTS), *(("run", f"{what} runs") for what in ("a command", "a check"))]
 
 
 @pytest.mark.parametrize("moment", ["a model call hangs", "a command runs", "a rate limit is waited for"])
-async def test_a_childs_own_timeout_ends_it_alone(
+async def test_a_childs_own_timeout_stops_only_that_child(
     moment: str, tmp_path: Path, endpoint: Callable[[Model], Model]
 ) -> None:
     for seconds in SECONDS:
@@ -355,7 +355,7 @@ async def test_a_childs_own_timeout_ends_it_alone(
 
 
 @pytest.mark.parametrize(("whose", "moment"), _PLAYS)
-async def test_a_deadline_of_the_parent_or_the_run_ends_all_that_is_left(
+async def test_a_deadline_of_the_parent_or_the_run_stops_everything_left(
     whose: str, moment: str, tmp_path: Path, endpoint: Callable[[Model], Model]
 ) -> None:
     for seconds in SECONDS:
@@ -375,7 +375,7 @@ async def test_a_deadline_of_the_parent_or_the_run_ends_all_that_is_left(
 
 
 async def _had_come(scene: Scene, stopped: TaskResult) -> bool:
-    """Whether all is there that is there at the moment. Where it isn't, the deadline was before it, or it got lost."""
+    """Whether everything that belongs to the moment exists. If not, the deadline came first, or something was lost."""
     try:
         await _what_was_done_is_there(scene, stopped)
         return True
@@ -385,7 +385,7 @@ async def _had_come(scene: Scene, stopped: TaskResult) -> bool:
         return False
 
 
-async def test_where_no_time_is_left_nothing_begins() -> None:
+async def test_nothing_starts_when_no_time_is_left() -> None:
     client = Scripted(lambda request: "never asked")
     async with Delegator(client=client) as delegator:
         report = await delegator.run(Task(goal="a"), Task(goal="b"), parent=Parent(seconds_left=0))
@@ -426,7 +426,7 @@ async def test_the_connection_of_a_stopped_model_call_is_closed(
 # ------------------------------------------------------------------------------------------------ before, after, beside
 
 
-async def test_what_is_cancelled_before_it_begins_never_begins_and_is_on_record() -> None:
+async def test_a_task_cancelled_before_its_start_never_starts_and_is_recorded() -> None:
     client, cancellation = Scripted(lambda request: "never asked"), Cancellation()
     cancellation.cancel()
     async with Delegator(client=client) as delegator:
@@ -437,7 +437,7 @@ async def test_what_is_cancelled_before_it_begins_never_begins_and_is_on_record(
     assert not client.requests
 
 
-async def test_an_awaiting_task_that_is_cancelled_before_it_begins_does_nothing(home: Path) -> None:
+async def test_an_awaiting_task_cancelled_before_its_start_does_nothing(home: Path) -> None:
     client = Scripted(lambda request: "never asked")
     async with Delegator(client=client) as delegator:
         call = asyncio.create_task(delegator.call({"goal": "a"}))
@@ -448,7 +448,7 @@ async def test_an_awaiting_task_that_is_cancelled_before_it_begins_does_nothing(
     assert not (home / "records.sqlite3").exists()
 
 
-async def test_a_cancel_after_the_end_changes_nothing_and_one_cancellation_stops_all_calls_that_have_it() -> None:
+async def test_one_cancellation_stops_all_its_calls_and_no_finished_one() -> None:
     hanging = asyncio.Semaphore(0)
 
     async def answer(request: ChatRequest) -> str:
@@ -474,7 +474,7 @@ async def test_a_cancel_after_the_end_changes_nothing_and_one_cancellation_stops
     assert [one.results[0].status for one in stopped] == ["cancelled"] * 2
 
 
-async def test_whoever_watches_may_cancel_and_a_judge_isnt_asked_then() -> None:
+async def test_an_event_listener_may_cancel_and_no_judge_is_called() -> None:
     client, cancellation = Scripted(lambda request: DONE), Cancellation()
 
     def watch(event: Event) -> None:
@@ -489,7 +489,7 @@ async def test_whoever_watches_may_cancel_and_a_judge_isnt_asked_then() -> None:
     assert len(client.requests) == 1
 
 
-async def test_a_grandchild_of_a_stopped_call_has_a_result_of_its_own_on_record(
+async def test_a_grandchild_of_a_stopped_call_has_its_own_recorded_result(
     tree: Tree, endpoint: Callable[[Model], Model]
 ) -> None:
     async with _scene("a grandchild works", tree, endpoint) as (scene, run_id):
@@ -504,7 +504,7 @@ async def test_a_grandchild_of_a_stopped_call_has_a_result_of_its_own_on_record(
 
 
 class Tidy:
-    """A host's runner that needs a while to clean up."""
+    """A custom runner that takes a while to clean up."""
 
     needs_model = False
     records_tools = True
@@ -524,7 +524,7 @@ class Tidy:
         raise AssertionError
 
 
-async def test_cleaning_up_is_waited_for_however_often_the_call_is_cancelled() -> None:
+async def test_cleanup_is_awaited_however_often_the_call_is_cancelled() -> None:
     runner = Tidy()
     async with Delegator(runner=runner) as delegator:
         call = asyncio.create_task(delegator.call({"goal": "a"}))
@@ -536,7 +536,7 @@ async def test_cleaning_up_is_waited_for_however_often_the_call_is_cancelled() -
     assert runner.is_tidy
 
 
-async def test_a_workspace_that_is_still_being_made_is_given_up(
+async def test_a_workspace_that_is_still_being_created_is_discarded(
     tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git = tmp_path / "bin" / "git"
@@ -570,7 +570,7 @@ _TASKS = [{"goal": f"part {n}", "acceptance_criteria": _CRITERIA} for n in range
 
 
 @pytest.mark.parametrize("times", [0, 1, 3], ids=["by a cancellation", "once", "three times"])
-async def test_at_whatever_moment_it_is_stopped_every_task_that_began_has_one_end(home: Path, times: int) -> None:
+async def test_whenever_a_call_is_stopped_every_started_task_has_one_end(home: Path, times: int) -> None:
     ends: list[str] = []
     async with Delegator(client=Scripted(_writes_a_file), max_concurrent=2) as delegator:
         await delegator.call({"tasks": _TASKS})
@@ -610,8 +610,8 @@ def test_a_synchronous_call_is_stopped_from_another_thread(tree: Tree) -> None:
     assert tree.left() == []
 
 
-def test_an_interrupted_synchronous_call_ends_its_children_before_the_interrupt_travels_on(tree: Tree) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with it ignored
+def test_an_interrupted_sync_call_stops_its_children_before_it_raises(tree: Tree) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
     main = threading.get_ident()
     client = Scripted([_shell_call(tree)])
     stopper = threading.Thread(target=lambda: (tree.wait_until_up(), signal.pthread_kill(main, signal.SIGINT)))
@@ -638,7 +638,7 @@ def _in(tree: Tree) -> Task:
 
 
 @pytest.mark.parametrize("how", ["cancellation", "task"])
-async def test_judging_what_exists_is_stopped_and_its_check_with_it(how: str, tree: Tree) -> None:
+async def test_stopping_a_standalone_judgment_stops_its_check(how: str, tree: Tree) -> None:
     cancellation = Cancellation()
     criteria = [{"kind": "shell", "command": tree.command}]
     async with Delegator(client=Scripted([])) as delegator:

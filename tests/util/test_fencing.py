@@ -1,4 +1,4 @@
-"""Text hygiene: what a person wouldn't see goes, what they would see stays, and no fence can be forged."""
+"""Invisible text is removed, visible text stays, and no fence can be forged."""
 
 import time
 import unicodedata
@@ -24,18 +24,18 @@ AWKWARD = st.text(
         ("safe\u202egnp.exe", "safegnp.exe"),  # bidirectional override
         ("a\u2066b\u2069c", "abc"),  # isolates
         ("pa\u200bss", "pass"),  # zero width
-        ("a\U000e0070\U000e0061\U000e0073b", "ab"),  # tags: a hidden copy of ASCII
+        ("a\U000e0070\U000e0061\U000e0073b", "ab"),  # tags: an invisible copy of ASCII
         ("a\x00\x08b", "ab"),
         ("\x1b]0;title\x07text", "text"),
         ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
         ("one\x1b[2Ktwo", "onetwo"),
-        ("a\u3164b", "ab"),  # a filler that looks like nothing
+        ("a\u3164b", "ab"),  # a filler that renders as nothing
         ("a\u200db", "ab"),  # a joiner that joins nothing
         ("x\ufe00\ufe01\ufe02", "x"),  # bytes smuggled in variation selectors
         ("👍\ufe0f\ufe00\ufe01", "👍\ufe0f"),
     ],
 )
-def test_what_a_person_would_not_see_is_taken_out_and_called_hidden(text: str, seen: str) -> None:
+def test_invisible_characters_are_removed_and_reported_as_hidden(text: str, seen: str) -> None:
     assert clean(text) == (seen, True)
 
 
@@ -51,12 +51,12 @@ def test_what_a_person_would_not_see_is_taken_out_and_called_hidden(text: str, s
         ("half \ud800 pair", "half \ufffd pair"),
     ],
 )
-def test_what_honest_text_has_is_not_called_hidden(text: str, seen: str) -> None:
+def test_characters_of_legitimate_text_are_not_reported_as_hidden(text: str, seen: str) -> None:
     assert clean(text) == (seen, False)
 
 
 @pytest.mark.parametrize("text", ["👩\u200d💻", "❤\ufe0f", "3\ufe0f\u20e3", "می\u200cخواهم", "क्\u200dष", "naïve 数 🇩🇪"])
-def test_emoji_and_scripts_keep_what_shapes_them(text: str) -> None:
+def test_emoji_and_scripts_keep_their_joiners(text: str) -> None:
     assert clean(text) == (text, False)
 
 
@@ -68,7 +68,7 @@ def test_nothing_that_looks_like_a_fence_is_left(text: str) -> None:
     assert "\uff1c\uff1c\uff1c" not in clean(text).text
 
 
-def test_two_angle_brackets_are_no_fence() -> None:
+def test_two_angle_brackets_are_not_a_fence() -> None:
     assert clean("cat <<EOF; x << 2").text == "cat <<EOF; x << 2"
 
 
@@ -89,7 +89,7 @@ def test_a_fence_has_one_opening_and_one_closing_line(text: str, more: str) -> N
     assert not any("<<<" in line for line in lines[1:-1])
 
 
-def test_a_nonce_is_drawn_anew_each_time() -> None:
+def test_every_nonce_is_new() -> None:
     nonces = {new_nonce() for _ in range(100)}
     assert len(nonces) == 100
     assert all(len(nonce) == 12 for nonce in nonces)
@@ -163,14 +163,14 @@ def test_a_frame_leaves_a_text_exactly_as_it_was(text: str) -> None:
     ],
 )
 @pytest.mark.parametrize("around", ["{}", "before\n{}\nafter", "before\r{}\u2028after"])
-def test_a_line_that_could_pass_for_a_mark_is_shown_in_other_signs(line: str, around: str) -> None:
+def test_a_line_that_resembles_a_mark_is_shown_in_other_characters(line: str, around: str) -> None:
     first, *inside, last = frame(around.format(line), MARK).split("\n")
     assert "is shown as" in first
     assert last == f"{MARK}>>>"
     assert not any(sign in "\n".join(inside) for sign in "<>\uff1e\u226b\u22d9")
 
 
-def test_a_frame_says_that_there_is_something_a_person_would_not_see() -> None:
+def test_a_frame_reports_hidden_characters() -> None:
     assert "hidden" in frame("safe\u202egnp.exe", MARK).split("\n")[0]
     assert frame("\x1b[32mgreen\x1b[0m\r\n", MARK).split("\n")[0] == f"<<<{MARK}"
 
@@ -186,7 +186,7 @@ def test_no_line_between_the_marks_reads_as_a_mark(text: str) -> None:
         assert not read.startswith((f"<<<{MARK}", f"{MARK}>>>"))
 
 
-def test_a_mark_is_six_digits_drawn_anew_each_time() -> None:
+def test_every_mark_is_six_new_digits() -> None:
     marks = {new_mark() for _ in range(100)}
     assert len(marks) > 95
     assert all(len(mark) == 6 and mark.isdigit() for mark in marks)

@@ -1,4 +1,4 @@
-"""No secret on record: known shapes of keys and this process's own, out of whatever a child or a tool wrote."""
+"""No secret is recorded: keys of known formats and this process's own keys are redacted in all output."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from delegate.ports import ChatReply, ChatRequest
 from tests.support.words import asked_ids, is_judge, verdicts
 
 R = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1hJ3kL5mN7pQ9rS1tU3vW5"
-"""Random letters and digits, as many as any key has."""
+"""Random letters and digits, enough for any key."""
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{}\n-----END RSA PRIVATE KEY-----"
 KEYS = {
     "openai": f"sk-{R[:48]}",
@@ -47,7 +47,7 @@ KEYS = {
     "private key": PEM.format("\n".join([R[:64]] * 12)),
 }
 OWN = {"OPENAI_API_KEY": "dummy-of-mine-1234", "TEAM_PASSWORD_2": 'p"ss w\\rd ✓ 77', "GATE": "vllm:over.there"}
-"""Values of no known shape, known by the names of their variables; that of the last is declared in the settings."""
+"""Values of no known format, secret because of their variables' names. The last name is declared in the settings."""
 
 
 @pytest.fixture
@@ -60,14 +60,16 @@ def redactor() -> Redactor:
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS.keys())
 @pytest.mark.parametrize("around", ["{}", "KEY={}", "key: '{}',", "a\n{}\nb", "https://x.y/?k={}&z=1", "(see {}.)"])
-def test_a_key_of_a_known_shape_goes_and_what_stands_around_it_stays(redactor: Redactor, key: str, around: str) -> None:
+def test_a_key_of_a_known_format_is_redacted_and_its_surroundings_stay(
+    redactor: Redactor, key: str, around: str
+) -> None:
     assert redactor.text(around.format(key)) == around.format(MARK)
     in_json = json.dumps({"text": around.format(key)})
     assert json.loads(redactor.json(in_json)) == {"text": around.format(MARK)}
 
 
 @pytest.mark.parametrize("key", OWN.values())
-def test_this_processs_own_keys_go_by_their_values(redactor: Redactor, key: str) -> None:
+def test_this_processs_own_keys_are_redacted_by_value(redactor: Redactor, key: str) -> None:
     assert redactor.text(f"it is {key}!") == f"it is {MARK}!"
     for in_json in (json.dumps({"it": [f"is {key}"]}), json.dumps({"it": [f"is {key}"]}, ensure_ascii=False)):
         assert json.loads(redactor.json(in_json)) == {"it": [f"is {MARK}"]}
@@ -83,23 +85,23 @@ SHORTEST = [
 
 
 @pytest.mark.parametrize("key", SHORTEST, ids=lambda key: key[:12])
-def test_the_shortest_key_of_each_shape_goes_alone_and_out_of_a_long_text(redactor: Redactor, key: str) -> None:
+def test_the_shortest_key_of_each_format_is_redacted_in_any_text(redactor: Redactor, key: str) -> None:
     assert redactor.text(key) == MARK
     around = "a_b-J G.9 B_b A-" * 1_000 + "\n"
     assert redactor.text(f"{around}{key}\n{around}") == f"{around}{MARK}\n{around}"
 
 
 @pytest.mark.parametrize("before", "\n\t\f\x01\x1b")
-def test_a_key_behind_what_json_writes_as_an_escape_goes(redactor: Redactor, before: str) -> None:
+def test_a_key_after_a_json_escape_is_redacted(redactor: Redactor, before: str) -> None:
     in_json = json.dumps({"text": f"{before}{KEYS['openai']}"}, ensure_ascii=False)
     assert json.loads(redactor.json(in_json)) == {"text": f"{before}{MARK}"}
 
 
-def test_a_bearer_token_of_any_shape_goes(redactor: Redactor) -> None:
+def test_a_bearer_token_of_any_format_is_redacted(redactor: Redactor) -> None:
     assert redactor.text("Authorization: Bearer abcdefghij/klmnopqrstuvwxyz==") == f"Authorization: Bearer {MARK}"
 
 
-def test_a_private_key_goes_even_where_its_end_is_cut_off(redactor: Redactor) -> None:
+def test_a_private_key_is_redacted_even_if_its_end_is_cut_off(redactor: Redactor) -> None:
     cut = PEM.format("\n".join([R[:64]] * 12))[:-200].replace("Proc-Type: 4,ENCRYPTED\n\n", "")
     assert redactor.text(f"{cut}\nand so on") == f"{MARK}\nand so on"
 
@@ -115,11 +117,11 @@ def test_a_private_key_goes_even_where_its_end_is_cut_off(redactor: Redactor) ->
         "```json\n" + json.dumps({"sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}),
     ],
 )
-def test_what_only_looks_a_little_like_a_key_stays(redactor: Redactor, text: str) -> None:
+def test_text_that_only_resembles_a_key_stays(redactor: Redactor, text: str) -> None:
     assert redactor.text(text) == text
 
 
-def test_values_that_are_no_secrets_stay() -> None:
+def test_values_that_are_not_secrets_stay() -> None:
     environ = {
         "API_KEY": "short",
         "PASSWORD": "password",
@@ -130,7 +132,7 @@ def test_values_that_are_no_secrets_stay() -> None:
     assert Redactor(environ).text(text) == text
 
 
-def test_a_secret_of_digits_leaves_numbers_and_so_json_whole() -> None:
+def test_a_secret_of_digits_keeps_numbers_and_json_intact() -> None:
     redactor = Redactor({"PIN_TOKEN": "12345678"})
     redacted = redactor.json('{"bytes": 12345678, "said": "12345678"}')
     assert json.loads(redacted) == {"bytes": 12345678, "said": MARK}
@@ -146,7 +148,7 @@ def test_a_secret_of_digits_leaves_numbers_and_so_json_whole() -> None:
 def test_no_text_makes_the_search_slow(redactor: Redactor, text: str) -> None:
     began = time.process_time()
     redactor.text(text * 3)
-    assert time.process_time() - began < 2  # 0.05 and not the 20 of a search that begins again at each character
+    assert time.process_time() - began < 2  # 0.05 s; a search that restarts at each character takes 20 s
 
 
 # ----------------------------------------------------------------------------------------------------- from end to end
@@ -156,12 +158,12 @@ LINES = [line for line in LEAK.splitlines() if line not in PEM.splitlines()]
 
 
 def leaks(text: str) -> list[str]:
-    """Which lines of secrets stand in a text, as they are or as JSON."""
+    """The lines of secrets that a text contains, verbatim or JSON-escaped."""
     return [line for line in LINES if line in text or json.dumps(line)[1:-1] in text]
 
 
 class Everything:
-    """Gathers all that leaves a delegation or stays behind: report, texts, prompts, events, logs, files."""
+    """Collects everything that a delegation outputs or leaves behind: report, texts, prompts, events, logs, files."""
 
     def __init__(self, home: Path) -> None:
         self.texts: dict[str, str] = {}
@@ -222,7 +224,7 @@ async def _fail(args: Mapping[str, Any]) -> str:
     raise RuntimeError(f"refused: {LEAK}")
 
 
-async def test_no_key_that_a_child_or_a_tool_writes_is_on_record_or_reaches_a_judge(
+async def test_no_key_written_by_a_child_or_tool_is_recorded_or_judged(
     everything: Everything, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     folder = tmp_path / "work"
@@ -268,7 +270,7 @@ async def test_no_key_that_a_child_or_a_tool_writes_is_on_record_or_reaches_a_ju
     assert KEYS["github"] in child[0].messages[0].text, "what its parent gave it, the child gets as it is"
 
 
-async def test_no_key_in_an_error_or_in_what_a_hosts_runner_made_by_itself(
+async def test_no_key_in_an_error_or_in_a_custom_runners_result(
     everything: Everything, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Runner:
@@ -291,7 +293,7 @@ async def test_no_key_in_an_error_or_in_what_a_hosts_runner_made_by_itself(
     assert "crashed" in caplog.text
 
 
-async def test_no_key_reaches_a_judge_that_hidden_characters_kept_from_being_known(tmp_path: Path) -> None:
+async def test_no_key_obscured_by_hidden_characters_reaches_a_judge(tmp_path: Path) -> None:
     prompts: list[str] = []
 
     def answer(request: ChatRequest) -> str:
@@ -325,7 +327,7 @@ async def test_no_key_in_a_check_reaches_a_judge() -> None:
     assert leaks("".join(prompts)) == []
 
 
-async def test_no_key_in_a_verdict_on_work_that_was_done_elsewhere(everything: Everything, tmp_path: Path) -> None:
+async def test_no_key_in_a_verdict_on_existing_work(everything: Everything, tmp_path: Path) -> None:
     def answer(request: ChatRequest) -> str:
         everything.requests.append(request)
         return verdicts(**dict.fromkeys(asked_ids(request), ("met", f"AWS: {MARK} in use")))

@@ -1,4 +1,4 @@
-"""Places that many share: never too many holders, first come first served, on any number of event loops."""
+"""The fair semaphore never has too many holders and is first start, first served, on any number of event loops."""
 
 import asyncio
 import gc
@@ -14,116 +14,118 @@ from hypothesis import strategies as st
 from delegate._util.semaphore import FairSemaphore, Permit
 
 T = TypeVar("T")
-Happening = Sequence[tuple[Callable[[T, int], None], int]]
-"""What is done at once, before anything else has its turn."""
+Step = Sequence[tuple[Callable[[T, int], None], int]]
+"""Actions that run barrier, before any other task is scheduled."""
 
 
-async def rest() -> None:
-    """Let everything happen that can."""
+async def run_until_blocked() -> None:
+    """Let all tasks run until they are blocked."""
     for _ in range(15):
         await asyncio.sleep(0)
 
 
-def at_once(*acts: Callable[[T, int], None]) -> st.SearchStrategy[list[Happening[T]]]:
-    one = st.lists(st.tuples(st.sampled_from(acts), st.integers(0, 11)), min_size=1, max_size=4)
+def steps_of(*actions: Callable[[T, int], None]) -> st.SearchStrategy[list[Step[T]]]:
+    one = st.lists(st.tuples(st.sampled_from(actions), st.integers(0, 11)), min_size=1, max_size=4)
     return st.lists(one, max_size=25)
 
 
 bounded = settings(max_examples=250, derandomize=True, database=None, deadline=None)
 
 
-# ------------------------------------------------------------------------------------------------------------- slots
+# --------------------------------------------------------------------------------------------------------- semaphore
 
 
-class Crowd:
-    """People who come for a place, hold it, leave, and give up."""
+class Holders:
+    """Tasks that acquire, hold and release the semaphore, or are canceled."""
 
     def __init__(self, limit: int) -> None:
         self.semaphore = FairSemaphore(limit)
         self.highest_limit = limit
-        self.people: list[asyncio.Task[None]] = []
-        self.may_leave: list[asyncio.Event] = []
-        self.inside: list[int] = []
-        self.came_in: set[int] = set()
+        self.tasks: list[asyncio.Task[None]] = []
+        self.may_release: list[asyncio.Event] = []
+        self.holding: list[int] = []
+        self.acquired: set[int] = set()
 
-    async def visit(self, n: int) -> None:
+    async def hold(self, n: int) -> None:
         async with self.semaphore:
-            self.inside.append(n)
-            self.came_in.add(n)
+            self.holding.append(n)
+            self.acquired.add(n)
             try:
-                await self.may_leave[n].wait()
+                await self.may_release[n].wait()
             finally:
-                self.inside.remove(n)
+                self.holding.remove(n)
 
-    def come(self, _: int) -> None:
-        self.may_leave.append(asyncio.Event())
-        self.people.append(asyncio.create_task(self.visit(len(self.people))))
+    def start(self, _: int) -> None:
+        self.may_release.append(asyncio.Event())
+        self.tasks.append(asyncio.create_task(self.hold(len(self.tasks))))
 
-    def leave(self, which: int) -> None:
-        if self.inside:
-            self.may_leave[self.inside[which % len(self.inside)]].set()
+    def finish(self, which: int) -> None:
+        if self.holding:
+            self.may_release[self.holding[which % len(self.holding)]].set()
 
-    def give_up(self, which: int) -> None:
-        if self.people:
-            self.people[which % len(self.people)].cancel()
+    def cancel(self, which: int) -> None:
+        if self.tasks:
+            self.tasks[which % len(self.tasks)].cancel()
 
-    def change_the_limit(self, limit: int) -> None:
+    def change_limit(self, limit: int) -> None:
         self.semaphore.limit = limit % 4 + 1
         self.highest_limit = max(self.highest_limit, self.semaphore.limit)
 
     @property
-    def in_line(self) -> list[int]:
-        return [n for n, person in enumerate(self.people) if not person.done() and n not in self.came_in]
+    def waiting(self) -> list[int]:
+        return [n for n, holder in enumerate(self.tasks) if not holder.done() and n not in self.acquired]
 
 
-CROWD = at_once(Crowd.come, Crowd.come, Crowd.leave, Crowd.give_up, Crowd.change_the_limit)
+HOLDER_STEPS = steps_of(Holders.start, Holders.start, Holders.finish, Holders.cancel, Holders.change_limit)
 
 
 @bounded
-@given(st.integers(1, 3), CROWD)
-def test_no_place_is_held_twice_or_lost_and_nobody_is_passed_over(limit: int, plan: list[Happening[Crowd]]) -> None:
-    async def play() -> None:
-        crowd = Crowd(limit)
-        for happening in plan:
-            before, crowd.highest_limit = crowd.semaphore.held, crowd.semaphore.limit
-            for act, which in happening:
-                act(crowd, which)
-            await rest()
-            assert len(crowd.inside) == crowd.semaphore.held <= max(before, crowd.highest_limit)
-            if crowd.in_line:
-                assert crowd.semaphore.held >= crowd.semaphore.limit, "a place is free, and someone waits for it"
-                assert max(crowd.came_in) < min(crowd.in_line), "first come, first served"
-        for person in crowd.people:
-            person.cancel()
-        await asyncio.gather(*crowd.people, return_exceptions=True)
-        assert crowd.semaphore.held == 0
+@given(st.integers(1, 3), HOLDER_STEPS)
+def test_no_permit_is_held_twice_or_lost_and_no_waiter_is_skipped(limit: int, plan: list[Step[Holders]]) -> None:
+    async def run_plan() -> None:
+        holders = Holders(limit)
+        for step in plan:
+            before, holders.highest_limit = holders.semaphore.held, holders.semaphore.limit
+            for action, which in step:
+                action(holders, which)
+            await run_until_blocked()
+            assert len(holders.holding) == holders.semaphore.held <= max(before, holders.highest_limit)
+            if holders.waiting:
+                assert holders.semaphore.held >= holders.semaphore.limit, (
+                    "a permit is free although a task waits for it"
+                )
+                assert max(holders.acquired) < min(holders.waiting), "first start, first served"
+        for holder in holders.tasks:
+            holder.cancel()
+        await asyncio.gather(*holders.tasks, return_exceptions=True)
+        assert holders.semaphore.held == 0
 
-    asyncio.run(play())
+    asyncio.run(run_plan())
 
 
-async def test_a_lower_limit_takes_nothing_from_holders_and_a_higher_one_lets_the_next_in() -> None:
-    crowd = Crowd(3)
+async def test_a_lower_limit_keeps_holders_and_a_higher_one_wakes_waiters() -> None:
+    holders = Holders(3)
     for n in range(5):
-        crowd.come(n)
-    await rest()
-    crowd.semaphore.limit = 1
-    crowd.leave(0)
-    crowd.leave(1)
-    await rest()
-    assert (crowd.inside, crowd.semaphore.held, crowd.semaphore.limit) == ([2], 1, 1)
-    crowd.semaphore.limit = 3
-    await rest()
-    assert crowd.inside == [2, 3, 4]
-    for person in crowd.people:
-        person.cancel()
-    await asyncio.gather(*crowd.people, return_exceptions=True)
+        holders.start(n)
+    await run_until_blocked()
+    holders.semaphore.limit = 1
+    holders.finish(0)
+    holders.finish(1)
+    await run_until_blocked()
+    assert (holders.holding, holders.semaphore.held, holders.semaphore.limit) == ([2], 1, 1)
+    holders.semaphore.limit = 3
+    await run_until_blocked()
+    assert holders.holding == [2, 3, 4]
+    for holder in holders.tasks:
+        holder.cancel()
+    await asyncio.gather(*holders.tasks, return_exceptions=True)
 
 
-async def test_a_place_on_its_way_to_someone_who_gives_up_goes_to_the_next() -> None:
+async def test_a_permit_granted_to_a_cancelled_waiter_goes_to_the_next() -> None:
     semaphore = FairSemaphore(1)
     await semaphore.acquire()
     first, second = asyncio.create_task(semaphore.acquire()), asyncio.create_task(semaphore.acquire())
-    await rest()
+    await run_until_blocked()
     semaphore.release()
     first.cancel()
     await asyncio.wait_for(second, 20)
@@ -131,15 +133,15 @@ async def test_a_place_on_its_way_to_someone_who_gives_up_goes_to_the_next() -> 
 
 
 def waiting_in_another_loop(semaphore: FairSemaphore) -> tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]:
-    """A loop that has stopped while someone in it waits for a place."""
+    """A stopped loop with a task that waits for the semaphore."""
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda loop, context: None)  # it says that the task was left pending: so it is meant
+    loop.set_exception_handler(lambda loop, context: None)  # ignore the expected message about a pending task
     task = loop.create_task(semaphore.acquire())
     loop.run_until_complete(asyncio.sleep(0))
     return loop, task
 
 
-def test_a_loop_that_ended_while_it_waited_is_passed_over() -> None:
+def test_a_waiter_whose_loop_is_closed_is_skipped() -> None:
     semaphore = FairSemaphore(1)
     asyncio.run(semaphore.acquire())
     loop, task = waiting_in_another_loop(semaphore)
@@ -149,10 +151,10 @@ def test_a_loop_that_ended_while_it_waited_is_passed_over() -> None:
     asyncio.run(semaphore.acquire())
     del task, loop
     gc.collect()
-    assert semaphore.held == 1, "what never had a place gives none back"
+    assert semaphore.held == 1, "a waiter that never acquired must not release"
 
 
-def test_a_loop_that_ended_before_it_saw_its_place_gives_it_back() -> None:
+def test_a_waiter_whose_loop_closes_after_the_grant_releases_it() -> None:
     semaphore = FairSemaphore(1)
     asyncio.run(semaphore.acquire())
     loop, task = waiting_in_another_loop(semaphore)
@@ -166,7 +168,7 @@ def test_a_loop_that_ended_before_it_saw_its_place_gives_it_back() -> None:
 
 @pytest.fixture
 def quick_switches() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """Make threads switch as often as possible."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -174,33 +176,33 @@ def quick_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("quick_switches")
-def test_loops_in_several_threads_share_the_places() -> None:
+def test_loops_in_several_threads_share_the_semaphore() -> None:
     semaphore, lock = FairSemaphore(3), threading.Lock()
-    together = threading.Barrier(3)
-    inside, most, visits = 0, 0, 0
+    barrier = threading.Barrier(3)
+    holding, most, acquisitions = 0, 0, 0
 
-    async def visit() -> None:
-        nonlocal inside, most, visits
+    async def hold() -> None:
+        nonlocal holding, most, acquisitions
         for _ in range(50):
             async with semaphore:
                 with lock:
-                    inside += 1
-                    most, visits = max(most, inside), visits + 1
+                    holding += 1
+                    most, acquisitions = max(most, holding), acquisitions + 1
                 try:
                     await asyncio.sleep(0)
                 finally:
                     with lock:
-                        inside -= 1
+                        holding -= 1
 
     async def many() -> None:
-        visitors = [asyncio.create_task(visit()) for _ in range(14)]
+        visitors = [asyncio.create_task(hold()) for _ in range(14)]
         await asyncio.sleep(0)
         for visitor in visitors[::7]:
             visitor.cancel()
         await asyncio.wait_for(asyncio.gather(*visitors, return_exceptions=True), 20)
 
     def run() -> None:
-        together.wait()
+        barrier.wait()
         asyncio.run(many())
 
     threads = [threading.Thread(target=run) for _ in range(3)]
@@ -209,54 +211,54 @@ def test_loops_in_several_threads_share_the_places() -> None:
     for thread in threads:
         thread.join()
     assert (most, semaphore.held) == (3, 0)
-    assert visits >= 3 * 12 * 50
+    assert acquisitions >= 3 * 12 * 50
 
 
-# ------------------------------------------------------------------------------------------------------------- seats
+# ------------------------------------------------------------------------------------------------------------ permit
 
 
 class Family:
-    """Children at work on few places, who lend theirs while they wait for something, and take it again."""
+    """Children that share few permits, and release and reacquire theirs."""
 
     def __init__(self, limit: int) -> None:
         self.semaphore = FairSemaphore(limit)
         self.children: list[asyncio.Task[None]] = []
         self.may_end: list[asyncio.Event] = []
-        self.loans: list[list[asyncio.Event]] = []
-        self.seats: dict[int, Permit] = {}
+        self.releases: list[list[asyncio.Event]] = []
+        self.permits: dict[int, Permit] = {}
         self.groups: dict[int, asyncio.TaskGroup] = {}
 
     async def child(self, n: int) -> None:
         async with Permit(self.semaphore) as permit:
-            self.seats[n] = permit
+            self.permits[n] = permit
             try:
                 async with asyncio.TaskGroup() as group:
                     self.groups[n] = group
                     await self.may_end[n].wait()
             finally:
-                del self.seats[n]
+                del self.permits[n]
 
-    async def loan(self, n: int, back: asyncio.Event) -> None:
-        async with self.seats[n].released():
-            await back.wait()
-        self.loans[n].remove(back)
+    async def released_until(self, n: int, event: asyncio.Event) -> None:
+        async with self.permits[n].released():
+            await event.wait()
+        self.releases[n].remove(event)
 
     def begin(self, _: int) -> None:
         self.may_end.append(asyncio.Event())
-        self.loans.append([])
+        self.releases.append([])
         self.children.append(asyncio.create_task(self.child(len(self.children))))
 
-    def lend(self, which: int) -> None:
-        working = [n for n in self.seats if not self.may_end[n].is_set() and not self.children[n].cancelling()]
-        if working:
-            n = working[which % len(working)]
-            self.loans[n].append(asyncio.Event())
-            self.groups[n].create_task(self.loan(n, self.loans[n][-1]))
+    def release(self, which: int) -> None:
+        candidates = [n for n in self.permits if not self.may_end[n].is_set() and not self.children[n].cancelling()]
+        if candidates:
+            n = candidates[which % len(candidates)]
+            self.releases[n].append(asyncio.Event())
+            self.groups[n].create_task(self.released_until(n, self.releases[n][-1]))
 
-    def come_back(self, which: int) -> None:
-        lent = [back for loans in self.loans for back in loans]
-        if lent:
-            lent[which % len(lent)].set()
+    def reacquire(self, which: int) -> None:
+        active = [event for releases in self.releases for event in releases]
+        if active:
+            active[which % len(active)].set()
 
     def end(self, which: int) -> None:
         if self.children:
@@ -267,57 +269,59 @@ class Family:
             self.children[which % len(self.children)].cancel()
 
     @property
-    def at_work(self) -> int:
-        """How many are in their block and have lent nothing; a loan lasts until its place is taken again."""
-        return sum(not self.loans[n] for n in self.seats)
+    def active_holders(self) -> int:
+        """The number of children inside their block without an active release (one that has not reacquired)."""
+        return sum(not self.releases[n] for n in self.permits)
 
     @property
-    def wanting(self) -> int:
-        """How many would be at work if there were places enough."""
-        loans = [self.loans[n] for n, child in enumerate(self.children) if not child.done()]
-        return sum(all(back.is_set() for back in each) for each in loans)
+    def wanted(self) -> int:
+        """The number of children that would hold a permit if there were enough."""
+        releases = [self.releases[n] for n, child in enumerate(self.children) if not child.done()]
+        return sum(all(event.is_set() for event in each) for each in releases)
 
 
-FAMILY = at_once(Family.begin, Family.lend, Family.lend, Family.come_back, Family.come_back, Family.end, Family.cancel)
+FAMILY = steps_of(
+    Family.begin, Family.release, Family.release, Family.reacquire, Family.reacquire, Family.end, Family.cancel
+)
 
 
 @bounded
 @given(st.integers(1, 3), FAMILY)
-def test_lent_places_are_never_held_twice_lost_or_waited_for_in_vain(limit: int, plan: list[Happening[Family]]) -> None:
-    async def play() -> None:
+def test_released_permits_are_never_held_twice_lost_or_left_unused(limit: int, plan: list[Step[Family]]) -> None:
+    async def run_plan() -> None:
         family = Family(limit)
-        for happening in plan:
-            for act, which in happening:
-                act(family, which)
-            await rest()
-            assert family.at_work <= family.semaphore.held <= limit
-            assert family.semaphore.held == min(limit, family.wanting)
-        for ending in (*family.may_end, *(back for loans in family.loans for back in loans)):
+        for step in plan:
+            for action, which in step:
+                action(family, which)
+            await run_until_blocked()
+            assert family.active_holders <= family.semaphore.held <= limit
+            assert family.semaphore.held == min(limit, family.wanted)
+        for ending in (*family.may_end, *(event for releases in family.releases for event in releases)):
             ending.set()
         await asyncio.wait_for(asyncio.gather(*family.children, return_exceptions=True), 20)
         assert family.semaphore.held == 0
 
-    asyncio.run(play())
+    asyncio.run(run_plan())
 
 
-async def test_of_two_loans_that_end_while_the_place_is_taken_both_come_back_to_one_place() -> None:
+async def test_two_releases_that_end_during_a_wait_acquire_one_permit() -> None:
     semaphore = FairSemaphore(1)
-    backs = asyncio.Event(), asyncio.Event()
+    events = asyncio.Event(), asyncio.Event()
     async with Permit(semaphore) as permit:
 
-        async def lend(back: asyncio.Event) -> None:
+        async def release(event: asyncio.Event) -> None:
             async with permit.released():
-                await back.wait()
+                await event.wait()
 
-        first = asyncio.create_task(lend(backs[0]))
-        await rest()
-        await semaphore.acquire()  # another is at work meanwhile
-        backs[0].set()
-        await rest()
-        second = asyncio.create_task(lend(backs[1]))
-        await rest()
-        backs[1].set()
-        await rest()
+        first = asyncio.create_task(release(events[0]))
+        await run_until_blocked()
+        await semaphore.acquire()  # another holder in the meantime
+        events[0].set()
+        await run_until_blocked()
+        second = asyncio.create_task(release(events[1]))
+        await run_until_blocked()
+        events[1].set()
+        await run_until_blocked()
         assert (first.done(), second.done(), semaphore.held) == (False, False, 1)
         semaphore.release()
         await asyncio.wait_for(asyncio.gather(first, second), 20)
@@ -325,47 +329,47 @@ async def test_of_two_loans_that_end_while_the_place_is_taken_both_come_back_to_
     assert semaphore.held == 0
 
 
-async def test_a_place_that_is_lent_again_while_it_is_waited_for_stays_free_for_others() -> None:
+async def test_a_permit_released_again_during_its_acquisition_stays_free() -> None:
     semaphore = FairSemaphore(1)
-    backs = asyncio.Event(), asyncio.Event()
+    events = asyncio.Event(), asyncio.Event()
     async with Permit(semaphore) as permit:
 
-        async def lend(back: asyncio.Event) -> None:
+        async def release(event: asyncio.Event) -> None:
             async with permit.released():
-                await back.wait()
+                await event.wait()
 
-        first = asyncio.create_task(lend(backs[0]))
-        await rest()
-        await semaphore.acquire()  # another is at work meanwhile
-        backs[0].set()
-        await rest()
-        second = asyncio.create_task(lend(backs[1]))
-        await rest()
+        first = asyncio.create_task(release(events[0]))
+        await run_until_blocked()
+        await semaphore.acquire()  # another holder in the meantime
+        events[0].set()
+        await run_until_blocked()
+        second = asyncio.create_task(release(events[1]))
+        await run_until_blocked()
         semaphore.release()
-        await rest()
+        await run_until_blocked()
         assert (first.done(), second.done(), semaphore.held) == (True, False, 0)
-        backs[1].set()
+        events[1].set()
         await second
         assert semaphore.held == 1
     assert semaphore.held == 0
 
 
-async def test_a_loan_that_outlives_its_child_takes_no_place() -> None:
-    semaphore, back = FairSemaphore(1), asyncio.Event()
+async def test_a_release_that_outlives_its_permits_block_acquires_nothing() -> None:
+    semaphore, event = FairSemaphore(1), asyncio.Event()
     async with Permit(semaphore) as permit:
 
-        async def lend() -> None:
+        async def release() -> None:
             async with permit.released():
-                await back.wait()
+                await event.wait()
 
-        loan = asyncio.create_task(lend())
-        await rest()
-    back.set()
-    await loan
+        released_until = asyncio.create_task(release())
+        await run_until_blocked()
+    event.set()
+    await released_until
     assert semaphore.held == 0
 
 
-async def test_who_is_cancelled_while_the_place_is_lent_does_not_wait_for_it() -> None:
+async def test_a_task_cancelled_during_a_release_does_not_wait() -> None:
     semaphore = FairSemaphore(1)
 
     async def child() -> None:
@@ -373,14 +377,14 @@ async def test_who_is_cancelled_while_the_place_is_lent_does_not_wait_for_it() -
             await asyncio.Event().wait()
 
     task = asyncio.create_task(child())
-    await rest()
+    await run_until_blocked()
     await semaphore.acquire()
     task.cancel()
     await asyncio.wait([task], timeout=20)
     assert (task.cancelled(), semaphore.held) == (True, 1)
 
 
-async def test_a_loan_that_fails_comes_back_like_any_other() -> None:
+async def test_a_release_that_fails_acquires_the_permit_again() -> None:
     semaphore = FairSemaphore(1)
     async with Permit(semaphore) as permit:
 
@@ -394,7 +398,7 @@ async def test_a_loan_that_fails_comes_back_like_any_other() -> None:
         assert semaphore.held == 1
 
 
-async def test_a_child_that_lends_its_place_to_children_that_lend_theirs_never_blocks_itself() -> None:
+async def test_nested_children_that_release_their_permits_never_deadlock() -> None:
     semaphore, deepest = FairSemaphore(1), 0
 
     async def child(depth: int) -> None:
@@ -412,17 +416,17 @@ async def test_a_child_that_lends_its_place_to_children_that_lend_theirs_never_b
 
 
 @pytest.mark.usefixtures("quick_switches")
-def test_a_place_may_be_lent_by_threads_of_the_child() -> None:
-    semaphore, together = FairSemaphore(2), threading.Barrier(4)
+def test_a_permit_may_be_released_by_several_threads() -> None:
+    semaphore, barrier = FairSemaphore(2), threading.Barrier(4)
 
-    async def lend(permit: Permit) -> None:
+    async def release(permit: Permit) -> None:
         for _ in range(200):
             async with permit.released():
                 await asyncio.sleep(0)
 
     def run(permit: Permit) -> None:
-        together.wait()
-        asyncio.run(lend(permit))
+        barrier.wait()
+        asyncio.run(release(permit))
 
     async def child() -> None:
         async with Permit(semaphore) as permit:

@@ -15,7 +15,7 @@ KEY = "dummy-key-0123456789"
 
 @dataclass(frozen=True)
 class Wire:
-    """One of the APIs that a provider speaks. `name` is what the model server calls it."""
+    """One of the APIs that providers use. `name` is its name in the model server."""
 
     name: Literal["chat", "responses", "messages", "generate"]
     protocol: Literal["openai", "anthropic", "google"]
@@ -47,7 +47,7 @@ def wire(request: pytest.FixtureRequest) -> Wire:
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Opener]:
-    """Makes clients, of a server or of a bare URL, and closes them after the test."""
+    """Creates clients for a server or a URL, and closes them after the test."""
     clients: list[ChatClient] = []
 
     def open_client(

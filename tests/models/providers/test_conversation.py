@@ -1,4 +1,4 @@
-"""What holds of every provider while all goes well."""
+"""Successful calls, for every provider."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ ASK = ChatRequest("test-model", "You are a child.", [Message("user", "say hello"
 
 
 def answered(asked: ChatRequest, reply: ChatReply, *results: tuple[str, bool]) -> ChatRequest:
-    """The next request: what the model said, and what its tools answered."""
+    """The next request: the model's reply and the replies of its tools are appended."""
     replies = tuple(
         ToolReply(call.id, call.name, text, failed)
         for call, (text, failed) in zip(reply.tool_calls, results, strict=True)
@@ -210,7 +210,7 @@ async def test_what_the_provider_wants_back_is_handed_back_untouched(wire: Wire,
         "generate": lambda: [p["thoughtSignature"] for p in body["contents"][1]["parts"] if "functionCall" in p],
     }
     if wire.name == "chat":
-        assert first.native is None  # this API gives nothing that it wants back
+        assert first.native is None  # this API returns nothing that it needs back
     else:
         assert sealed[wire.name]() == {"generate": ["c2VhbGVk"]}.get(wire.name, ["sealed-1"])
 
@@ -256,7 +256,7 @@ async def test_arguments_that_are_not_an_object_are_kept_as_text(wire: Wire, ope
     with ModelServer([Fault(200, bodies[wire.name]), Reply("sorry")]) as server:
         client = opened(wire, server)
         reply = await client.complete(ASK)
-        # Whoever answers such a call may drop the native form; what is sent must still be JSON that an API accepts.
+        # The native form of such a call may be dropped; the request must still be JSON that an API accepts.
         said = Message("assistant", reply.text, reply.tool_calls)
         fault = Message("tool", tool_replies=(ToolReply("c1", "read_file", "not an object", True),))
         await client.complete(replace(ASK, messages=[*ASK.messages, said, fault]))
@@ -268,7 +268,7 @@ async def test_arguments_that_are_not_an_object_are_kept_as_text(wire: Wire, ope
     assert "not an object" in server.calls[1].tool_results[0]
 
 
-async def test_text_that_no_api_accepts_is_mended_on_the_way(wire: Wire, opened: Opener) -> None:
+async def test_text_that_no_api_accepts_is_replaced_in_requests(wire: Wire, opened: Opener) -> None:
     with ModelServer([Reply("ok")]) as server:
         await opened(wire, server).complete(replace(ASK, messages=[Message("user", "odd \udcff name \x00 \u2028")]))
 
@@ -281,7 +281,7 @@ async def test_a_turn_in_which_the_model_said_nothing_can_be_sent_back(wire: Wir
         await opened(wire, server).complete(replace(ASK, messages=messages))
 
     assert server.calls[0].texts == ["a", "b"]
-    if wire.name in {"messages", "generate"}:  # these refuse empty turns
+    if wire.name in {"messages", "generate"}:  # these reject empty turns
         assert len(server.calls[0].body.get("messages") or server.calls[0].body["contents"]) == 2
 
 

@@ -1,4 +1,4 @@
-"""Tool arguments that nest deeper than anyone would write them are the call's error, and the child goes on."""
+"""Tool arguments that are nested too deeply are an error of the call, and the child continues."""
 
 from typing import Any
 

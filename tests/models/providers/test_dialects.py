@@ -1,4 +1,4 @@
-"""Where servers of one API differ among themselves."""
+"""Differences between servers of the same API."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.model_server import Call, Fault, ModelServer, Reply
 ASK = ChatRequest("test-model", "", [Message("user", "say hello")], max_output_tokens=99)
 
 
-async def test_a_server_that_wants_the_newer_token_limit_is_given_it_from_then_on(opened: Opener) -> None:
+async def test_a_server_that_requires_the_newer_token_limit_gets_it_afterwards(opened: Opener) -> None:
     def script(call: Call) -> Reply | Fault:
         if "max_tokens" in call.body:
             text = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
@@ -28,7 +28,7 @@ async def test_a_server_that_wants_the_newer_token_limit_is_given_it_from_then_o
     assert [call.body.get("max_completion_tokens") for call in server.calls] == [None, 99, 99]
 
 
-async def test_a_model_that_does_not_reason_is_not_asked_for_its_reasoning_again(opened: Opener) -> None:
+async def test_a_model_without_reasoning_is_asked_for_its_reasoning_only_once(opened: Opener) -> None:
     def script(call: Call) -> Reply | Fault:
         if "include" in call.body:
             return Fault(400, {"error": {"message": "Encrypted content is not supported with this model."}})
@@ -50,7 +50,7 @@ async def test_responses_are_not_stored_and_bring_their_reasoning_along(opened: 
     assert (body["store"], body["include"]) == (False, ["reasoning.encrypted_content"])
 
 
-async def test_a_running_commentary_is_not_part_of_the_answer(opened: Opener) -> None:
+async def test_commentary_is_not_part_of_the_reply(opened: Opener) -> None:
     def message(phase: str, text: str) -> dict[str, Any]:
         return {"type": "message", "phase": phase, "content": [{"type": "output_text", "text": text}]}
 
@@ -85,7 +85,7 @@ async def test_tool_calls_that_were_announced_but_not_made_are_no_clean_end(open
     assert reply.stop == "other"
 
 
-async def test_another_refusal_is_not_taken_for_a_dialect(opened: Opener) -> None:
+async def test_other_errors_are_not_mistaken_for_a_dialect(opened: Opener) -> None:
     with ModelServer([Fault(400), Reply("never asked")]) as server, pytest.raises(ProviderError):
         await opened(WIRES["chat"], server).complete(ASK)
 

@@ -1,4 +1,4 @@
-"""What becomes of every way in which a model call can fail."""
+"""Every failure of a model call becomes a `ProviderError` with the right fault."""
 
 import asyncio
 import time
@@ -65,7 +65,7 @@ async def test_what_can_never_succeed_is_not_retried(wire: Wire, opened: Opener,
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
-async def test_a_refusal_is_left_to_the_rate_limiter(wire: Wire, opened: Opener, status: int) -> None:
+async def test_a_rejection_is_left_to_the_rate_limiter(wire: Wire, opened: Opener, status: int) -> None:
     headers = {**SOON, "x-should-retry": "true"}
     with ModelServer([Fault(status, headers=headers), Reply("never asked")]) as server:
         error = await failure(opened(wire, server, max_retries=2))
@@ -94,7 +94,7 @@ SPEND_LIMIT = {"type": "rate_limit_error", "message": "x", "details": {"error_co
         (WIRES["messages"], SPEND_LIMIT),
     ],
 )
-async def test_an_account_without_money_is_no_rate_limit(opened: Opener, wire: Wire, error: dict[str, Any]) -> None:
+async def test_an_account_without_credit_is_not_a_rate_limit(opened: Opener, wire: Wire, error: dict[str, Any]) -> None:
     with ModelServer([Fault(429, {"error": error})]) as server:
         failed = await failure(opened(wire, server))
 
@@ -145,7 +145,7 @@ async def test_google_names_the_wait_and_the_wrong_key_in_its_error_details(open
     assert (refused.fault, refused.status) == ("auth", 400)
 
 
-async def test_a_response_that_says_it_failed_is_a_failure(opened: Opener) -> None:
+async def test_a_response_with_status_failed_is_a_failure(opened: Opener) -> None:
     faults = [
         Fault(200, {"status": "failed", "error": {"code": "server_error", "message": "it broke"}, "output": []}),
         Fault(200, {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "slow"}, "output": []}),
@@ -222,7 +222,7 @@ async def test_one_deadline_covers_all_retries(wire: Wire, opened: Opener) -> No
     assert time.monotonic() - began < 12
 
 
-async def test_a_broken_connection_is_told_apart_from_a_slow_one(wire: Wire, opened: Opener) -> None:
+async def test_a_broken_connection_is_distinguished_from_a_slow_one(wire: Wire, opened: Opener) -> None:
     if wire.name == "generate" and tuple(map(int, version("google-genai").split(".")[:2])) < (2, 33):
         pytest.skip("before 2.33 the SDK sleeps up to ten seconds here, whatever it is told")
     with ModelServer([Fault(kind="reset")]) as server:
@@ -231,7 +231,7 @@ async def test_a_broken_connection_is_told_apart_from_a_slow_one(wire: Wire, ope
     assert error.fault == "connection"
 
 
-async def test_nobody_listening_is_a_connection_fault(wire: Wire, opened: Opener, unused_tcp_port: int) -> None:
+async def test_a_closed_port_is_a_connection_fault(wire: Wire, opened: Opener, unused_tcp_port: int) -> None:
     if wire.name == "generate" and tuple(map(int, version("google-genai").split(".")[:2])) < (2, 33):
         pytest.skip("before 2.33 the SDK sleeps up to ten seconds here, whatever it is told")
     error = await failure(opened(wire, f"http://127.0.0.1:{unused_tcp_port}"))
@@ -248,7 +248,7 @@ async def test_a_call_can_follow_one_that_failed(wire: Wire, opened: Opener) -> 
 
 @asynccontextmanager
 async def raw_server(answer: bytes) -> AsyncGenerator[tuple[str, asyncio.Event, asyncio.Event]]:
-    """A server that sends `answer` to whoever asks: its URL, and events for "asked" and "hung up"."""
+    """A server that sends `answer` to every client. Yields its URL, and events for request and close."""
     asked, hung_up = asyncio.Event(), asyncio.Event()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -264,14 +264,14 @@ async def raw_server(answer: bytes) -> AsyncGenerator[tuple[str, asyncio.Event, 
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked, hung_up
 
 
-async def test_what_does_not_speak_http_gives_a_bad_reply(wire: Wire, opened: Opener) -> None:
+async def test_a_server_without_http_gives_a_bad_reply(wire: Wire, opened: Opener) -> None:
     async with raw_server(b"SSH-2.0-OpenSSH_9.9\r\n\r\n") as (url, _, _):
         error = await failure(opened(wire, url))
 
     assert error.fault == "bad_reply"
 
 
-async def test_cancelling_travels_and_closes_the_request(wire: Wire, opened: Opener) -> None:
+async def test_cancelling_propagates_and_closes_the_request(wire: Wire, opened: Opener) -> None:
     async with raw_server(b"") as (url, asked, hung_up):
         task = asyncio.create_task(opened(wire, url).complete(ASK))
         async with asyncio.timeout(20):
@@ -283,7 +283,7 @@ async def test_cancelling_travels_and_closes_the_request(wire: Wire, opened: Ope
 
 
 def sdk_exceptions() -> dict[str, tuple[Any, Any]]:
-    """Every exception class that an SDK's call may raise, with the function that translates it."""
+    """Every exception class that an SDK's call may raise, with the function that converts it."""
     roots = {
         "openai": (openai, openai.OpenAIError, ours_openai.provider_error),
         "anthropic": (anthropic, anthropic.AnthropicError, ours_anthropic.provider_error),
@@ -324,5 +324,5 @@ def test_every_exception_class_of_the_sdks_is_translated(name: str) -> None:
     if error.status is not None:
         assert (error.status, error.fault) == (status, fault_of(status))
     else:
-        # What isn't in the table is about credentials, or about a request that is never sent.
+        # Errors that aren't in the table are about credentials, or about a request that is never sent.
         assert error.fault == WITHOUT_STATUS.get(name, "bad_request" if name.startswith("google.") else "auth")

@@ -1,4 +1,4 @@
-"""A key goes to its own endpoint and nowhere else, and SDKs are loaded only when one is used."""
+"""A key is only sent to its own endpoint, and an SDK is only loaded when it is used."""
 
 import subprocess
 import sys
@@ -16,11 +16,11 @@ ASK = ChatRequest("test-model", "", [Message("user", "say hello")], max_output_t
 
 
 def _is_old(protocol: str) -> bool:
-    """Whether this SDK is from before it read headers from the environment."""
+    """Whether this version of the SDK doesn't read headers from the environment yet."""
     return int(version(protocol).split(".")[0]) < {"openai": 3, "anthropic": 2}[protocol]
 
 
-# Credentials and settings for other places.
+# Credentials and settings for other endpoints.
 AMBIENT = {
     "OPENAI_API_KEY": "ambient-openai",
     "OPENAI_ADMIN_KEY": "ambient-admin",
@@ -32,7 +32,7 @@ AMBIENT = {
     "GOOGLE_API_KEY": "ambient-google",
     "GOOGLE_GENAI_USE_VERTEXAI": "true",
     "GOOGLE_CLOUD_PROJECT": "ambient-project",
-    # Where nobody should be asked:
+    # An address that must not be called:
     "OPENAI_BASE_URL": "http://127.0.0.1:9/ambient",
     "ANTHROPIC_BASE_URL": "http://127.0.0.1:9/ambient",
     "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9/ambient",
@@ -56,7 +56,7 @@ async def test_nothing_of_the_environments_goes_to_another_endpoint(
 
     [call] = server.calls
     assert "ambient" not in call.head.decode()
-    assert "publishers" not in call.path  # where Google's other platform would be asked
+    assert "publishers" not in call.path  # the path of Google's other platform
     assert (KEY in call.head.decode()) == bool(key)
 
 
@@ -102,7 +102,7 @@ def test_an_endpoints_text_does_not_show_its_key() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:11434", "ftp://host/v1", "http://", "https://host:port", "/v1", "http://["])
-def test_a_base_url_that_is_none_is_refused_at_once(url: str) -> None:
+def test_an_invalid_base_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(ConfigError, match="isn't a base URL"):
         Endpoint("openai", url, KEY)
 
@@ -119,9 +119,7 @@ def test_a_base_url_that_is_none_is_refused_at_once(url: str) -> None:
         (None, "chat", False),
     ],
 )
-def test_responses_is_spoken_at_openai_and_where_it_is_asked_for(
-    base_url: str | None, api: str, expected: bool
-) -> None:
+def test_responses_is_used_at_openai_and_where_it_is_configured(base_url: str | None, api: str, expected: bool) -> None:
     assert Endpoint("openai", base_url, KEY, api).speaks_responses is expected  # pyright: ignore[reportArgumentType]
 
 

@@ -16,7 +16,7 @@ HERE = Endpoint("openai", "http://127.0.0.1:1/v1", KEY)
 
 
 class Closing(Scripted):
-    """A client that knows whether it was closed, and on which thread."""
+    """A client that records whether it was closed, and on which thread."""
 
     closed_on: threading.Thread | None = None
 

@@ -1,4 +1,4 @@
-"""What rate-limit headers say reaches the caller, as far as it can be read."""
+"""The quota in rate-limit headers reaches the caller, if it can be parsed."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -78,7 +78,7 @@ async def test_durations_are_read_in_every_spelling_and_nothing_else_is(
 
 @pytest.mark.parametrize("junk", ["", "-1", "many", "1e999", "\u00b2", "9" * 5000])
 @pytest.mark.parametrize("wire", [WIRES["chat"], WIRES["messages"]])
-async def test_headers_that_make_no_sense_are_no_reason_to_fail(opened: Opener, wire: Wire, junk: str) -> None:
+async def test_invalid_headers_do_not_cause_errors(opened: Opener, wire: Wire, junk: str) -> None:
     names = [*OPENAI, *(f"anthropic-ratelimit-{u}-{w}" for u in ("requests", "tokens") for w in ("limit", "reset"))]
     reply = await reply_with(opened, wire, dict.fromkeys(names, junk))
 

@@ -1,4 +1,4 @@
-"""The shipped fake, as users' own tests rely on it."""
+"""The scripted model, as users' own tests rely on it."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ def ask(*messages: Message) -> ChatRequest:
     return ChatRequest("test-model", "", messages or (Message("user", "say hello"),), max_output_tokens=99)
 
 
-async def test_a_string_is_a_clean_end() -> None:
+async def test_a_string_is_a_final_reply() -> None:
     reply = await Scripted(["hello"]).complete(ask())
 
     assert (reply.text, reply.stop, reply.tool_calls) == ("hello", "end", ())
@@ -31,7 +31,7 @@ async def test_replies_come_in_order_until_none_is_left() -> None:
     assert caught.value.fault == "exhausted"
 
 
-async def test_an_exception_is_raised_in_its_turn() -> None:
+async def test_an_exception_in_the_list_is_raised_in_order() -> None:
     outage = ProviderError("overloaded", "busy", provider="scripted")
     client = Scripted([outage, "back again"])
 

@@ -1,4 +1,4 @@
-"""Tokens that providers keep in a cache: asked for where a provider wants to be asked, and counted apart."""
+"""Prompt caching: requested from providers that need a request, and counted separately."""
 
 import itertools
 import json
@@ -41,14 +41,14 @@ def asked(*messages: Message, tools: tuple[ToolSpec, ...] = TOOLS) -> ChatReques
 
 
 def turn(number: int, *, calls: int = 1) -> tuple[Message, Message]:
-    """What a model asks of its tools, and what they answer."""
+    """A turn with tool calls, and the replies of the tools."""
     ids = [f"{number}-{n}" for n in range(calls)]
     said = Message("assistant", f"turn {number}", tuple(ToolCall(id, "look", {}) for id in ids))
     return said, Message("tool", tool_replies=tuple(ToolReply(id, "look", f"seen {id}") for id in ids))
 
 
 def blocks(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The conversation block by block, each with the role of its turn; a plain text is one block."""
+    """The blocks of the conversation, each with the role of its turn. A plain text is one block."""
     found: list[dict[str, Any]] = []
     for message in body["messages"]:
         content: Any = message["content"]
@@ -58,7 +58,7 @@ def blocks(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def marked(body: dict[str, Any]) -> list[int]:
-    return [place for place, block in enumerate(blocks(body)) if block.get("cache_control") == MARK]
+    return [index for index, block in enumerate(blocks(body)) if block.get("cache_control") == MARK]
 
 
 def unmarked(body: dict[str, Any], end: int) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def unmarked(body: dict[str, Any], end: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", COUNTED)
-async def test_tokens_written_to_a_cache_are_counted_apart_and_are_part_of_the_input(name: str, opened: Opener) -> None:
+async def test_tokens_written_to_a_cache_are_counted_and_part_of_the_input(name: str, opened: Opener) -> None:
     def script(call: Call) -> Fault:
         body = FORMATS[call.api].render(Reply("hello"), "m", 1)
         return Fault(200, body={**body, "usage": COUNTED[name]})
@@ -86,9 +86,7 @@ async def test_a_reply_that_says_nothing_of_a_cache_counts_none(wire: Wire, open
 
 
 @pytest.mark.parametrize("calls", [1, 32])
-async def test_each_turn_of_a_child_reads_from_anthropics_cache_what_the_one_before_wrote(
-    calls: int, opened: Opener
-) -> None:
+async def test_each_turn_reads_from_anthropics_cache_what_the_last_one_wrote(calls: int, opened: Opener) -> None:
     messages: list[Message] = []
     with ModelServer([Reply("on")] * 4) as server:
         client = opened(WIRES["messages"], server)
