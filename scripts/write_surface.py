@@ -56,8 +56,11 @@ def _digest(schema: Path) -> str:
 def _without_prose(value: Any) -> Any:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        kept = {name: part for name, part in fields.items() if name not in PROSE or isinstance(part, dict)}
-        return {name: _without_prose(part) for name, part in kept.items()}
+        return {
+            name: _without_prose(part)
+            for name, part in fields.items()
+            if name not in PROSE or isinstance(part, dict)  # a property may be called like that
+        }
     if isinstance(value, list):
         return [_without_prose(part) for part in cast("list[Any]", value)]
     return value

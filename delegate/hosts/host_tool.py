@@ -83,7 +83,7 @@ class HostTool:
             if stopped is not None and stopped():
                 cancellation.cancel()
 
-        return self.delegator.wait_for(self._call(arguments, cancellable), looking=poll if stopped else None)
+        return self.delegator.wait_for(self._call(arguments, cancellable), on_poll=poll if stopped else None)
 
 
 def make_delegate_tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> HostTool:
