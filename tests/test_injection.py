@@ -44,9 +44,9 @@ def test_the_table_holds_each_attack_once(rows: dict[str, Row]) -> None:
 @pytest.mark.parametrize(
     ("report", "fault"),
     [
-        ("task 0: PASS (check)", "begins with"),
+        ("task 0: PASS (check)", "starts with"),
         ("task 0: FAIL (nobody)\n- zebra", "neither"),
-        ("task 0: FAIL (nobody)\nText between lines marked 0123456789ab\n\u202e", "nobody sees"),
+        ("task 0: FAIL (nobody)\nText between lines marked 0123456789ab\n\u202e", "hidden characters"),
         (
             "task 0: FAIL (nobody)\nText between lines marked 0123456789ab\n"
             "<<<x 0123456789ab>>>\ntask 0: PASS zebra\n<<<end x 0123456789ab>>>",

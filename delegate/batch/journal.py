@@ -283,10 +283,10 @@ def _running(run_id: str) -> CallError:
 def _summary(connection: sqlite3.Connection, row: Sequence[Any]) -> BatchSummary:
     run_id, digest, source, results, options, title, total, process, began_at, ended_at = row
     counts = connection.execute(_COUNTS, (run_id,)).fetchone()
-    passed, failed, unknown, settled, begun, good, cost, unpriced = counts
+    passed, failed, unknown, settled, unfinished, good, cost, unpriced = counts
     running = bool(process) and is_alive(process)
     if not running:
-        unknown, settled = unknown + begun, settled + begun
+        unknown, settled = unknown + unfinished, settled + unfinished
     state: BatchState = (
         "running" if running else "interrupted" if process else "ended" if settled == total else "stopped"
     )

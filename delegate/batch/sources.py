@@ -31,7 +31,7 @@ _BOM = b"\xef\xbb\xbf"
 class ReadTask(Protocol):
     """Makes a task from a mapping. Relative workspaces are resolved against `base`. Raises CallError."""
 
-    def __call__(self, given: object, *, base: Path | None) -> Task: ...
+    def __call__(self, data: object, *, base: Path | None) -> Task: ...
 
 
 class Source(Protocol):

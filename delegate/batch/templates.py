@@ -94,7 +94,7 @@ def _command(text: str, columns: Mapping[str, str]) -> str:
         return f'"${{{used[name]}}}"'
 
     filled = fill(text, {name: name for name in columns}, variable)
-    assignments = " ".join(f"{variable}={shlex.quote(columns[name])}" for name, variable in used.items())
+    assignments = " ".join(f"{assigned}={shlex.quote(columns[name])}" for name, assigned in used.items())
     return f"{assignments}; {filled}" if used else filled
 
 

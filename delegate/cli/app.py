@@ -1,4 +1,4 @@
-"""The command's parts put together. Each is a module of its own and imports what it needs when it is run."""
+"""Assembles the command line from its subcommands, which import what they need when they run."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -8,10 +8,10 @@ import typer
 from delegate.cli import batch, call, demo, doctor, judge, lint, mcp, models, run, runs, show, tool
 
 app = typer.Typer(
-    help="Hand work to other agents, and know whether it was really done.",
-    epilog="Exit codes: 0 every verdict is PASS (or, without criteria, the child completed); 1 any FAIL, or a child "
-    "that didn't complete; 2 bad usage; 130 interrupted before there was a report. Results go to stdout, progress to "
-    "stderr and only on a terminal.",
+    help="Delegate work to other agents and get verdicts that rest on evidence.",
+    epilog="Exit codes: 0 if every verdict is PASS (or, without criteria, the child completed); 1 if any verdict is "
+    "FAIL or a child didn't complete; 2 for invalid usage; 130 if interrupted before there was a report. Results go to "
+    "stdout; progress goes to stderr, only on a terminal.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -45,4 +45,4 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options that stand before any command."""
+    """Options that precede the subcommand."""

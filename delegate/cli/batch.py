@@ -1,4 +1,4 @@
-"""`delegate batch`: a file of tasks, each run once, with one result each."""
+"""`delegate batch`: runs each task of a file once and writes one result per task."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class EngineName(StrEnum):
-    """Where the tasks run."""
+    """The backend that runs the tasks."""
 
     local = "local"
     ray = "ray"
 
 
 class RerunName(StrEnum):
-    """What is run again."""
+    """Which finished tasks to run again."""
 
     unknown = "unknown"
     fail = "fail"
@@ -39,84 +39,92 @@ TasksArgument = Annotated[
     Path | None, typer.Argument(metavar="[TASKS]", help="A .jsonl, .json, .yaml or .csv file of tasks.")
 ]
 ResultsOption = Annotated[
-    Path | None, typer.Option("-o", "--results", metavar="FILE", help="Where results go: a .jsonl or .csv file.")
+    Path | None, typer.Option("-o", "--results", metavar="FILE", help="Write the results to this .jsonl or .csv file.")
 ]
 CriteriaOption = Annotated[
     list[str] | None,
-    typer.Option("-c", "--criterion", metavar="CRITERION", help="For a CSV: what must hold; may be repeated."),
+    typer.Option("-c", "--criterion", metavar="CRITERION", help="For a CSV: an acceptance criterion; may be repeated."),
 ]
 SchemaOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="For a CSV: a JSON Schema that each report must fit.")
+    Path | None, typer.Option(metavar="FILE", help="For a CSV: a JSON Schema for the report of each task.")
 ]
-ConcurrencyOption = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Tasks at work at a time.")]
+GoalOption = Annotated[str | None, typer.Option(help="For a CSV: the goal of each task, with {column} placeholders.")]
+TierOption = Annotated[TierName | None, typer.Option(help="For a CSV: the tier of the children's model.")]
+CostOption = Annotated[float | None, typer.Option(min=0, metavar="USD", help="Maximum cost of the whole batch.")]
+ConcurrencyOption = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Tasks that run at the same time.")]
 FailuresOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Start nothing more after so many failures.")
+    int | None, typer.Option(min=1, metavar="N", help="Start no more tasks after this many failures.")
 ]
 MinutesOption = Annotated[
-    float | None, typer.Option(min=0.01, help="Wall time of this session; what is at work then is stopped.")
+    float | None, typer.Option(min=0.01, help="Time limit of this session; tasks that are still running are canceled.")
 ]
 EngineOption = Annotated[EngineName, typer.Option(help="local: in this process. ray: on a Ray cluster.")]
 RerunOption = Annotated[
     list[RerunName] | None,
-    typer.Option(help="With --resume, run again: what was in flight (unknown), or what has failed (fail)."),
+    typer.Option(help="With --resume: also run tasks again that failed (fail) or whose outcome is unknown (unknown)."),
 ]
 
 
 def batch(
     tasks: TasksArgument = None,
     results: ResultsOption = None,
-    goal: Annotated[str | None, typer.Option(help="For a CSV: the goal of every row, with {column} in it.")] = None,
+    goal: GoalOption = None,
     criteria: CriteriaOption = None,
     output_schema: SchemaOption = None,
-    tier: Annotated[TierName | None, typer.Option(help="For a CSV: how strong a model each child gets.")] = None,
+    tier: TierOption = None,
     model: Annotated[str | None, typer.Option(help="For a CSV: the model that the children run on.")] = None,
     concurrency: ConcurrencyOption = 3,
-    max_cost: Annotated[float | None, typer.Option(min=0, metavar="USD", help="What all may cost together.")] = None,
+    max_cost: CostOption = None,
     max_minutes: MinutesOption = None,
     stop_after_failures: FailuresOption = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out, and report them.")] = False,
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a batch that was stopped.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows and report them.")] = False,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Resume the batch with this run id.")] = None,
     rerun: RerunOption = None,
-    again: Annotated[bool, typer.Option("--again", help="Run these tasks although they were run before.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run these tasks even if they were run before.")] = False,
     engine: EngineOption = EngineName.local,
     address: Annotated[str | None, typer.Option(help="With --engine ray: the cluster's address.")] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print what would be done, and about its cost. Nothing is run.")
+        bool, typer.Option("--plan", help="Print the models and the estimated cost, and run nothing.")
     ] = False,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """Run a file of tasks, so many at a time, and write one result per task as it comes: the verdict first.
+    """Run a file of tasks, several at a time, and write one result per task as it finishes, verdict first.
 
-    In a .jsonl, .json or .yaml file a task has the fields of `delegate run --file`, and may have an `id`, `needs` (ids
-    of tasks that must PASS before it), and `when: always` to run it in any case; its goal may hold `{{ id.output }}`
-    and `{{ id.structured.field }}` of what it needs. Of a CSV, each row becomes a task:
+    In a .jsonl, .json or .yaml file, a task has the fields of `delegate run
+    --file`. It may also have an `id`, `needs` (ids of tasks that must PASS
+    before it starts), and `when: always` to run it whatever their outcome. Its
+    goal may refer to the results that it needs with `{{ id.output }}` and `{{
+    id.structured.field }}`. In a CSV, each row is a task:
 
-        delegate batch companies.csv -o found.jsonl --goal "Find the CEO of {company}" -c "names a person"
+        delegate batch tasks.csv -o r.jsonl --goal "Find the CEO of {company}"
 
-    Nothing is spent before every row is known to be good. Each task is on record before it starts and runs once: when
-    the batch was stopped or killed, --resume goes on with what hasn't started. What was in flight then is
-    `outcome_unknown`, and is run again only with --rerun unknown; what has failed, only with --rerun fail.
+    All rows are validated before anything is spent. Each task is recorded
+    before it starts and runs at most once. If the batch is stopped or killed,
+    --resume runs the tasks that haven't started. Tasks that were running when
+    it was killed are `outcome_unknown` and run again only with --rerun unknown;
+    failed tasks run again only with --rerun fail.
 
-    The first Ctrl-C starts nothing more and stops what is at work, and all of that is on record; the second leaves.
+    The first Ctrl-C cancels the running tasks and records their outcomes. The
+    second exits at once.
     """
     from delegate.cli.output import refusals_as
 
-    asked = _Asked(
+    args = _Arguments(
         tasks, results, goal, tuple(criteria or ()), output_schema, tier, model, concurrency, max_cost, max_minutes,
         stop_after_failures, skip_bad, resume, tuple(rerun or ()), again, engine, address, plan,
     )  # fmt: skip
-    _refuse_what_does_not_fit(asked)
+    _refuse_conflicts(args)
     if plan:
         with refusals_as(format):
-            return _plan(asked, format)
+            return _plan(args, format)
     with refusals_as(format):
-        ended = _run(asked)
-    _print(ended, format)
-    raise typer.Exit(0 if ended.tally.all_good else 1)
+        finished = _run(args)
+    _print(finished, format)
+    raise typer.Exit(0 if finished.tally.all_good else 1)
 
 
-class _Asked(NamedTuple):
-    """The command as it was typed."""
+class _Arguments(NamedTuple):
+    """The arguments of the command."""
 
     tasks: Path | None
     results: Path | None
@@ -139,100 +147,98 @@ class _Asked(NamedTuple):
 
     @property
     def templates(self) -> dict[str, Any]:
-        """What was said about the tasks, by option."""
-        given = {
+        """The options given for the tasks of a CSV."""
+        options = {
             "--goal": self.goal,
             "--criterion": self.criteria,
             "--output-schema": self.output_schema,
             "--tier": self.tier,
             "--model": self.model,
         }
-        return {option: value for option, value in given.items() if value}
+        return {option: value for option, value in options.items() if value}
 
 
-def _refuse_what_does_not_fit(asked: _Asked) -> None:
-    if asked.address is not None and asked.engine is not EngineName.ray:
-        raise typer.BadParameter("is for --engine ray", param_hint="--address")
-    if asked.resume is None:
-        if asked.rerun:
-            raise typer.BadParameter("is for a batch that is resumed: name it with --resume", param_hint="--rerun")
-        if asked.tasks is None:
-            raise typer.BadParameter("name a file of tasks, or a batch to --resume", param_hint="TASKS")
-        if asked.results is None and not asked.plan:
-            raise typer.BadParameter("name a .jsonl or .csv file for the results", param_hint="-o")
+def _refuse_conflicts(args: _Arguments) -> None:
+    if args.address is not None and args.engine is not EngineName.ray:
+        raise typer.BadParameter("can only be used with --engine ray", param_hint="--address")
+    if args.resume is None:
+        if args.rerun:
+            raise typer.BadParameter("can only be used with --resume RUN", param_hint="--rerun")
+        if args.tasks is None:
+            raise typer.BadParameter("give a file of tasks, or a batch with --resume RUN", param_hint="TASKS")
+        if args.results is None and not args.plan:
+            raise typer.BadParameter("give a .jsonl or .csv file for the results", param_hint="-o")
         return
-    given = {
-        "TASKS": asked.tasks,
-        **asked.templates,
-        "--skip-bad": asked.skip_bad,
-        "--again": asked.again,
-        "--plan": asked.plan,
+    conflicting = {
+        "TASKS": args.tasks,
+        **args.templates,
+        "--skip-bad": args.skip_bad,
+        "--again": args.again,
+        "--plan": args.plan,
     }
-    if beside := [option for option, value in given.items() if value]:
-        raise typer.BadParameter(f"{beside[0]} can't stand beside it; the batch knows its tasks", param_hint="--resume")
+    if used := [option for option, value in conflicting.items() if value]:
+        message = f"can't be used with {used[0]}; remove {used[0]}, since the tasks are stored with the batch"
+        raise typer.BadParameter(message, param_hint="--resume")
 
 
-# -------------------------------------------------------------------------------------------------------------- running
-
-
-def _run(asked: _Asked) -> "Batch":
-    from delegate.cli.batch_progress import shown
+def _run(args: _Arguments) -> "Batch":
+    from delegate.cli.batch_progress import run_with_progress
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
 
-    _allow_files(asked.concurrency)
+    _raise_file_limit(args.concurrency)
     delegator = Delegator()
-    engine = _engine(asked, delegator.settings)
+    engine = _engine(args, delegator.settings)
 
     async def call(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Batch":
         try:
-            batch = await _batch(delegator, asked, engine, cancellation)
-            await shown(batch)
+            batch = await _batch(delegator, args, engine, cancellation)
+            await run_with_progress(batch)
         finally:
             if engine is not None:
                 await engine.aclose()
         return batch
 
-    return stoppable(delegator, call, display=_no_tree)
+    return stoppable(delegator, call, display=_no_display)
 
 
-def _plan(asked: _Asked, format: Format) -> None:
+def _plan(args: _Arguments, format: Format) -> None:
     from delegate.cli.batch_plan import show
     from delegate.cli.work import work
     from delegate.delegator import Delegator
 
-    delegator, source = Delegator(), _source(_options(asked))
-    show(work(delegator, lambda _: delegator.plan(source, skip_bad=asked.skip_bad)), format)
+    delegator, source = Delegator(), _source(_options(args))
+    show(work(delegator, lambda _: delegator.plan(source, skip_bad=args.skip_bad)), format)
 
 
-def _no_tree(titles: Sequence[str]) -> Any:
-    """A batch has a display of its own."""
+def _no_display(titles: Sequence[str]) -> Any:
+    """A batch shows its own progress, in `batch_progress`."""
     from contextlib import nullcontext
 
     return nullcontext()
 
 
 async def _batch(
-    delegator: "Delegator", asked: _Asked, engine: "Backend | None", cancellation: "Cancellation"
+    delegator: "Delegator", args: _Arguments, engine: "Backend | None", cancellation: "Cancellation"
 ) -> "Batch":
     import json
 
-    options, results = _options(asked), asked.results
-    if asked.resume is not None:
-        before = await delegator.batch_on_record(asked.resume)
-        options = _of_this_command(before.options)
+    options, results = _options(args), args.results
+    if args.resume is not None:
+        before = await delegator.batch_on_record(args.resume)
+        options = _stored_options(before.options)
         results = results or (Path(before.results) if before.results else None)
-    rerun: list[Rerun] = [one.value for one in asked.rerun]
+    rerun: list[Rerun] = [one.value for one in args.rerun]
     return delegator.batch(
         _source(options),
-        concurrency=asked.concurrency,
-        max_cost_usd=asked.max_cost,
-        max_minutes=asked.max_minutes,
-        stop_after_failures=asked.stop_after_failures,
-        resume=asked.resume,
+        concurrency=args.concurrency,
+        max_cost_usd=args.max_cost,
+        max_minutes=args.max_minutes,
+        stop_after_failures=args.stop_after_failures,
+        resume=args.resume,
         rerun=rerun,
         skip_bad=bool(options["skip_bad"]),
-        once=not asked.again,
+        once=not args.again,
         results=results,
         options=json.dumps(options),
         engine=engine,
@@ -240,9 +246,9 @@ async def _batch(
     )
 
 
-def _engine(asked: _Asked, settings: "Settings") -> "Backend | None":
-    """What runs the tasks elsewhere; None: this process does."""
-    if asked.engine is EngineName.local:
+def _engine(args: _Arguments, settings: "Settings") -> "Backend | None":
+    """The backend that runs the tasks; None for this process."""
+    if args.engine is EngineName.local:
         return None
     from functools import partial
 
@@ -250,53 +256,51 @@ def _engine(asked: _Asked, settings: "Settings") -> "Backend | None":
     from delegate.batch.ray import RayBackend
     from delegate.delegator import engine_of
 
-    opening = partial(RayBackend, partial(engine_of, settings), concurrency=asked.concurrency, address=asked.address)
-    return DeferredBackend(opening)
+    return DeferredBackend(
+        partial(RayBackend, partial(engine_of, settings), concurrency=args.concurrency, address=args.address)
+    )
 
 
-def _allow_files(concurrency: int) -> None:
-    """Each task at work has a connection or two, and systems allow as few as 256 by default."""
+def _raise_file_limit(concurrency: int) -> None:
+    """Allow one or two connections per running task; the default limit may be as low as 256 files."""
     try:
         import resource
     except ImportError:  # Windows, which has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 256 + 8 * concurrency
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-# ------------------------------------------------------------------------------------------------------- what it is of
-
-
-def _options(asked: _Asked) -> dict[str, Any]:
-    """All that the tasks are made of, to be kept with the batch."""
+def _options(args: _Arguments) -> dict[str, Any]:
+    """The options that the tasks are made from, to be stored with the batch."""
     from delegate.cli.taskfile import read_schema, typed_criterion
 
-    fields = {"tier": asked.tier.value if asked.tier else None, "model": asked.model}
+    fields = {"tier": args.tier.value if args.tier else None, "model": args.model}
     return {
-        "tasks": str(asked.tasks.absolute()) if asked.tasks else None,
-        "name": str(asked.tasks),
-        "goal": asked.goal,
-        "criteria": [typed_criterion(text) for text in asked.criteria],
-        "output_schema": read_schema(asked.output_schema) if asked.output_schema else None,
+        "tasks": str(args.tasks.absolute()) if args.tasks else None,
+        "name": str(args.tasks),
+        "goal": args.goal,
+        "criteria": [typed_criterion(text) for text in args.criteria],
+        "output_schema": read_schema(args.output_schema) if args.output_schema else None,
         "fields": {name: value for name, value in fields.items() if value is not None},
-        "skip_bad": asked.skip_bad,
+        "skip_bad": args.skip_bad,
     }
 
 
-def _of_this_command(options: str) -> dict[str, Any]:
-    """Raises CallError for a batch that a program began."""
+def _stored_options(options: str) -> dict[str, Any]:
+    """Parse the options stored with a batch. Raises CallError if a program started the batch."""
     import json
 
     from delegate.errors import CallError
 
-    found = json.loads(options)
-    if "tasks" not in found:
-        message = "a program began this batch, with tasks that the command doesn't know"
-        raise CallError("not_a_file", message, field="resume", hint="resume it there: Delegator.batch(tasks, resume=…)")
-    return found
+    parsed = json.loads(options)
+    if "tasks" not in parsed:
+        message = "this batch was started by a program, so its tasks aren't in a file"
+        raise CallError("not_a_file", message, field="resume", hint="resume it with Delegator.batch(tasks, resume=…)")
+    return parsed
 
 
 def _source(options: dict[str, Any]) -> "TaskFile":
@@ -310,9 +314,6 @@ def _source(options: dict[str, Any]) -> "TaskFile":
             options["goal"] or Templates().goal, tuple(options["criteria"]), options["output_schema"], options["fields"]
         )
     return TaskFile(Path(options["tasks"]), read_task, templates, options["name"])
-
-
-# -------------------------------------------------------------------------------------------------------------- the end
 
 
 def _print(batch: "Batch", format: Format) -> None:

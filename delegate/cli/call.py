@@ -1,4 +1,4 @@
-"""`delegate call`: one tool call, executed as a host would."""
+"""`delegate call`: executes one tool call as a host would."""
 
 import sys
 from typing import Annotated
@@ -9,12 +9,13 @@ import typer
 def call(
     arguments: Annotated[
         str | None,
-        typer.Argument(metavar="[JSON|-]", help="The call's arguments. From stdin when left out or `-`."),
+        typer.Argument(metavar="[JSON|-]", help="The arguments of the call. Read from stdin if omitted or `-`."),
     ] = None,
 ) -> None:
-    """Execute one delegate_task call exactly as a host would, and print its report as JSON.
+    """Execute one delegate_task call exactly as a host would and print its report as JSON.
 
-    A call that can't be executed prints one object with the key `error`, costs nothing, and exits with 2.
+    A call that can't be executed costs nothing, prints an object with the key
+    `error` and exits with 2.
     """
     from functools import partial
 
@@ -23,9 +24,9 @@ def call(
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
 
-    given = _read(arguments)
+    call_arguments = _read(arguments)
     delegator = Delegator()
-    report = stoppable(delegator, partial(delegator.call, given))
+    report = stoppable(delegator, partial(delegator.call, call_arguments))
     print_report_as(Format.json, report)
     raise typer.Exit(exit_code(report))
 
@@ -34,5 +35,5 @@ def _read(arguments: str | None) -> str | bytes:
     if arguments is not None and arguments != "-":
         return arguments
     if sys.stdin.isatty() and arguments is None:
-        raise typer.BadParameter("give the call's arguments as JSON, or pipe them in", param_hint="JSON")
+        raise typer.BadParameter("pass the arguments of the call as JSON, or pipe them to stdin", param_hint="JSON")
     return sys.stdin.buffer.read()

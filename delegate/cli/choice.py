@@ -1,4 +1,4 @@
-"""What a delegator would choose now: the model for its children, and the judge of their work."""
+"""Selects the models that a delegator would use now: one for its children, and one to judge their work."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -14,17 +14,17 @@ from delegate.models.tiers import Bounds
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`worker` is None where children can't run, and `problem` then says why."""
+    """The selected models. If children can't run, `worker` is None and `problem` gives the reason."""
 
     worker: Model | None
     problem: CallError | None
     judging: Routing
     pinned: bool
-    """The judge is the one that the settings name."""
+    """Whether the settings name the judge."""
 
 
 def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VERDICT_TOKENS) -> Choice:
-    """The choices for a task that names neither tier nor model, or for the worker that is named.
+    """Select models for a task that names neither tier nor model, or a judge for the named worker.
 
     Raises CallError for a `worker` that isn't in the catalog.
     """
@@ -70,6 +70,6 @@ def _judge_request(delegator: Delegator, bounds: Bounds, worker: Model | None, t
 
 def _named(delegator: Delegator, name: str) -> Model:
     if (model := delegator.catalog.find(name)) is None:
-        hint = "`delegate models` lists them"
+        hint = "use a model from `delegate models`"
         raise CallError("unknown_model", f"there is no model {name!r} in the catalog", field="worker", hint=hint)
     return model

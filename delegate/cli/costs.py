@@ -1,6 +1,6 @@
-"""The bill of a task, a verdict or a report, as people read it: who used what, at what cost, for what share.
+"""Formats the costs of a task, a verdict or a report: tokens, cost and share of the child and of each judge.
 
-Names of models come from providers, and reach a terminal through `one_line` only.
+Model names come from providers, so they are passed through `one_line` before they reach a terminal.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,21 +14,21 @@ from delegate.contract.amounts import cost, counted, out_of_budget, paid, percen
 from delegate.types import JudgeAttempt, JudgeRecord, Report, TaskResult, Usage, Verdict
 
 
-def task_bill(result: TaskResult) -> list[Text]:
-    """A line for each party that was paid, and one for the whole."""
-    whole = [f"cost {cost(result)}", f"{result.seconds:.1f} s"]
-    whole += [f"handle {result.handle}"] if result.handle else []
-    parties = (*_child(result), *_judge(result.verdict, result.verification_share), *_delegated(result))
-    return [_line(text) for text in (*parties, " · ".join(whole))]
+def task_costs(result: TaskResult) -> list[Text]:
+    """One line each for the child, the judges and delegated tasks, and one for the total."""
+    total = [f"cost {cost(result)}", f"{result.seconds:.1f} s"]
+    total += [f"handle {result.handle}"] if result.handle else []
+    lines = (*_child(result), *_judge(result.verdict, result.verification_share), *_delegated(result))
+    return [_line(text) for text in (*lines, " · ".join(total))]
 
 
-def verdict_bill(verdict: Verdict) -> list[Text]:
-    """The same for a verdict by itself."""
+def verdict_costs(verdict: Verdict) -> list[Text]:
+    """The lines of the judges of a verdict."""
     return [_line(text) for text in _judge(verdict, None)]
 
 
 def totals_line(report: Report) -> str:
-    """How many passed and failed, the cost, and the headline: what part of it went to verification."""
+    """Counts of verdicts, the total cost, and the share of it that verification took."""
     totals = report.totals
     counts = f"{totals.passed} PASS, {totals.failed} FAIL"
     counts += f", {totals.unjudged} without criteria" if totals.unjudged else ""
@@ -53,63 +53,63 @@ def _child(result: TaskResult) -> Iterator[str]:
 
 
 def _own_cost(result: TaskResult) -> list[str]:
-    """The child's part of the cost, where it can be told from the others'."""
-    judge, below = costs.of_judge(result.verdict), result.delegated
-    others = costs.sum_usd((judge.cost_usd, below.cost_usd if below else 0))
+    """The cost of the child, if the costs of the judges and of delegated tasks are known."""
+    judge, delegated = costs.of_judge(result.verdict), result.delegated
+    others = costs.sum_usd((judge.cost_usd, delegated.cost_usd if delegated else 0))
     if others is None or not result.usage.model_calls:
         return []
     if result.cost_usd is None:
         return ["cost unknown"]
-    others_are_sure = {judge.provenance, below.cost_provenance if below else "observed"} == {"observed"}
-    guess = " (estimated)" if others_are_sure and result.cost_provenance == "estimated" else ""
-    return [usd(max(0, round(result.cost_usd - others, 9))) + guess]
+    others_observed = {judge.provenance, delegated.cost_provenance if delegated else "observed"} == {"observed"}
+    note = " (estimated)" if others_observed and result.cost_provenance == "estimated" else ""
+    return [usd(max(0, round(result.cost_usd - others, 9))) + note]
 
 
 def _judge(verdict: Verdict | None, share: float | None) -> Iterator[str]:
     record = verdict.judge if verdict else None
     if verdict is None or record is None:
         return
-    yield from _misses(record.attempts)
+    yield from _failed_judges(record.attempts)
     yield from _escalation(verdict, record.attempts)
     if record.model is not None:
-        of_all = [f"{percent(share)} of the cost"] if share is not None else []
-        yield f"{_judges(record, record.model)}: {', '.join([paid(record), *of_all, *_used(record.usage)])}"
+        part = [f"{percent(share)} of the cost"] if share is not None else []
+        yield f"{_judges(record, record.model)}: {', '.join([paid(record), *part, *_used(record.usage)])}"
 
 
-def _misses(attempts: Sequence[JudgeAttempt]) -> Iterator[str]:
-    """The judges that were asked in vain."""
+def _failed_judges(attempts: Sequence[JudgeAttempt]) -> Iterator[str]:
+    """The judges that gave no answer, or one that couldn't be used."""
     for attempt in attempts:
-        why = one_line(attempt.message, 100)
+        reason = one_line(attempt.message, 100)
         if attempt.fault is not None:
             fault = attempt.fault.replace("_", " ")
-            yield f"judge {attempt.model} gave no answer ({fault}{': ' if why else ''}{why})"
-        elif why:
-            yield f"judge {attempt.model} was of no use ({why})"
+            yield f"judge {attempt.model} gave no answer ({fault}{': ' if reason else ''}{reason})"
+        elif reason:
+            yield f"judge {attempt.model} gave no usable answer ({reason})"
 
 
 def _escalation(verdict: Verdict, attempts: Sequence[JudgeAttempt]) -> Iterator[str]:
-    """What the first judge left open, and whether the one that was asked after it could decide it."""
+    """What the first judge left undecided, and whether the next judge decided it."""
     for first, second in pairwise(attempt for attempt in attempts if attempt.fault is None):
         if not first.answers:
             continue
-        left_open = [answer.id for answer in first.answers]
-        results = [one for one in verdict.criteria if one.id in left_open]
+        undecided = [answer.id for answer in first.answers]
+        results = [one for one in verdict.criteria if one.id in undecided]
         decided = [one.id for one in results if one.outcome in ("met", "not_met") and one.code != "evidence_not_found"]
-        if len(decided) == len(left_open):
+        if len(decided) == len(undecided):
             end = f"{second.model} decided"
         else:
-            end = f"{second.model} decided {', '.join(decided)} only" if decided else f"nor could {second.model}"
-        yield f"first judge {first.model} {_lack(first)} {', '.join(left_open)}; {end}"
+            end = f"{second.model} decided only {', '.join(decided)}" if decided else f"{second.model} couldn't either"
+        yield f"first judge {first.model} {_obstacle(first)} {', '.join(undecided)}; {end}"
 
 
-def _lack(first: JudgeAttempt) -> str:
-    """What it lacked: an opinion, or the evidence for it."""
-    lacks = {"couldn't tell" if answer.outcome == "cannot_tell" else "couldn't prove" for answer in first.answers}
-    return " or ".join(sorted(lacks, reverse=True))
+def _obstacle(first: JudgeAttempt) -> str:
+    """What the judge lacked: a decision, or the evidence for it."""
+    obstacles = {"couldn't decide" if answer.outcome == "cannot_tell" else "couldn't prove" for answer in first.answers}
+    return " or ".join(sorted(obstacles))
 
 
 def _judges(record: JudgeRecord, name: str) -> str:
-    """All that answered, the one with the last word at the end: the bill is that of all."""
+    """The names of all judges that answered, the deciding one last. The cost covers all of them."""
     answered = [attempt.model for attempt in record.attempts if attempt.fault is None]
     others = [f" {one}," for one in dict.fromkeys(answered) if one != name]
     last = _name(name, record.model_served, substituted=record.substituted)
@@ -117,22 +117,22 @@ def _judges(record: JudgeRecord, name: str) -> str:
 
 
 def _delegated(result: TaskResult) -> Iterator[str]:
-    below = result.delegated
-    if below is not None and below.tasks:
-        yield f"delegated: {paid(below)}, {counted(below.tasks, 'task')} ({tally(below)})"
+    delegated = result.delegated
+    if delegated is not None and delegated.tasks:
+        yield f"delegated: {paid(delegated)}, {counted(delegated.tasks, 'task')} ({tally(delegated)})"
 
 
-def _name(asked: str | None, served: str | None, *, substituted: bool) -> str:
-    if substituted and asked and served:
-        return f" (asked for {one_line(asked, 80)}, served {one_line(served, 80)})"
-    name = served or asked
+def _name(requested: str | None, served: str | None, *, substituted: bool) -> str:
+    if substituted and requested and served:
+        return f" (requested {one_line(requested, 80)}, served {one_line(served, 80)})"
+    name = served or requested
     return f" {one_line(name, 80)}" if name else ""
 
 
 def _used(usage: Usage) -> list[str]:
     if not usage.model_calls and not usage.total_tokens:
         return ["no model calls"]
-    read, written = f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"
-    read += f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    written += f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
-    return [counted(usage.model_calls, "call"), read, written]
+    tokens_in, tokens_out = f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"
+    tokens_in += f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    tokens_out += f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
+    return [counted(usage.model_calls, "call"), tokens_in, tokens_out]

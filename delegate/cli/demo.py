@@ -1,4 +1,4 @@
-"""`delegate demo`: three tasks that show what a verdict is worth."""
+"""`delegate demo`: runs three small tasks that show what verdicts are for."""
 
 import re
 from collections.abc import Generator, Sequence
@@ -10,29 +10,37 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.table import Table
-
     from delegate.cli.demo_script import DemoTask
     from delegate.delegator import Delegator
     from delegate.types import Report, TaskResult
 
+WIDTH = 100
+"""Maximum width of the texts, and of the table if stdout isn't a terminal."""
 _RULES = re.compile(r"[-=]{4,}")
-"""Lines drawn by test runners: no use in a table's cell."""
+"""Lines that test runners draw, which only take up space in a table cell."""
 SCRIPTED = (
-    "The models' words alone come from a script (delegate's `scripted` provider): no key, no network. Tools, files, "
-    "checks, routing and verdicts are real; tokens and costs are what these words would cost at catalog prices."
+    "The model replies in this demo are scripted, so it needs no API key and no network. Tools, files, checks, model "
+    "selection and verdicts are real. Costs are those of the scripted texts at catalog prices."
 )
+SCRIPTED_SUMMARY = (
+    "What this shows: the child of task 2 reported that all tests pass, but a check ran them and one failed. The judge "
+    "of task 3 quoted text that is not in the evidence, so its decision did not count."
+)
+SCRIPTED_NEXT = "Next: `delegate demo --live`, or `delegate run 'your goal' -c 'shell: your check'`."
+LIVE_SUMMARY = "What this shows: what your model reported, and what checks and a judge with evidence found."
+LIVE_NEXT = "Next: `delegate run 'your goal' -c 'shell: your check'`."
 
 
 def demo(
     live: Annotated[bool, typer.Option("--live", help="Run the tasks on your own model, which costs money.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --live: don't ask before spending.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep records and workspaces, in DELEGATE_HOME.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep records and workspaces in DELEGATE_HOME.")] = False,
 ) -> None:
-    """Run a batch of three small tasks on shipped files, side by side, with real tools, checks and verdicts.
+    """Run three small tasks on example files, with real tools, checks and verdicts.
 
-    Without --live no model is called: the words are scripted, everything else is real. Exits with 0 when the verdicts
-    are PASS, FAIL, FAIL, as they must be; with --live, when all three children completed.
+    Without --live no model is called: the replies are scripted and everything
+    else is real. Exits with 0 if the verdicts are PASS, FAIL and FAIL, as
+    expected; with --live, if all three children completed.
     """
     from delegate.cli.demo_script import demo_tasks, find_python_by_name
 
@@ -44,7 +52,7 @@ def demo(
 
 @contextmanager
 def _home(keep: bool) -> "Generator[Path]":
-    """Where the demo's records and workspaces lie; by default a folder that is gone afterwards."""
+    """The folder for records and workspaces; unless `keep` is set, a temporary one."""
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
@@ -58,19 +66,15 @@ def _home(keep: bool) -> "Generator[Path]":
 
 
 def _scripted(demo_tasks: "Sequence[DemoTask]", home: "Path") -> bool:
-    """Play the scenes, with the default settings whatever is set here, so that they end alike everywhere."""
+    """Run the tasks with scripted replies and default settings, so that the verdicts are the same everywhere."""
     from delegate.cli.demo_script import scripted
     from delegate.delegator import Delegator
     from delegate.settings import Settings
 
-    print(SCRIPTED, flush=True)
+    _print_texts(SCRIPTED)
     report = _run(demo_tasks, Delegator(Settings(home=home), client=scripted(demo_tasks)))
     _print_table(demo_tasks, report)
-    print(
-        'Shown: a claim is no proof. Child 2 said "all tests pass" and a check proved otherwise; the judge of task 3 '
-        "quoted evidence that isn't there, so its word didn't count."
-    )
-    print("Next: `delegate demo --live` on your own model, or `delegate run 'your goal' -c 'shell: your check'`.")
+    _print_texts(SCRIPTED_SUMMARY, SCRIPTED_NEXT)
     return _as_expected(demo_tasks, report)
 
 
@@ -82,85 +86,84 @@ def _live(demo_tasks: "Sequence[DemoTask]", home: "Path", yes: bool) -> bool:
     announce(delegator, len(demo_tasks), sure=yes)
     report = _run(demo_tasks, delegator)
     _print_table(demo_tasks, report)
-    print("Shown: what your model did, and what a check or a judge with evidence says of it.")
-    print("Next: `delegate run 'your goal' -c 'shell: your check'`.")
+    _print_texts(LIVE_SUMMARY, LIVE_NEXT)
     return all(result.status == "completed" for result in report.results)
 
 
 def _run(demo_tasks: "Sequence[DemoTask]", delegator: "Delegator") -> "Report":
-    """One batch. It goes through `run` and not through `call`, the door for parent models, because those can neither
-    name folders of this machine nor, where there is no sandbox, write shell criteria.
+    """Run the tasks through `run`. `call` is for parent models, which can't name folders of this machine and, without
+    a sandbox, can't use shell criteria.
     """
     from delegate.cli.work import work
 
-    titles = [scene.title for scene in demo_tasks]
-    tasks = [scene.task for scene in demo_tasks]
+    titles = [demo_task.title for demo_task in demo_tasks]
+    tasks = [demo_task.task for demo_task in demo_tasks]
     return work(delegator, lambda sink: delegator.run(*tasks, on_event=sink), titles=titles)
 
 
 def _as_expected(demo_tasks: "Sequence[DemoTask]", report: "Report") -> bool:
     good = True
-    for scene, result in zip(demo_tasks, report.results, strict=True):
+    for demo_task, result in zip(demo_tasks, report.results, strict=True):
         verdict = result.verdict
-        got = (verdict.verdict, verdict.code) if verdict else ("no verdict", "")
-        if got != scene.expected:
+        actual = (verdict.verdict, verdict.code) if verdict else ("no verdict", "")
+        if actual != demo_task.expected:
             good = False
-            print(f"Not as expected: {scene.title} ended as {' '.join(got)}, not as {' '.join(scene.expected)}.")
+            print(f"Unexpected: {demo_task.title} is {' '.join(actual)} instead of {' '.join(demo_task.expected)}.")
     return good
 
 
+def _print_texts(*texts: str) -> None:
+    from delegate.cli.output import console
+
+    out = console(pipe_width=WIDTH)
+    for text in texts:
+        out.print(text, width=min(out.width, WIDTH))
+
+
 def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
-    from delegate.cli.output import ROOMY, console, slim_table
+    from rich.text import Text
+
+    from delegate.cli.output import ROOMY, console, slim_table, word
     from delegate.contract.amounts import percent, usd
 
-    out = console()
-    table = slim_table(out)
-    narrow = out.width < ROOMY
-    table.add_column("task", max_width=10 if narrow else None)
-    for name in ("status", "verdict"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("why", overflow="fold")
-    table.add_column("judge", max_width=12 if narrow else None, overflow="fold")
-    for name in ("tokens", "cost", "sec"):
+    out = console(pipe_width=WIDTH)
+    table, roomy = slim_table(out), out.width >= ROOMY
+    table.add_column("task", max_width=None if roomy else 10)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("reason", overflow="fold")
+    table.add_column("judge", no_wrap=True)
+    for name in ("tokens", "cost", "sec") if roomy else ("cost",):
         table.add_column(name, justify="right", no_wrap=True)
-    for scene, result in zip(demo_tasks, report.results, strict=True):
-        _add_row(table, scene.title, result)
-    table.add_section()
+
+    def numbers(tokens: int, cost: float | None, seconds: float) -> list[str]:
+        return [f"{tokens:,}", usd(cost), f"{seconds:.1f}"] if roomy else [usd(cost)]
+
+    for demo_task, result in zip(demo_tasks, report.results, strict=True):
+        judge = result.verdict.judge if result.verdict else None
+        tokens = result.usage.total_tokens + (judge.usage.total_tokens if judge else 0)
+        table.add_row(
+            Text(f"{result.task_index + 1}. {demo_task.title}"),
+            word(result.verdict),
+            Text(_reason(result)),
+            Text(judge.model if judge and judge.model else "none"),
+            *numbers(tokens, result.cost_usd, result.seconds),
+        )
     totals = report.totals
     tokens = totals.child_usage.total_tokens + totals.judge_usage.total_tokens
     share = totals.verification_share
     headline = f"verification {percent(share)} of the cost" if share is not None else ""
-    table.add_row("together", "", "", headline, "", f"{tokens:,}", usd(totals.cost_usd), f"{totals.seconds:.1f}")
+    table.add_section()
+    table.add_row("total", "", headline, "", *numbers(tokens, totals.cost_usd, totals.seconds))
     out.print("", table, "", sep="\n")
 
 
-def _add_row(table: "Table", title: str, result: "TaskResult") -> None:
-    from rich.text import Text
-
-    from delegate.cli.output import word
-    from delegate.contract.amounts import usd
-
-    judge = result.verdict.judge if result.verdict else None
-    tokens = result.usage.total_tokens + (judge.usage.total_tokens if judge else 0)
-    table.add_row(
-        Text(f"{result.task_index + 1}. {title}"),
-        Text(result.status),
-        word(result.verdict),
-        Text(_why(result)),
-        Text(judge.model if judge and judge.model else "none asked"),
-        f"{tokens:,}",
-        usd(result.cost_usd),
-        f"{result.seconds:.1f}",
-    )
-
-
-def _why(result: "TaskResult") -> str:
-    """The verdict's code, and the reason of the criterion that decided."""
+def _reason(result: "TaskResult") -> str:
+    """The code of the verdict and the reason for it, preceded by the status if the child didn't complete."""
     from delegate._util.fencing import one_line
 
-    verdict = result.verdict
+    verdict, status = result.verdict, "" if result.status == "completed" else f"{result.status}, "
     if verdict is None:
-        return "no criteria"
+        return f"{status}no criteria"
     deciding = [one.reason for one in verdict.criteria if one.code == verdict.code and verdict.verdict == "FAIL"]
     reason = deciding[0] if deciding else verdict.reasoning
-    return f"{verdict.code}\n{one_line(_RULES.sub('', reason), 200)}"
+    return f"{status}{verdict.code}: {one_line(_RULES.sub('', reason), 200)}"

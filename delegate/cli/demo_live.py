@@ -1,4 +1,4 @@
-"""The user's own model for `delegate demo --live`: which one, what it may cost, and whether that is wanted."""
+"""Selects the user's own model for `delegate demo --live`, estimates the cost and asks for confirmation."""
 
 import asyncio
 import os
@@ -20,14 +20,15 @@ from delegate.settings import Settings, load_settings
 from delegate.types import Usage
 
 CHILD = Usage(model_calls=5, input_tokens=12_000, output_tokens=1_500)
-"""What a child of the demo uses, roughly."""
+"""Approximate usage of one child of the demo."""
 JUDGE = Usage(model_calls=1, input_tokens=2_500, output_tokens=300)
+"""Approximate usage of one judge of the demo."""
 
 
 def own_model(home: Path) -> Settings:
-    """The user's settings; where OPENAI_BASE_URL is a server of their own, with a model that it really serves.
+    """The user's settings. If OPENAI_BASE_URL names their own server, the model is one that it serves.
 
-    Raises CallError where that can't be told.
+    Raises CallError if that model can't be determined.
     """
     settings = load_settings(home=home)
     endpoint = find_endpoints(settings.endpoints, os.environ).get(("openai", None))
@@ -38,27 +39,27 @@ def own_model(home: Path) -> Settings:
     worker = None if settings.model else choose(delegator).worker
     if worker is not None and (worker.id in served.models or (worker.provider, worker.endpoint) != ("openai", None)):
         return settings
-    name = settings.model or _only(served, endpoint.url)
+    name = settings.model or _only_model(served, endpoint.url)
     chosen = settings.model_copy(update={"model": name, "judge_model": settings.judge_model or name})
-    return chosen if delegator.catalog.find(name) else _with_declared(chosen, endpoint.url, name)
+    return chosen if delegator.catalog.find(name) else _declare(chosen, endpoint.url, name)
 
 
 def announce(delegator: Delegator, tasks: int, *, sure: bool) -> None:
-    """Say which model will work and roughly for how much; go on only when that is wanted. Raises CallError."""
+    """Print the models and the estimated cost, and ask for confirmation unless `sure`. Raises CallError."""
     choice = choose(delegator)
     if choice.worker is None or choice.problem is not None:
-        raise choice.problem or CallError("no_model", "no model can be called")
+        raise choice.problem or CallError("no_model", "no model can be called; set an API key")
     judge = choice.judging.chosen
-    judged = f"judged by {judge.id}" if judge else "and no model may judge them"
+    judged = f"judged by {judge.id}" if judge else "and no model can judge them"
     print(f"Three children will run on {choice.worker.id}, {judged}; estimated cost: {_estimate(choice, tasks)}.")
     if sure:
         return
     if not sys.stdin.isatty():
-        raise CallError("not_confirmed", "this costs money, and there is no terminal to ask on", hint="add --yes")
-    typer.confirm("Go on?", abort=True, err=True)
+        raise CallError("not_confirmed", "this costs money and can't be confirmed without a terminal", hint="add --yes")
+    typer.confirm("Continue?", abort=True, err=True)
 
 
-def _only(served: ServedModels, url: str) -> str:
+def _only_model(served: ServedModels, url: str) -> str:
     if len(served.models) == 1:
         return served.models[0]
     if not served.models:
@@ -67,8 +68,8 @@ def _only(served: ServedModels, url: str) -> str:
     raise CallError("which_model", f"{url} serves {len(served.models)} models", hint=hint)
 
 
-def _with_declared(settings: Settings, url: str, name: str) -> Settings:
-    print(f"{name} at {url} isn't in the catalog: for this demo it counts as tier standard, at an unknown price.")
+def _declare(settings: Settings, url: str, name: str) -> Settings:
+    print(f"{name} at {url} isn't in the catalog. This demo treats it as tier standard with an unknown price.")
     declared = DeclaredEndpoint(
         name="OPENAI_BASE_URL",
         base_url=url,
@@ -82,7 +83,7 @@ def _estimate(choice: Choice, tasks: int) -> str:
     costs = [_cost(choice.worker, CHILD), _cost(choice.judging.chosen, JUDGE)]
     known = [cost for cost in costs if cost is not None]
     if len(known) < len(costs):
-        return "unknown, since a price is"
+        return "unknown, because the price of a model is unknown"
     return f"about {usd(sum(known) * tasks)}"
 
 

@@ -1,7 +1,7 @@
-"""The demo's three tasks, and the words that its scripted models say.
+"""The three tasks of the demo, and the scripted replies of its models.
 
-Only words are made up here. What the words ask for is really done: files are read and written, commands are run, and a
-quote that isn't in the evidence is really looked for.
+Only the model replies are scripted. The tool calls in them are executed: files are read and written, commands are run,
+and the judge's quotes are searched for in the evidence.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from delegate.types import FileCriterion, ShellCriterion, Task, TextCriterion, W
 FILES = Path(__file__).parent / "demo_files"
 PYTHON = Path(sys.executable).name
 SECONDS_PER_REPLY = 0.3
-"""Real models take longer; this is enough for an eye to follow."""
+"""Slow enough to follow the live display; real models take longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoTask:
-    """One task, what its child says turn by turn, what the judge says, and how that must end."""
+    """A task, the scripted replies of its child and its judge, and the expected verdict."""
 
     title: str
     task: Task
@@ -35,30 +35,30 @@ class DemoTask:
 
 
 def scripted(demo_tasks: Sequence[DemoTask]) -> Scripted:
-    """A client that answers for every child and judge of these scenes."""
+    """A client that replies for every child and judge of these tasks."""
 
     async def answer(request: ChatRequest) -> ChatReply | str:
         await asyncio.sleep(SECONDS_PER_REPLY)
-        asked = request.messages[0].text
-        scene = next(scene for scene in demo_tasks if scene.task.goal in asked)
+        prompt = request.messages[0].text
+        demo_task = next(one for one in demo_tasks if one.task.goal in prompt)
         if request.reply_schema is not None:
-            return scene.judge
-        return scene.child[sum(message.role == "assistant" for message in request.messages)]
+            return demo_task.judge
+        return demo_task.child[sum(message.role == "assistant" for message in request.messages)]
 
     return Scripted(answer)
 
 
 def find_python_by_name() -> None:
-    """Put this interpreter first on the PATH: the tests that the demo runs then run on it, sandboxed or not."""
+    """Put this interpreter first on the PATH, so that the demo's tests run on it, sandboxed or not."""
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 def demo_tasks() -> tuple[DemoTask, ...]:
-    """The three: honest work; a claim that a check refutes; a judge whose evidence isn't there."""
+    """The three tasks: correct work, a claim that a check refutes, and a judge that quotes missing evidence."""
     return _sales(), _prices(), _meeting()
 
 
-# ---------------------------------------------------------------------------------------------- 1. honest work
+# ---------------------------------------------------------------------------------------------- 1. correct work
 
 _REPORT = """\
 # Sales in October 2026
@@ -128,7 +128,7 @@ def _prices() -> DemoTask:
     )
 
 
-# ------------------------------------------------------------------------ 3. a judge whose evidence isn't there
+# ------------------------------------------------------------------- 3. a judge that quotes missing evidence
 
 _ACTIONS = """\
 - Tom: replace the old logo in the sign-up mail, by 8 May

@@ -1,4 +1,4 @@
-"""What `delegate doctor` looks at: one function per subject, each giving notes with the mend beside the problem."""
+"""The checks of `delegate doctor`: one function per subject, each with a fix for every problem."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -27,43 +27,46 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY
 BASE_URLS = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL")
 PACKAGES = ("delegate-task", "openai", "anthropic", "google-genai", "pydantic")
 _NO_LIST = (404, 405, 501)
-"""A server may serve models and no list of them."""
+"""HTTP statuses of servers that serve models but don't list them."""
 _MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "bold red")}
 
 
 @dataclass(frozen=True, slots=True)
 class DiagnosticCheck:
-    """One thing that was looked at. `mend` says what to do, where there is something to do."""
+    """The result of one check. `fix` says what to do if there is a problem."""
 
     subject: str
     status: Literal["ok", "note", "problem"]
     text: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """All notes, whether children have a model that answers, and the lines that would declare what was found."""
+    """The results of all checks, whether children can run, and settings that declare the servers that were found."""
 
-    notes: tuple[DiagnosticCheck, ...]
+    checks: tuple[DiagnosticCheck, ...]
     can_call: bool
     toml: str = ""
 
     def document(self) -> dict[str, Any]:
-        """The same as plain data."""
-        return {"can_call": self.can_call, "checks": [asdict(note) for note in self.notes], "delegate_toml": self.toml}
+        """The diagnostics as JSON data. The fix has the key `mend`, which scripts may rely on."""
+        checks = [
+            {"subject": one.subject, "status": one.status, "text": one.text, "mend": one.fix} for one in self.checks
+        ]
+        return {"can_call": self.can_call, "checks": checks, "delegate_toml": self.toml}
 
     def text(self) -> Text:
-        """The same for people."""
-        lines = [_line(note) for note in self.notes]
+        """The diagnostics as text."""
+        lines = [_line(check) for check in self.checks]
         if self.toml:
-            lines += [Text("\nTo use these servers, add to delegate.toml, with the tiers as you see fit:\n", "bold")]
+            lines += [Text("\nTo use these servers, add these lines to delegate.toml and adjust the tiers:\n", "bold")]
             lines += [plain(self.toml)]
         return Text("\n").join(lines)
 
 
 async def examine(delegator: Delegator) -> Diagnostics:
-    """Look at everything; the servers are asked side by side."""
+    """Run all checks. The servers are queried concurrently."""
     settings, environ = delegator.settings, os.environ
     endpoints = find_endpoints(settings.endpoints, environ)
     served, local, mechanism = await asyncio.gather(
@@ -75,11 +78,11 @@ async def examine(delegator: Delegator) -> Diagnostics:
     choice = choose(delegator)
     fault = _fault(choice, endpoints, answers)
     new = _undeclared(delegator, endpoints, answers, local)
-    notes = (
+    checks = (
         *_keys(environ),
         *_endpoints(endpoints, answers),
         *(
-            DiagnosticCheck(name, "note", f"serves models at {found.url}", "see the lines below")
+            DiagnosticCheck(name, "note", f"serves models at {found.url}", "declare it with the lines below")
             for name, found in new.items()
         ),
         *_models(choice, fault),
@@ -87,7 +90,7 @@ async def examine(delegator: Delegator) -> Diagnostics:
         *_versions(),
         _home(settings.home),
     )
-    return Diagnostics(notes, choice.worker is not None and fault is None, toml_lines(new))
+    return Diagnostics(checks, choice.worker is not None and fault is None, toml_lines(new))
 
 
 def _undeclared(
@@ -96,7 +99,7 @@ def _undeclared(
     answers: Mapping[EndpointKey, ServedModels],
     local: Mapping[str, ServedModels],
 ) -> dict[str, ServedModels]:
-    """Servers whose models the catalog doesn't know yet: local ones, and the one that OPENAI_BASE_URL names."""
+    """Servers with models that aren't in the catalog: local ones, and the one that OPENAI_BASE_URL names."""
     found = dict(local)
     own = endpoints.get(("openai", None))
     if own is not None and not own.is_openai_itself and own.url not in {server.url for server in local.values()}:
@@ -111,7 +114,7 @@ def _undeclared(
 
 
 def toml_lines(found: Mapping[str, ServedModels]) -> str:
-    """The lines of `delegate.toml` that declare these servers. A JSON string is a TOML string."""
+    """The lines of `delegate.toml` that declare these servers. JSON strings are valid TOML strings."""
     return "\n\n".join(_toml_table(name, server) for name, server in found.items())
 
 
@@ -120,9 +123,6 @@ def _toml_table(name: str, server: ServedModels) -> str:
     models = [f"    {{ id = {json.dumps(model)}, {free} }}," for model in server.models]
     head = ["[[endpoints]]", f"name = {json.dumps(name)}", f"base_url = {json.dumps(server.url)}", "models = ["]
     return "\n".join([*head, *models, "]"])
-
-
-# --------------------------------------------------------------------------------------------------------- subjects
 
 
 def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
@@ -135,7 +135,7 @@ def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
         )
     for name in BASE_URLS:
         if environ.get(name):
-            yield DiagnosticCheck("keys", "ok", f"{name} is set: its provider's models are asked for there")
+            yield DiagnosticCheck("keys", "ok", f"{name} is set: the models of its provider are called there")
 
 
 def _endpoints(
@@ -148,22 +148,22 @@ def _endpoints(
         elif served.status in _NO_LIST:
             yield DiagnosticCheck("endpoint", "note", f"{where} answers, but lists no models (HTTP {served.status})")
         elif served.status in (401, 403):
-            yield DiagnosticCheck("endpoint", "problem", f"{where} {served.fault}", "set the right key in its variable")
+            yield DiagnosticCheck("endpoint", "problem", f"{where} {served.fault}", "set a valid key in its variable")
         else:
-            yield DiagnosticCheck("endpoint", "problem", f"{where} {served.fault}", "check its address and the network")
+            yield DiagnosticCheck("endpoint", "problem", f"{where} {served.fault}", "check the address and the network")
 
 
 def _fault(
     choice: Choice, endpoints: Mapping[EndpointKey, Endpoint], answers: Mapping[EndpointKey, ServedModels]
 ) -> str | None:
-    """Why the children's model would not answer, as far as lists of models tell."""
+    """Why the model of children is not available, as far as the lists of models show."""
     if choice.worker is None:
         return None
-    place = next(place for place in endpoints if place == (choice.worker.provider, choice.worker.endpoint))
-    endpoint, served = endpoints[place], answers[place]
+    key = next(key for key in endpoints if key == (choice.worker.provider, choice.worker.endpoint))
+    endpoint, served = endpoints[key], answers[key]
     if served.fault is not None:
         return None if served.status in _NO_LIST else f"its endpoint {served.fault}"
-    # The providers' own lists come in pages, and name snapshots.
+    # The lists of the providers themselves are paginated and contain snapshot names.
     is_complete = endpoint.protocol == "openai" and not endpoint.is_openai_itself
     return f"{endpoint.url} doesn't serve it" if is_complete and choice.worker.id not in served.models else None
 
@@ -172,16 +172,14 @@ def _models(choice: Choice, fault: str | None) -> Iterator[DiagnosticCheck]:
     if choice.problem is not None:
         yield DiagnosticCheck("model", "problem", choice.problem.message, choice.problem.hint or "")
     elif choice.worker is not None and fault is not None:
-        mend = (
-            "set DELEGATE_MODEL to a model that is served; one that isn't in the catalog is declared in delegate.toml"
-        )
-        yield DiagnosticCheck("model", "problem", f"children would run on {choice.worker.id}, but {fault}", mend)
+        fix = "set DELEGATE_MODEL to a model that the server lists; if it isn't in the catalog, add it to delegate.toml"
+        yield DiagnosticCheck("model", "problem", f"children would run on {choice.worker.id}, but {fault}", fix)
     elif choice.worker is not None:
         yield DiagnosticCheck("model", "ok", f"children run on {choice.worker.id}")
     if choice.judging.chosen is not None:
-        yield DiagnosticCheck("judge", "ok", f"{choice.judging.chosen.id} judges what checks can't decide")
+        yield DiagnosticCheck("judge", "ok", f"{choice.judging.chosen.id} judges criteria that checks can't decide")
     elif choice.worker is not None:
-        yield DiagnosticCheck("judge", "problem", "no model may judge", "`delegate models` says why, for each")
+        yield DiagnosticCheck("judge", "problem", "no model can judge", "run `delegate models` for the reasons")
 
 
 def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:
@@ -189,19 +187,19 @@ def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:
         return DiagnosticCheck("sandbox", "ok", f'bubblewrap works; commands = "{settings.commands}"')
     if mechanism is None and platform.system() == "Windows":
         return DiagnosticCheck(
-            "sandbox", "note", "no commands on Windows: shell criteria and the shell tool are refused"
+            "sandbox", "note", "commands can't run on Windows: shell criteria and the shell tool are refused"
         )
     if mechanism is None:
-        mend = 'install it, or set sandbox = "auto"'
-        return DiagnosticCheck("sandbox", "problem", 'sandbox = "require", but bubblewrap doesn\'t work here', mend)
+        fix = 'install bubblewrap, or set sandbox = "auto" in delegate.toml'
+        return DiagnosticCheck("sandbox", "problem", 'sandbox = "require", but bubblewrap doesn\'t work here', fix)
     off = 'sandbox = "off"' if settings.sandbox == "off" else "bubblewrap doesn't work here"
-    follows = {
-        "sandboxed": "commands that a model writes are refused; yours run as ordinary processes",
-        "allow": "all commands run as ordinary processes, which is no wall against a hostile one",
-        "deny": "commands that a model writes are refused, as the setting says",
+    consequence = {
+        "sandboxed": "commands written by a model are refused; your own commands run as ordinary processes",
+        "allow": "all commands run as ordinary processes, which don't protect against a hostile command",
+        "deny": "commands written by a model are refused, as set",
     }[settings.commands]
-    mend = 'install bubblewrap, or set commands = "allow" in delegate.toml' if settings.commands == "sandboxed" else ""
-    return DiagnosticCheck("sandbox", "note", f"{off}: {follows}", mend)
+    fix = 'install bubblewrap, or set commands = "allow" in delegate.toml' if settings.commands == "sandboxed" else ""
+    return DiagnosticCheck("sandbox", "note", f"{off}: {consequence}", fix)
 
 
 def _versions() -> Iterator[DiagnosticCheck]:
@@ -215,14 +213,14 @@ def _versions() -> Iterator[DiagnosticCheck]:
 
 
 def _home(home: Path) -> DiagnosticCheck:
-    """Looked at without making anything: the nearest folder that exists decides."""
-    place = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
-    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
-        return DiagnosticCheck("home", "ok", f"records and workspaces lie in {home}")
-    return DiagnosticCheck("home", "problem", f"{home} can't be written", "set DELEGATE_HOME to a folder of yours")
+    """Whether the home folder can be written. Creates nothing: the nearest existing folder decides."""
+    existing = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return DiagnosticCheck("home", "ok", f"records and workspaces are stored in {home}")
+    return DiagnosticCheck("home", "problem", f"{home} can't be written", "set DELEGATE_HOME to a writable folder")
 
 
-def _line(note: DiagnosticCheck) -> Text:
-    mark, style = _MARKS[note.status]
-    line = Text(mark, style).append(f" {note.subject}: ", "bold").append(plain(note.text))
-    return line.append("\n    → ").append(plain(note.mend)) if note.mend else line
+def _line(check: DiagnosticCheck) -> Text:
+    mark, style = _MARKS[check.status]
+    line = Text(mark, style).append(f" {check.subject}: ", "bold").append(plain(check.text))
+    return line.append("\n    → ").append(plain(check.fix)) if check.fix else line

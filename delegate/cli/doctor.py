@@ -1,4 +1,4 @@
-"""`delegate doctor`: what is set up here, what isn't, and what to do about it."""
+"""`delegate doctor`: checks the setup and says how to fix problems."""
 
 from typing import Annotated
 
@@ -8,14 +8,17 @@ from delegate.cli.options import Format, FormatOption
 
 SecurityOption = Annotated[
     bool,
-    typer.Option("--security", help="Try attacks on this machine's confinement, harmlessly, and show how they end."),
+    typer.Option(
+        "--security", help="Run harmless attacks on the confinement of this machine and show which are stopped."
+    ),
 ]
 
 
 def doctor(security: SecurityOption = False, format: FormatOption = Format.pretty) -> None:
-    """Look at keys, model servers, sandbox, versions and folders, and say what to do about each problem.
+    """Check keys, model servers, sandbox, versions and folders, and say how to fix each problem.
 
-    Keys are never printed. Exits with 0 when children have a model that answers, else with 1.
+    Keys are never printed. Exits with 0 if a model is available for children,
+    else with 1.
     """
     from delegate.cli.diagnostics import examine
 
@@ -29,11 +32,11 @@ def doctor(security: SecurityOption = False, format: FormatOption = Format.prett
     from delegate.delegator import Delegator
 
     delegator = Delegator()
-    checkup = work(delegator, lambda _: examine(delegator))
+    diagnostics = work(delegator, lambda _: examine(delegator))
     if format is Format.pretty:
-        console().print(checkup.text(), soft_wrap=True)
+        console().print(diagnostics.text(), soft_wrap=True)
     elif format is Format.json:
-        print_json(checkup.document())
+        print_json(diagnostics.document())
     else:
-        print_jsonl(checkup.document()["checks"])
-    raise typer.Exit(0 if checkup.can_call else 1)
+        print_jsonl(diagnostics.document()["checks"])
+    raise typer.Exit(0 if diagnostics.can_call else 1)

@@ -1,4 +1,4 @@
-"""`delegate judge`: a verdict on work that exists already, whoever did it."""
+"""`delegate judge`: gives a verdict on existing work."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,46 +10,47 @@ from delegate.cli.run import CriteriaOption
 
 if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
-    from delegate.cli.workfile import Placed
+    from delegate.cli.workfile import LocatedCriterion
     from delegate.ports import EventSink
     from delegate.types import Verdict
 
 
 def judge(
-    goal: Annotated[str, typer.Option(help="What was to be done.")],
-    output: Annotated[Path, typer.Option(metavar="FILE", help="The report on it, as the worker wrote it.")],
+    goal: Annotated[str, typer.Option(help="The goal of the work.")],
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The report that the worker wrote.")],
     criteria: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What must hold: a JSON, YAML or TOML list, or lines of text.")
+        Path | None, typer.Option(metavar="FILE", help="The criteria: a JSON, YAML or TOML list, or lines of text.")
     ] = None,
     criterion: CriteriaOption = None,
     workspace: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder with the work. Its files are evidence.")
+        Path | None, typer.Option(metavar="DIR", help="The folder with the work, whose files are evidence.")
     ] = None,
     receipts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The worker's tool calls, as JSON lines or a JSON list.")
     ] = None,
     worker_model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="What did the work: no model of a higher tier judges it.")
+        str | None,
+        typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it."),
     ] = None,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """Judge work that exists already, without running anyone: print PASS or FAIL, and what it rests on.
+    """Judge existing work without running a child: print PASS or FAIL and the evidence.
 
-    Criteria are typed with -c as for `delegate run`, or stand in a file: one per
-    line in the same forms, or a list of sentences and typed objects. Commands in
-    them run in --workspace itself, as in any shell.
+    Criteria are given with -c as for `delegate run`, or in a file: one per line
+    in the same forms, or a list of sentences and typed objects. Commands in
+    them run in --workspace itself, without a copy.
 
-    A receipt is `{"tool": …, "args": {…}, "status": …, "output": …}`; its status
-    is ok, error, denied or timeout.
+    A receipt is `{"tool": …, "args": {…}, "status": …, "output": …}`; its
+    status is ok, error, denied or timeout.
 
-    One of the files may be `-`, which is stdin. Exits with 0 on PASS, 1 on FAIL,
-    2 when something can't be used.
+    One of the files may be `-` for stdin. Exits with 0 on PASS, 1 on FAIL, and
+    2 if the input is invalid.
     """
     from delegate.cli.output import console, print_json, print_jsonl, refusals_as, verdict_text
 
     files = (criteria, output, receipts)
     with refusals_as(format):
-        _refuse_one_stdin_for_two(files)
+        _refuse_stdin_twice(files)
         verdict = _verdict(goal, files, criterion or [], workspace=workspace, worker_model=worker_model)
     if format is Format.pretty:
         console().print(verdict_text(verdict, goal), soft_wrap=True)
@@ -64,7 +65,7 @@ Files = tuple[Path | None, Path, Path | None]
 """Criteria, output, receipts."""
 
 
-def _refuse_one_stdin_for_two(files: Files) -> None:
+def _refuse_stdin_twice(files: Files) -> None:
     from delegate.cli.documents import STDIN
     from delegate.errors import CallError
 
@@ -73,25 +74,25 @@ def _refuse_one_stdin_for_two(files: Files) -> None:
         raise CallError("one_stdin", "only one of --criteria, --output and --receipts can be `-`", hint=hint)
 
 
-def _verdict(goal: str, files: Files, typed: list[str], **given: Any) -> "Verdict":
+def _verdict(goal: str, files: Files, typed: list[str], **options: Any) -> "Verdict":
     from delegate.cli.documents import read_text
     from delegate.cli.workfile import read_criteria, read_receipts, to_task
     from delegate.errors import CallError
 
     criteria = read_criteria(files[0], typed)
     if not criteria:
-        hint = "name a --criteria FILE with at least one, or type -c CRITERION"
-        raise CallError("empty", "there is nothing to judge by", field="acceptance_criteria", hint=hint)
+        hint = "add -c CRITERION, or a --criteria FILE with at least one"
+        raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
     task = to_task(goal, criteria)
     receipts = read_receipts(files[2]) if files[2] else ()
     output = read_text(files[1])
     work = {"goal": task.goal, "acceptance_criteria": task.acceptance_criteria, "output": output, "receipts": receipts}
-    return _judged(criteria, {**work, **given})
+    return _judged(criteria, {**work, **options})
 
 
-def _judged(criteria: "list[Placed]", work: dict[str, Any]) -> "Verdict":
+def _judged(criteria: "list[LocatedCriterion]", work: dict[str, Any]) -> "Verdict":
     from delegate.cli.work import stoppable
-    from delegate.cli.workfile import at_its_place
+    from delegate.cli.workfile import with_location
     from delegate.delegator import Delegator
     from delegate.errors import CallError
 
@@ -103,4 +104,4 @@ def _judged(criteria: "list[Placed]", work: dict[str, Any]) -> "Verdict":
     try:
         return stoppable(delegator, judging)
     except CallError as error:
-        raise at_its_place(error, criteria) from None
+        raise with_location(error, criteria) from None

@@ -1,4 +1,4 @@
-"""`delegate lint`: whether a command that is meant as a check can fail at all."""
+"""`delegate lint`: finds shell commands that can't fail and so are useless as checks."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,22 +12,21 @@ if TYPE_CHECKING:
     from delegate.judging.checks.vacuous import VacuousPart
 
 BEFORE, MARKED, AFTER = 60, 80, 40
-"""Characters that are shown of a long line: before, within and after what is marked."""
+"""Maximum number of characters shown before, within and after the marked part of a line."""
 
 
 def lint(
     command: Annotated[
         str | None, typer.Argument(metavar="COMMAND|-", help="The command, in quotes. `-` reads it from stdin.")
     ] = None,
-    exit_code: Annotated[
-        int, typer.Option(metavar="N", min=0, max=255, help="The exit code that is to mean success.")
-    ] = 0,
-    rules: Annotated[bool, typer.Option("--rules", help="List what is looked for, and nothing else.")] = False,
+    exit_code: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="The exit code that means success.")] = 0,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """Find where a shell command loses the failure that it should report, as in `pytest || true`. It isn't run.
+    """Find parts of a shell command that hide its failure, as in `pytest || true`.
 
-    Exits with 0 when nothing is found, 1 when something is, 2 when there is no command.
+    The command isn't run. Exits with 0 if there are no findings, 1 if there
+    are, and 2 if there is no command.
     """
     if rules:
         _print_rules(format)
@@ -48,8 +47,8 @@ def _read(command: str | None) -> str:
 
     text = (read_text(STDIN) if command == str(STDIN) else command or "").rstrip()
     if not text:
-        hint = "give one in quotes, or `-` to read it from stdin"
-        raise CallError("empty", "there is no command to look at", hint=hint)
+        hint = "pass it in quotes, or `-` to read it from stdin"
+        raise CallError("empty", "there is no command to check", hint=hint)
     return text
 
 
@@ -64,14 +63,14 @@ def _print(command: str, exit_code: int, found: "tuple[VacuousPart, ...]", forma
     elif format is Format.jsonl:
         print_jsonl(findings)
     elif not found:
-        print("nothing found that keeps this command from failing")
+        print("no findings: the command can fail")
     else:
         for part in found:
             console().print(part_text(command, part), soft_wrap=True)
 
 
 def part_text(command: str, part: "VacuousPart") -> "Text":
-    """The line of the command that a finding is about, with carets below, and what it means."""
+    """The line of the command with the finding, carets under it, and the explanation."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -88,7 +87,7 @@ def part_text(command: str, part: "VacuousPart") -> "Text":
 
 
 def _shown(text: str, limit: int, *, keep_end: bool = False) -> str:
-    """Safe for a terminal, of one line, and cut visibly where it is long."""
+    """The text as one line that is safe for a terminal, cut with an ellipsis if it is too long."""
     from delegate._util.fencing import clean
 
     shown = clean(text).text.replace("\n", " ").expandtabs(1)

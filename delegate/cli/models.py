@@ -1,4 +1,4 @@
-"""`delegate models`: what is known about each model, who would judge, and why not the others."""
+"""`delegate models`: lists the models, the one that would judge, and why the others would not."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,19 +17,23 @@ if TYPE_CHECKING:
     from delegate.types import Candidate, JsonObject
 
 NARROWING = ("judge_model", "min_judge_accuracy", "max_cost_usd", "parent_tier", "max_tier")
-"""Settings that keep models from judging."""
+"""Settings that exclude models from judging."""
 CHOOSING = ("model", "tier", "min_tier")
-"""Settings that say what children run on."""
+"""Settings that select the model of children."""
 
 
 def models(
     worker: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Whose work is judged. By default what children run on.")
+        str | None,
+        typer.Option(metavar="MODEL", help="The model whose work is judged; by default that of children."),
     ] = None,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens that the judge reads for one verdict.")] = VERDICT_TOKENS,
+    tokens: Annotated[int, typer.Option(min=1, help="Input tokens of the judge for one verdict.")] = VERDICT_TOKENS,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """List the models: who judges, who comes next and why not the others; prices today and the cost of a verdict."""
+    """List the models: which one judges, which is next, and why the others can't.
+
+    Shows today's prices and the cost of a verdict.
+    """
     from delegate.cli.choice import choose
     from delegate.cli.output import print_json, print_jsonl
     from delegate.delegator import Delegator
@@ -48,11 +52,8 @@ def models(
         print_jsonl(rows)
 
 
-# ------------------------------------------------------------------------------------------------------- what is known
-
-
 def _rows(catalog: "Catalog", choice: "Choice", tokens: int) -> "list[JsonObject]":
-    """One row for each model: first those that may judge, best first, then the others by what is against them."""
+    """One row per model: first those that can judge, best first, then the others sorted by their obstacle."""
     rows = [_row(catalog, candidate, tokens) for candidate in choice.judging.candidates]
     eligible = len(choice.judging.ranked)
     for rank, row in enumerate(rows[:eligible], start=1):
@@ -86,7 +87,7 @@ def _row(catalog: "Catalog", candidate: "Candidate", tokens: int) -> "JsonObject
 
 
 def _prices(model: "Model", tokens: int) -> "JsonObject":
-    """Today's prices of a call that reads so many tokens; all None where no price is in force."""
+    """Today's prices for a call with this many input tokens; all None if no price is known for today."""
     from datetime import date
 
     price = model.price(date.today(), model.tokens(tokens))
@@ -100,30 +101,27 @@ def _prices(model: "Model", tokens: int) -> "JsonObject":
 
 
 def _in_force(settings: "Settings", names: tuple[str, ...]) -> "JsonObject":
-    """Those of the settings that aren't at their defaults."""
+    """The settings that differ from their defaults."""
     defaults = type(settings).model_fields
     return {name: value for name in names if (value := getattr(settings, name)) != defaults[name].default}
 
 
-# --------------------------------------------------------------------------------------------------------- for people
-
-
 def _summary(choice: "Choice", in_force: "JsonObject", worker: str | None, tokens: int) -> "Iterator[str]":
-    """Who works, who judges at what cost, who comes next, and which settings had a say."""
+    """The models of children and judge, the cost of a verdict, the next judge, and the settings that apply."""
     yield f"{_work(choice, worker)}; {_judge(choice)}."
     if choice.judging.chosen is not None:
-        following = choice.judging.ranked[1].id if len(choice.judging.ranked) > 1 else "nobody"
-        cost = _in_words(choice.judging.candidates[0].estimated_cost_usd)
-        yield f"A verdict on {tokens:,} tokens costs {cost}. Next in line: {following}."
+        following = choice.judging.ranked[1].id if len(choice.judging.ranked) > 1 else "none"
+        cost = _cost_text(choice.judging.candidates[0].estimated_cost_usd)
+        yield f"A verdict on {tokens:,} tokens costs {cost}. Next judge: {following}."
     if in_force:
         yield f"Settings in force: {', '.join(f'{name} = {value}' for name, value in in_force.items())}."
 
 
-def _in_words(cost: float | None) -> str:
+def _cost_text(cost: float | None) -> str:
     from delegate.contract.amounts import usd
 
     if cost is None:
-        return "what nobody knows: its price is unknown"
+        return "an unknown amount"
     return f"about {usd(cost)}" if cost else "nothing"
 
 
@@ -131,12 +129,12 @@ def _work(choice: "Choice", worker: str | None) -> str:
     problem = choice.problem
     if problem is not None:
         return f"Children can't run: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
-    return f"{'Work of' if worker else 'Children run on'} {choice.worker.id if choice.worker else 'no model'}"
+    return f"{'Worker:' if worker else 'Children run on'} {choice.worker.id if choice.worker else 'no model'}"
 
 
 def _judge(choice: "Choice") -> str:
     chosen = choice.judging.chosen
-    return f"{chosen.id} judges" if chosen else "no model may judge: the last column says why"
+    return f"{chosen.id} judges" if chosen else "no model can judge; the last column gives the reasons"
 
 
 def _print(choice: "Choice", rows: "list[JsonObject]", summary: list[str]) -> None:
@@ -152,11 +150,11 @@ def _print(choice: "Choice", rows: "list[JsonObject]", summary: list[str]) -> No
     _fill(table, columns, [_style(row) for row in rows])
     out.print(table)
     if any(row["above_tokens"] for row in rows):
-        out.print("* price of a call this long")
+        out.print("* price of calls of this length")
 
 
 def _columns(rows: "list[JsonObject]", standings: list[str], *, roomy: bool) -> dict[str, list[str]]:
-    """The table, column by column: providers where there is room for them, accuracy where one is known."""
+    """The columns of the table: providers only on a wide console, accuracy only if one is known."""
     from delegate.contract.amounts import usd
 
     in_prices, out_prices = _prices_in(rows, "input_price"), _prices_in(rows, "output_price")
@@ -187,7 +185,7 @@ def _style(row: "JsonObject") -> str:
 
 
 def _prices_in(rows: "list[JsonObject]", field: str) -> list[str]:
-    """The prices of one kind, those of a long call with a mark."""
+    """The prices of one kind; those for long calls are marked with `*`."""
     unmarked = " " if any(row["above_tokens"] for row in rows) else ""
     return [_price(row[field]) + ("*" if row["above_tokens"] else unmarked) for row in rows]
 
@@ -203,30 +201,30 @@ def _price(price: float | None) -> str:
 
 
 def _standing(choice: "Choice", row: "JsonObject", first: "JsonObject") -> str:
-    """Why a model judges, its place among those that may, or what is against it."""
+    """Why a model judges, its rank among those that can, or why it can't."""
     from delegate.models.routing import NEAR_TIE
 
     if row["judges"]:
-        return f"judges: {_merit(choice, first['verdict_cost_usd'])}"
+        return f"judges: {_advantage(choice, first['verdict_cost_usd'])}"
     if row["rank"] is None:
         return str(row["reason"])
-    place = "next" if row["rank"] == 2 else f"#{row['rank']}"
+    rank = "next" if row["rank"] == 2 else f"#{row['rank']}"
     cost, least = row["verdict_cost_usd"], first["verdict_cost_usd"]
     if cost and least is not None and cost > least * NEAR_TIE:
-        return f"{place}: {cost / least:.1f} × the cost" if least else f"{place}: not free"
-    return f"{place}: {row['reason']}"
+        return f"{rank}: {cost / least:.1f} × the cost" if least else f"{rank}: not free"
+    return f"{rank}: {row['reason']}"
 
 
 def _without_repeats(texts: list[str]) -> list[str]:
-    """What is said of several models in turn needs its lines only once."""
+    """Replace a text that repeats the one before it by `as above`."""
     return ["as above" if text == before else text for text, before in zip(texts, ["", *texts], strict=False)]
 
 
-def _merit(choice: "Choice", cost: float | None) -> str:
+def _advantage(choice: "Choice", cost: float | None) -> str:
     ranked = choice.judging.candidates[: len(choice.judging.ranked)]
     cheaper = [one for one in ranked if one.estimated_cost_usd is not None and one.estimated_cost_usd < (cost or 0)]
     if choice.pinned:
         return "the setting judge_model"
     if len(ranked) == 1:
-        return "the only one that may"
-    return "near tie, another family" if cheaper else "the cheapest"
+        return "the only model that can"
+    return "near tie, different family" if cheaper else "the cheapest"

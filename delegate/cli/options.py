@@ -1,4 +1,4 @@
-"""The option `--format`, which most commands share. Light, because every start of the command loads it."""
+"""Options that most commands share. Imported on every start of the command, so it imports little."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 
 class Format(StrEnum):
-    """How results are written."""
+    """The output format."""
 
     pretty = "pretty"
     json = "json"
@@ -16,10 +16,10 @@ class Format(StrEnum):
 
 FormatOption = Annotated[
     Format,
-    typer.Option("--format", help="pretty: for people, on a pipe too. json: one document. jsonl: one line per result."),
+    typer.Option("--format", help="pretty: text. json: one document. jsonl: one line per result."),
 ]
 
 VERDICT_TOKENS = 5_000
-"""What a judge typically reads: its card, the criteria, a report, a few files and tool calls."""
+"""Typical input of a judge: its card, the criteria, a report, and a few files and tool calls."""
 REPLY_TOKENS = 300
-"""What it then writes, for one criterion."""
+"""Typical output of a judge for one criterion."""

@@ -1,6 +1,6 @@
-"""What goes to stdout: reports and records as people read them, and as JSON.
+"""Prints reports and records to stdout, as text or as JSON.
 
-Whatever a child, a judge or a provider wrote passes `plain` before it reaches a terminal.
+Text from a child, a judge or a provider is passed through `plain` before it reaches a terminal.
 """
 
 import json
@@ -19,15 +19,15 @@ from rich.table import Table
 from rich.text import Text
 
 from delegate._util.fencing import clean, one_line
-from delegate.cli.costs import task_bill, totals_line, verdict_bill
+from delegate.cli.costs import task_costs, totals_line, verdict_costs
 from delegate.cli.options import Format
 from delegate.errors import CallError, ConfigError
 from delegate.types import CriterionResult, ErrorDetail, Finding, Report, TaskResult, Verdict
 
 ROOMY = 100
-"""Columns from which on tables needn't save space."""
-WIDTH_OF_PIPES = 120
-"""Columns of a table that isn't written to a terminal, unless COLUMNS says otherwise."""
+"""Minimum number of columns for tables with all details."""
+PIPE_WIDTH = 120
+"""Number of columns if stdout isn't a terminal and COLUMNS isn't set."""
 
 
 _MARKS = {
@@ -43,7 +43,7 @@ _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud
 
 
 def exit_code(report: Report) -> int:
-    """0 all is well, 1 some task isn't, 2 the call was refused."""
+    """0 if all tasks succeeded, 1 if any didn't, 2 if the call was refused."""
     if report.error is not None:
         return 2
     return 0 if report.all_pass else 1
@@ -64,7 +64,7 @@ def print_jsonl(values: Iterable[Any]) -> None:
 
 
 def print_report_as(format: Format, report: Report) -> None:
-    """A report as JSON: whole, or one result per line. A refused call is the one object `{"error": …}` in both."""
+    """Print a report as one document, or one result per line. A refused call prints `{"error": …}` in both formats."""
     document = report.model_dump(mode="json")
     if format is Format.json:
         print_json(document)
@@ -74,7 +74,7 @@ def print_report_as(format: Format, report: Report) -> None:
 
 @contextmanager
 def refusals_as(format: Format) -> Generator[None]:
-    """In the JSON formats, what can't be done is the one object `{"error": …}` on stdout, and exit code 2."""
+    """In the JSON formats, print an error as the object `{"error": …}` on stdout and exit with 2."""
     try:
         yield
     except (CallError, ConfigError) as error:
@@ -91,7 +91,7 @@ def _detail(error: CallError | ConfigError) -> ErrorDetail:
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
-    """JSON without a character that a terminal could obey or hide, and in ASCII where stdout isn't Unicode."""
+    """JSON without control or invisible characters, and in ASCII if stdout isn't Unicode."""
     ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only, default=str)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -100,45 +100,45 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 # ------------------------------------------------------------------------------------------------------- for people
 
 
-def console() -> Console:
-    """Writes text for people to stdout: colours only on a terminal, and never wraps what a pipe would have to join."""
-    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else WIDTH_OF_PIPES
+def console(pipe_width: int = PIPE_WIDTH) -> Console:
+    """A console on stdout, with colors only on a terminal. `pipe_width` is its width if stdout isn't a terminal."""
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else pipe_width
     return Console(width=width, markup=False, highlight=False, emoji=False)
 
 
 def slim_table(out: Console) -> Table:
-    """A table without lines but one below its head, closer together where there is little room."""
+    """A table whose only line is below its header, with less padding on a narrow console."""
     return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0) if out.width >= ROOMY else 0)
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Untrusted text as a terminal may show it: nothing in it is obeyed, neither as an escape nor as markup."""
+    """Untrusted text that is safe for a terminal: escape sequences and markup in it have no effect."""
     return Text(clean(text).text, style=style)
 
 
 def word(verdict: Verdict | None) -> Text:
-    """PASS, FAIL or, without criteria, UNJUDGED. The word carries the meaning, not its colour."""
+    """PASS, FAIL or, without criteria, UNJUDGED. The meaning doesn't depend on the color."""
     return Text(verdict.verdict, _WORDS[verdict.verdict]) if verdict else Text("UNJUDGED", "bold yellow")
 
 
 def print_report(report: Report, goals: Sequence[str]) -> None:
-    """Every task with its verdict first, what it rests on, the child's own words and the bill; then the totals."""
+    """Print each task with its verdict, the reasons, the report of the child and the costs; then the totals."""
     out = console()
     for result in report.results:
         out.print(task_text(result, goals[result.task_index]), soft_wrap=True)
     out.print(Text(totals_line(report), "bold"), soft_wrap=True)
 
 
-def task_text(result: TaskResult, goal: str, *, whole: str | None = None) -> Text:
-    """One result. `whole` is the child's full report, where the caller has it."""
+def task_text(result: TaskResult, goal: str, *, full_report: str | None = None) -> Text:
+    """One result. `full_report` is the child's full report, if the caller has it."""
     lines = [
         _head(result, goal),
         *_reasons(result),
         *(_details(result.verdict) if result.verdict else ()),
     ]
-    report = whole if whole is not None else result.summary
+    report = full_report if full_report is not None else result.summary
     lines += [Text("  report of the child:", "dim"), _indented(report)] if report.strip() else []
-    lines += [*_files(result), *task_bill(result)]
+    lines += [*_files(result), *task_costs(result)]
     return Text("\n").join(lines).append("\n")
 
 
@@ -156,17 +156,17 @@ def _reasons(result: TaskResult) -> list[Text]:
 
 
 def verdict_text(verdict: Verdict, goal: str) -> Text:
-    """A verdict by itself, on work that was done elsewhere."""
+    """A verdict on existing work, without a task result."""
     head = word(verdict).append("  ").append(one_line(goal, 100), "bold")
-    return Text("\n").join([head, *_grounds(verdict), *_details(verdict), *verdict_bill(verdict)])
+    return Text("\n").join([head, *_grounds(verdict), *_details(verdict), *verdict_costs(verdict)])
 
 
 def _grounds(verdict: Verdict) -> list[Text]:
-    """What the verdict rests on as a whole, and how near it was."""
-    proof = "every decision rests on evidence that code saw" if verdict.verified else "not verified"
-    lines = [Text(f"  {verdict.code}, decided by {verdict.decided_by}; {proof}{_nearness(verdict)}")]
+    """The basis of the verdict as a whole, and its score."""
+    proof = "every decision rests on evidence that code verified" if verdict.verified else "not verified"
+    lines = [Text(f"  {verdict.code}, decided by {verdict.decided_by}; {proof}{_score(verdict)}")]
     if verdict.receipts == "unavailable":
-        lines.append(Text("  receipts: unavailable, so only checks show what was done", "dim"))
+        lines.append(Text("  receipts: unavailable, so only checks prove what was done", "dim"))
     if verdict.decided_by == "gate":
         lines.append(Text("  ").append(one_line(verdict.reasoning, 400)))
     elif verdict.gate:
@@ -174,8 +174,8 @@ def _grounds(verdict: Verdict) -> list[Text]:
     return lines
 
 
-def _nearness(verdict: Verdict) -> str:
-    """The score, where it says more than the verdict and the marks do. Never without its coverage."""
+def _score(verdict: Verdict) -> str:
+    """The score with its coverage, unless it only repeats the verdict."""
     if verdict.score is None or {verdict.score, verdict.coverage} <= {0, 1}:
         return ""
     return f"; score {verdict.score:.2f}, with {verdict.coverage:.0%} of the weight decided"
@@ -186,12 +186,12 @@ def _details(verdict: Verdict) -> list[Text]:
 
 
 def _without_judge(verdict: Verdict) -> list[Text]:
-    """Where no model may judge: why, for the models of each reason together."""
+    """Why no model can judge: the reasons, and the number of models for each."""
     if verdict.code != "no_eligible_judge" or verdict.judge is None:
         return []
     reasons = Counter(one.reason for one in verdict.judge.candidates)
-    said = "; ".join(f"{reason}, for {count} of {reasons.total()}" for reason, count in reasons.most_common(4))
-    return [Text("  no judge: ", "dim").append(one_line(said, 400))] if said else []
+    listed = "; ".join(f"{reason} ({count} of {reasons.total()} models)" for reason, count in reasons.most_common(4))
+    return [Text("  no judge: ", "dim").append(one_line(listed, 400))] if listed else []
 
 
 def _finding(one: Finding) -> Text:
@@ -203,7 +203,7 @@ def _criterion(one: CriterionResult) -> Text:
     line = Text("  ").append(mark, style).append(f" {one.id} ").append(one_line(one.text, 200))
     by = one.decided_by if one.decided_by in ("check", "judge") else ""
     label = by if one.outcome == "met" else f"{one.code} ({by})" if by else one.code
-    label += ", for findings only" if one.findings_only else ""
+    label += ", findings only" if one.findings_only else ""
     line.append(f"\n      {label}: ", "dim").append(one_line(one.reason, 400))
     if one.decided_by == "judge" and one.source and one.evidence:
         line.append(f"\n      found in {one_line(one.source, 80)}: “{one_line(one.evidence, 200)}”", "dim")

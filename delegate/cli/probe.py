@@ -1,4 +1,4 @@
-"""Asks model servers what they serve: `GET …/models`, which costs nothing. A key goes to its own endpoint only."""
+"""Queries the models of servers with `GET …/models`, which is free. A key is sent only to its own endpoint."""
 
 import asyncio
 import json
@@ -13,12 +13,12 @@ from delegate.models.providers import Endpoint
 SECONDS = 5.0
 LOCAL_SECONDS = 1.0
 LOCAL_SERVERS = {"ollama": 11434, "lm-studio": 1234, "vllm": 8000, "llama-cpp": 8080}
-"""Names of common servers on one's own machine, and the ports they listen on unless told otherwise."""
+"""Names of common local servers and their default ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModels:
-    """What came of asking. `fault` is None where the server answered as hoped."""
+    """The models of a server. `fault` is None if the query succeeded."""
 
     url: str
     models: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class ServedModels:
 
 
 async def ask(endpoint: Endpoint) -> ServedModels:
-    """What one endpoint serves, or why it didn't say. Raises nothing."""
+    """Query one endpoint. Raises nothing: errors are returned in `fault`."""
     path, headers = {
         "openai": ("/models", {"authorization": f"Bearer {endpoint.api_key}"}),
         "anthropic": ("/v1/models", {"x-api-key": endpoint.api_key, "anthropic-version": "2023-06-01"}),
@@ -37,10 +37,10 @@ async def ask(endpoint: Endpoint) -> ServedModels:
 
 
 async def ask_local(ports: Mapping[str, int] = LOCAL_SERVERS) -> dict[str, ServedModels]:
-    """The servers that answer on this machine, by name. `url` is the base URL to declare."""
+    """Query this machine for local servers and return those that answer, by name. `url` is the base URL to declare."""
     bases = {name: f"http://127.0.0.1:{port}/v1" for name, port in ports.items()}
-    asked = (_get(f"{base}/models", {}, LOCAL_SECONDS, trust_env=False) for base in bases.values())
-    answers = await asyncio.gather(*asked)
+    queries = (_get(f"{base}/models", {}, LOCAL_SECONDS, trust_env=False) for base in bases.values())
+    answers = await asyncio.gather(*queries)
     found = zip(bases.items(), answers, strict=True)
     return {name: ServedModels(base, answer.models) for (name, base), answer in found if answer.models}
 
@@ -50,11 +50,11 @@ async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_en
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, trust_env=trust_env) as session,
-            # A redirect would carry the key elsewhere.
+            # A redirect would send the key to another server.
             session.get(url, headers=headers, allow_redirects=False) as response,
         ):
             if response.status != 200:
-                return ServedModels(url, fault=_status_in_words(response.status), status=response.status)
+                return ServedModels(url, fault=_status_text(response.status), status=response.status)
             return ServedModels(url, _names(json.loads(await response.read())), status=200)
     except TimeoutError:
         return ServedModels(url, fault=f"no answer within {seconds:g} s")
@@ -64,14 +64,14 @@ async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_en
         return ServedModels(url, fault=f"can't be reached: {error}")
 
 
-def _status_in_words(status: int) -> str:
+def _status_text(status: int) -> str:
     if status in (401, 403):
         return f"refuses the key (HTTP {status})"
     return f"answers with HTTP {status}"
 
 
 def _names(document: object) -> tuple[str, ...]:
-    """The ids in a list of models, in any of the three providers' forms. Raises ValueError for anything else."""
+    """The ids in a list of models in the format of any of the three providers. Raises ValueError for anything else."""
     listing = cast("dict[str, Any]", document if isinstance(document, dict) else {})
     items = listing.get("data", listing.get("models"))
     if not isinstance(items, list):

@@ -1,4 +1,4 @@
-"""The live tree: one branch per task, on stderr, and only where stderr is a terminal that can redraw."""
+"""Shows a live tree with one branch per task on stderr, if stderr is a terminal that can redraw."""
 
 import os
 import sys
@@ -22,20 +22,20 @@ _TITLE_CHARS = 60
 
 @contextmanager
 def live(titles: Sequence[str]) -> Generator[EventSink | None]:
-    """Show what happens while the block lasts; yields the sink for its events, or None where nothing is shown."""
+    """Show the tree while the block runs. Yields the sink for its events, or None if nothing is shown."""
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         yield None
         return
     progress = RunProgress(titles)
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    # stdout stays what it is: results must not end up on stderr.
+    # stdout isn't redirected, because results must not end up on stderr.
     with Live(get_renderable=progress.tree, console=console, refresh_per_second=12, redirect_stdout=False):
         yield progress.show
 
 
 @dataclass(slots=True)
 class _Branch:
-    """What is known of one task."""
+    """The progress of one task."""
 
     title: str
     model: str = ""
@@ -50,14 +50,14 @@ class _Branch:
 
 
 class RunProgress:
-    """The state of every task, kept up by its events. `clock` counts seconds."""
+    """The progress of every task, updated by events. `clock` returns seconds."""
 
     def __init__(self, titles: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._branches = {n: _Branch(one_line(title, _TITLE_CHARS)) for n, title in enumerate(titles)}
 
     def show(self, event: Event) -> None:
-        """Take in one event; the next redraw shows it."""
+        """Apply one event. The next redraw shows it."""
         n = event.task_index
         branch = self._branches.setdefault(n, _Branch(f"task {n + 1}"))
         text = one_line(event.text, 80)
@@ -82,7 +82,7 @@ class RunProgress:
                 branch.verdict, branch.ended = text, self._clock()
 
     def tree(self) -> Tree:
-        """The tree as it stands now."""
+        """The current tree."""
         if not self._branches:
             return Tree("", hide_root=True)
         done = sum(branch.verdict is not None for branch in self._branches.values())
@@ -96,13 +96,13 @@ class RunProgress:
         if branch.verdict is None:
             line.append(_SPIN[int(self._clock() * 10) % len(_SPIN)], "green").append(" ")
         else:
-            line.append(*_end(branch.status, branch.verdict)).append("  ")
+            line.append(*_final_mark(branch.status, branch.verdict)).append("  ")
         line.append(f"{n + 1}. {branch.title}").append(f"  {branch.model}", "cyan")
         line.append(f"  {self._counts(branch)}", "dim")
         return line if branch.verdict is not None else line.append(f"  {branch.doing}", "yellow")
 
     def _counts(self, branch: _Branch) -> str:
-        parts = [_many(branch.calls, "call"), _many(branch.tools, "tool")]
+        parts = [_counted(branch.calls, "call"), _counted(branch.tools, "tool")]
         if branch.checks:
             parts.append(f"checks {branch.checks.count('met')}/{len(branch.checks)}")
         if branch.started is not None:
@@ -110,12 +110,12 @@ class RunProgress:
         return " · ".join(parts)
 
 
-def _end(status: str, verdict: str) -> tuple[str, str]:
-    """Mark and style of a task that has ended. Without criteria, it's the child's own end that counts."""
+def _final_mark(status: str, verdict: str) -> tuple[str, str]:
+    """Mark and style of a finished task. Without criteria, the status of its child counts."""
     if verdict == "no criteria" and status != "completed":
         return f"✗ {status}", "bold red"
     return _ENDS.get(verdict, (verdict, "bold"))
 
 
-def _many(count: int, noun: str) -> str:
+def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"

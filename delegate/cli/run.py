@@ -1,4 +1,4 @@
-"""`delegate run`: tasks that a person wrote."""
+"""`delegate run`: runs tasks from the command line or a file."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TierName(StrEnum):
-    """How strong a model is."""
+    """The tier of a model."""
 
     deep = "deep"
     standard = "standard"
@@ -24,7 +24,7 @@ class TierName(StrEnum):
 
 
 class RunnerOutput(StrEnum):
-    """What a command given as --runner prints."""
+    """The output format of the program given as --runner."""
 
     text = "text"
     json = "json"
@@ -32,75 +32,86 @@ class RunnerOutput(StrEnum):
 
 CriteriaOption = Annotated[
     list[str] | None,
-    typer.Option("-c", "--criterion", metavar="CRITERION", help="What must hold in the end; may be repeated."),
+    typer.Option("-c", "--criterion", metavar="CRITERION", help="An acceptance criterion; may be repeated."),
 ]
 WorkspaceOption = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The folder to work in, itself. By default a new, empty one.")
+    Path | None, typer.Option(metavar="DIR", help="The folder to work in, without a copy. By default a new, empty one.")
 ]
 FileOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Tasks from a .json, .yaml or .toml file, in place of GOAL.")
+    Path | None, typer.Option(metavar="FILE", help="Run the tasks of a .json, .yaml or .toml file instead of GOAL.")
 ]
 RunnerOption = Annotated[
     str | None,
-    typer.Option(metavar="COMMAND", help="The child is this program, such as `claude -p`, in place of our own."),
+    typer.Option(metavar="COMMAND", help="Run this program as the child, such as `claude -p`."),
 ]
 RunnerOutputOption = Annotated[
-    RunnerOutput | None, typer.Option(help="What the program prints: its report, or JSON that holds it.")
+    RunnerOutput | None,
+    typer.Option(help="What the program prints: its report as text, or JSON that contains it."),
 ]
 RunnerEnvOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="A variable that the program gets, such as its key; may be repeated."),
+    typer.Option(
+        metavar="NAME", help="Pass this environment variable, such as an API key, to the program; may be repeated."
+    ),
 ]
 
 
 def run(
-    goal: Annotated[str | None, typer.Argument(help="What is to be done.")] = None,
+    goal: Annotated[str | None, typer.Argument(help="What the child is to do.")] = None,
     criteria: CriteriaOption = None,
-    context: Annotated[str | None, typer.Option(help="What the child must know; it sees nothing else.")] = None,
-    tier: Annotated[TierName | None, typer.Option(help="How strong a model the child gets.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model that the child runs on.")] = None,
+    context: Annotated[str | None, typer.Option(help="Background for the child, which sees nothing else.")] = None,
+    tier: Annotated[TierName | None, typer.Option(help="The tier of the child's model.")] = None,
+    model: Annotated[str | None, typer.Option(help="The child's model.")] = None,
     workspace: WorkspaceOption = None,
     output_schema: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A JSON Schema that the child's report must fit.")
+        Path | None, typer.Option(metavar="FILE", help="A JSON Schema for the child's report.")
     ] = None,
-    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Wall time of the child.")] = None,
-    max_steps: Annotated[int | None, typer.Option(metavar="N", help="Model calls of the child.")] = None,
-    max_cost: Annotated[float | None, typer.Option(metavar="USD", help="What the task may cost.")] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time limit of the child.")] = None,
+    max_steps: Annotated[int | None, typer.Option(metavar="N", help="Maximum number of model calls.")] = None,
+    max_cost: Annotated[float | None, typer.Option(metavar="USD", help="Maximum cost of the task.")] = None,
     file: FileOption = None,
     runner: RunnerOption = None,
     runner_output: RunnerOutputOption = None,
     runner_env: RunnerEnvOption = None,
     format: FormatOption = Format.pretty,
 ) -> None:
-    r"""Run one task, or a file of them, and print what came of each: the verdict first.
+    r"""Run one task, or a file of tasks, and print each result, verdict first.
 
-    A criterion is a sentence that a judge decides, or one that code checks:
+    A criterion is a sentence that a judge decides, or a check that code runs:
 
-        -c 'shell: pytest -q'      the command exits with 0, in the child's folder
+        -c 'shell: pytest -q'     the command exits with 0 in the child's folder
 
-        -c 'file: report.md'       the file is there
+        -c 'file: report.md'      the file exists
 
-        -c 'regex: total \d+'      the pattern is found in the child's report
+        -c 'regex: total \d+'     the child's report contains the pattern
 
-        -c 'json: total === 3'     the expression holds for the report's JSON
+        -c 'json: total === 3'    the expression is true for the report's JSON
 
-        -c 'called: send_email'    the child did so, with success; or: -c 'never called: send_email'
+        -c 'called: send_email'   the child called this tool successfully
 
-        -c 'rubric: code_change'   the judge's scores on a rubric reach its threshold
+        -c 'never called: rm'     the child didn't call this tool
 
-        -c 'question: is it polite?'   -c 'manual: looks right on my phone'   -c 'text: any sentence'
+        -c 'rubric: code_change'  the judge's scores reach the rubric's threshold
 
-        -c '{"kind": "shell", "command": "make", "exit_code": 2}'   any typed criterion, as JSON
+        -c 'question: is it polite?'     -c 'manual: looks right on my phone'
 
-    A task file is a list of tasks, or a table with `tasks`, with the fields goal, context, acceptance_criteria,
-    output_schema, tier, model, tools, workspace, max_steps, timeout_seconds, max_cost_usd. There, a criterion
-    is a sentence or a typed object, and a relative workspace is meant from the file's own folder.
+        -c 'text: any sentence'   a sentence that isn't read as one of these forms
 
-    With --runner, the child is a program: it runs in the task's folder as an ordinary process, reads goal, context
-    and criteria on stdin (or as an argument `{prompt}`, or the goal alone as `{goal}`), and prints its report. No
-    shell runs the command, and files that it names lie in the task's folder unless their paths are absolute. It gets
-    no key but those in --runner-env. Its tool calls aren't on record, so say with checks what it has to do; where
-    checks are all there is, no model is asked and no key is needed.
+        -c '{"kind": "shell", "command": "make", "exit_code": 2}'   as JSON
+
+    A task file is a list of tasks, or an object with the list as `tasks`. A
+    task has the fields goal, context, acceptance_criteria, output_schema, tier,
+    model, tools, workspace, max_steps, timeout_seconds and max_cost_usd. A
+    criterion in it is a sentence or a typed object, and a relative workspace is
+    resolved against the folder of the file.
+
+    With --runner, a program is the child. It runs in the task's folder as an
+    ordinary process, reads goal, context and criteria from stdin (or as the
+    argument `{prompt}`, or only the goal as `{goal}`), and prints its report.
+    The command isn't run by a shell, and relative paths in it refer to the
+    task's folder. It gets only the API keys named with --runner-env. Its tool
+    calls aren't recorded, so verify its work with checks; if all criteria are
+    checks, no model is called and no API key is needed.
     """
     from delegate.cli.taskfile import read_schema, read_tasks
 
@@ -116,15 +127,15 @@ def run(
         "max_steps": max_steps,
         "max_cost_usd": max_cost,
     }
-    given = {name: value for name, value in fields.items() if value is not None}
+    options = {name: value for name, value in fields.items() if value is not None}
     if file is not None:
-        _refuse_beside_file(goal, given)
+        _refuse_options_with_file(goal, options)
         _run(read_tasks(file), format, worker)
     if goal is None:
-        raise typer.BadParameter("say what is to be done, or name a --file of tasks", param_hint="GOAL")
+        raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
     if output_schema is not None:
-        given["output_schema"] = read_schema(output_schema)
-    _run((_typed_task(goal, given),), format, worker)
+        options["output_schema"] = read_schema(output_schema)
+    _run((_task_from_options(goal, options),), format, worker)
 
 
 def _runner(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> "CommandRunner | None":
@@ -134,21 +145,21 @@ def _runner(command: str | None, output: RunnerOutput | None, env: list[str] | N
         return CommandRunner(command, output=output.value if output else "text", env=env or ())
     if output is not None or env:
         option = "--runner-output" if output is not None else "--runner-env"
-        raise typer.BadParameter("is for the program that --runner names", param_hint=option)
+        raise typer.BadParameter("can only be used with --runner", param_hint=option)
     return None
 
 
-def _refuse_beside_file(goal: str | None, given: dict[str, Any]) -> None:
-    beside = "GOAL" if goal is not None else next(iter(given), None)
-    if beside is not None:
-        raise typer.BadParameter(f"{beside} can't stand beside --file; write it into the file", param_hint="--file")
+def _refuse_options_with_file(goal: str | None, options: dict[str, Any]) -> None:
+    used = "GOAL" if goal is not None else next(iter(options), None)
+    if used is not None:
+        raise typer.BadParameter(f"can't be used with {used}; write {used} into the file", param_hint="--file")
 
 
-def _typed_task(goal: str, given: dict[str, Any]) -> "Task":
+def _task_from_options(goal: str, options: dict[str, Any]) -> "Task":
     from delegate.cli.taskfile import read_task, typed_criterion
 
-    criteria = [typed_criterion(text) for text in given.get("acceptance_criteria", ())]
-    return read_task({"goal": goal, **given, "acceptance_criteria": criteria})
+    criteria = [typed_criterion(text) for text in options.get("acceptance_criteria", ())]
+    return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
 
 
 def _run(tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None") -> NoReturn:
@@ -161,9 +172,9 @@ def _run(tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None"
     from delegate.settings import load_settings
 
     if runner is not None:
-        _refuse_what_it_cannot_keep(tasks)
+        _refuse_limits_with_runner(tasks)
     goals = [task.goal for task in tasks]
-    delegator = Delegator(_with_room(load_settings(), tasks), runner=runner)
+    delegator = Delegator(_raise_limits(load_settings(), tasks), runner=runner)
     report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals)
     if format is not Format.pretty:
         print_report_as(format, report)
@@ -174,20 +185,25 @@ def _run(tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None"
     raise typer.Exit(exit_code(report))
 
 
-def _refuse_what_it_cannot_keep(tasks: "Sequence[Task]") -> None:
-    """A program makes its own model calls, with its own tools: a limit on them that nobody keeps is worse than none."""
+def _refuse_limits_with_runner(tasks: "Sequence[Task]") -> None:
+    """Raise CallError for fields that can't be enforced on a program, which makes its own model and tool calls."""
     from delegate.errors import CallError
 
     for n, task in enumerate(tasks, start=1):
         for field in ("tier", "model", "tools", "max_steps", "max_cost_usd"):
             if getattr(task, field) is not None:
                 where = f"task {n}: " if len(tasks) > 1 else ""
-                message = f"{where}`{field}` can't be kept beside --runner, whose program makes its own model calls"
-                raise CallError("bad_task", message, field=field, hint="give it as an option to the program itself")
+                message = f"{where}`{field}` can't be enforced with --runner, because the program calls its own model"
+                raise CallError(
+                    "bad_task",
+                    message,
+                    field=field,
+                    hint="remove this field; pass it as an option of the program instead",
+                )
 
 
-def _with_room(settings: "Settings", tasks: "Sequence[Task]") -> "Settings":
-    """The settings bound what models ask for; a person at the keyboard may ask for more time and more steps."""
+def _raise_limits(settings: "Settings", tasks: "Sequence[Task]") -> "Settings":
+    """Raise the limits of the settings, which are meant for models, to what the person asked for."""
     seconds = max([settings.timeout_seconds, *(task.timeout_seconds or 0 for task in tasks)])
     steps = max([settings.max_steps, *(task.max_steps or 0 for task in tasks)])
     return settings.model_copy(update={"timeout_seconds": seconds, "max_steps": steps})

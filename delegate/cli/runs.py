@@ -1,4 +1,4 @@
-"""`delegate runs`: the latest runs on record."""
+"""`delegate runs`: lists the latest runs on record."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 
 
 def runs(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many, the newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of runs to list.")
+    ] = 20,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """List the latest runs: when, how many tasks passed and failed, what they cost, and the first one's goal.
+    """List the latest runs: start, verdicts, cost and the goal of the first task.
 
-    A run is `running`, `ended`, or `outcome_unknown`: then the process that ran it is gone, and a task of it has no
-    result. A batch may also be `stopped`, or `interrupted` when its process is gone: `delegate batch --resume RUN`
-    goes on with it. `delegate show RUN` lists its tasks.
+    A run is `running`, `ended`, or `outcome_unknown` if its process was lost
+    before every task had a result. A batch can also be `stopped`, or
+    `interrupted` if its process was lost; resume it with `delegate batch
+    --resume RUN`. `delegate show RUN` lists the tasks of a run.
     """
     from delegate.cli.output import print_json, print_jsonl, refusals_as
     from delegate.cli.work import work
@@ -28,24 +31,24 @@ def runs(
 
     delegator = Delegator()
     with refusals_as(format):
-        found = work(delegator, lambda _: _latest(delegator, limit))
+        lines = work(delegator, lambda _: _latest(delegator, limit))
     if format is Format.json:
-        print_json([run._asdict() for run in found])
+        print_json([line._asdict() for line in lines])
     elif format is Format.jsonl:
-        print_jsonl(run._asdict() for run in found)
+        print_jsonl(line._asdict() for line in lines)
     else:
-        _print(found)
+        _print(lines)
 
 
 async def _latest(delegator: "Delegator", limit: int) -> "list[_Line]":
-    """Runs and batches. A batch is one run, of which the journal knows more: also what hasn't started."""
-    batches = {batch.run_id: _of_batch(batch) for batch in await delegator.batches(limit)}
+    """The latest runs. The line of a batch comes from the journal, which also counts tasks that haven't started."""
+    batches = {batch.run_id: _batch_line(batch) for batch in await delegator.batches(limit)}
     runs = {run.run_id: _Line(*run) for run in await delegator.runs(limit)}
     return sorted((runs | batches).values(), key=lambda run: -run.began_at)[:limit]
 
 
 class _Line(NamedTuple):
-    """A run or a batch: see `records.RunSummary`."""
+    """A run or a batch, with the fields of `records.history.RunSummary`."""
 
     run_id: str
     state: str
@@ -59,7 +62,7 @@ class _Line(NamedTuple):
     goal: str
 
 
-def _of_batch(batch: "BatchSummary") -> _Line:
+def _batch_line(batch: "BatchSummary") -> _Line:
     return _Line(
         batch.run_id,
         batch.state,
@@ -74,7 +77,7 @@ def _of_batch(batch: "BatchSummary") -> _Line:
     )
 
 
-def _print(found: "Sequence[_Line]") -> None:
+def _print(lines: "Sequence[_Line]") -> None:
     from rich.text import Text
 
     from delegate._util.fencing import one_line
@@ -83,14 +86,14 @@ def _print(found: "Sequence[_Line]") -> None:
     from delegate.contract.amounts import usd
 
     out = console()
-    if not found:
+    if not lines:
         out.print("no runs are on record")
         return
     table = slim_table(out)
-    for name in ("run", "began", "state", "tasks", "PASS", "FAIL", "other", "cost", "first goal"):
+    for name in ("run", "started", "state", "tasks", "PASS", "FAIL", "other", "cost", "first goal"):
         justify = "right" if name in ("tasks", "PASS", "FAIL", "other", "cost") else "left"
         table.add_column(name, no_wrap=name != "first goal", overflow="fold", justify=justify)
-    for run in found:
+    for run in lines:
         counts = map(str, (run.tasks, run.passed, run.failed, run.other))
         cells = (run.run_id, when(run.began_at), run.state, *counts, usd(run.cost_usd))
         table.add_row(*map(Text, cells), Text(one_line(run.goal, 200)))

@@ -1,4 +1,4 @@
-"""`delegate show`: all that is on record of one task, or the tasks of one run."""
+"""`delegate show`: prints the record of a task, or the tasks of a run."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
 
 def show(
-    handle: Annotated[str, typer.Argument(help="The handle of a result, such as 1f2e3d4c5b6a-0; or a run's id.")],
+    handle: Annotated[str, typer.Argument(help="The handle of a task, such as 1f2e3d4c5b6a-0, or the id of a run.")],
     transcript: Annotated[
-        bool, typer.Option("--transcript", help="The whole course: every model text, tool call, check and verdict.")
+        bool,
+        typer.Option("--transcript", help="Also print every model reply, tool call, check and verdict."),
     ] = False,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """Print all that is on record of a task: its verdict, full report and every tool call; or the tasks of a run.
+    """Print the record of a task with its verdict, full report and tool calls, or the tasks of a run.
 
-    Of a task that still runs, or whose process is gone (outcome_unknown), it is what is known so far. The JSON formats
-    hold the transcript in any case.
+    For a task that is running, or whose process was lost (outcome_unknown), it
+    prints what is recorded so far. The JSON formats always contain the
+    transcript.
     """
     from delegate.cli.output import print_json, print_jsonl, refusals_as
     from delegate.cli.work import work
@@ -35,11 +37,11 @@ def show(
     delegator = Delegator()
     with refusals_as(format):
         record, tasks = work(delegator, lambda _: _find(delegator, handle))
-    found = record or [task._asdict() for task in tasks]
+    document = record or [task._asdict() for task in tasks]
     if format is Format.json:
-        print_json(found)
+        print_json(document)
     elif format is Format.jsonl:
-        print_jsonl([found] if record else found)
+        print_jsonl([document] if record else document)
     elif record:
         _print_task(record, transcript=transcript)
     else:
@@ -47,41 +49,38 @@ def show(
 
 
 async def _find(delegator: "Delegator", handle: str) -> "tuple[JsonObject | None, Sequence[TaskSummary]]":
-    """The record of a task, or else the tasks of a run. Raises CallError where there is neither."""
+    """The record of a task, or the tasks of a run. Raises CallError if there is neither."""
     from delegate.errors import CallError
 
     record = await delegator.read(handle)
     tasks = [] if record else await delegator.tasks(handle)
     if not record and not tasks:
-        hint = "records lie in DELEGATE_HOME; `delegate runs` lists the latest"
+        hint = "use a handle or run id from `delegate runs`; records are stored in DELEGATE_HOME"
         raise CallError("unknown_handle", f"there is no record {handle!r}", hint=hint)
     return record, tasks
-
-
-# -------------------------------------------------------------------------------------------------------------- a task
 
 
 def _print_task(record: "JsonObject", *, transcript: bool) -> None:
     from rich.text import Text
 
     from delegate.cli.output import console, slim_table, task_text
-    from delegate.cli.transcript import course, receipts
+    from delegate.cli.transcript import receipts, transcript_lines
     from delegate.types import ChildRun, TaskResult
 
     out = console()
     if record["result"]:
         run, result = ChildRun.model_validate(record["run"]), TaskResult.model_validate(record["result"])
-        out.print(task_text(result, record["task"]["goal"], whole=run.output), soft_wrap=True)
+        out.print(task_text(result, record["task"]["goal"], full_report=run.output), soft_wrap=True)
     else:
         out.print(_unfinished(record), soft_wrap=True)
     if transcript:
-        out.print(Text("\n").join(course(record)), soft_wrap=True)
-    elif made := receipts(record):
-        out.print(_receipts(made, slim_table(out)))
+        out.print(Text("\n").join(transcript_lines(record)), soft_wrap=True)
+    elif calls := receipts(record):
+        out.print(_receipts(calls, slim_table(out)))
 
 
 def _unfinished(record: "JsonObject") -> "Text":
-    """What is known of a task without a result."""
+    """What is recorded of a task without a result."""
     from rich.text import Text
 
     from delegate._util.fencing import one_line
@@ -91,18 +90,20 @@ def _unfinished(record: "JsonObject") -> "Text":
     head = Text("RUNNING" if running else "OUTCOME UNKNOWN", "bold yellow")
     lines = [head.append("  ").append(one_line(record["task"]["goal"], 100), "bold")]
     if running:
-        lines.append(Text(f"  at work since {when(record['began_at'])}"))
+        lines.append(Text(f"  running since {when(record['began_at'])}"))
     else:
-        lines.append(Text(f"  begun {when(record['began_at'])} by a process that is gone: it may have done anything"))
-        lines.append(Text("  it is never run again by itself"))
+        lines.append(
+            Text(f"  started {when(record['began_at'])} by a process that was lost, and may have done anything")
+        )
+        lines.append(Text("  it is not run again automatically"))
     if record["workspace"]:
         lines.append(Text("  workspace ").append(one_line(record["workspace"], 400)))
-    if said := latest_text(record):
-        lines.append(Text("  said last: ", "dim").append(one_line(said, 400)))
+    if text := latest_text(record):
+        lines.append(Text("  last text: ", "dim").append(one_line(text, 400)))
     return Text("\n").join(lines).append("\n")
 
 
-def _receipts(made: "Sequence[Receipt]", table: "Table") -> "Table":
+def _receipts(calls: "Sequence[Receipt]", table: "Table") -> "Table":
     import json
 
     from rich.text import Text
@@ -111,14 +112,11 @@ def _receipts(made: "Sequence[Receipt]", table: "Table") -> "Table":
 
     for name in ("n", "tool", "status", "arguments", "answer", "bytes", "sec"):
         table.add_column(name, no_wrap=name in ("n", "bytes", "sec"), overflow="fold")
-    for one in made:
+    for one in calls:
         args = one_line(json.dumps(one.args, ensure_ascii=False), 60)
         cells = (str(one.n), one.tool, one.status, args, one_line(one.output, 60), str(one.output_bytes))
         table.add_row(*(Text(one_line(cell, 60)) for cell in cells), f"{one.seconds:.2f}")
     return table
-
-
-# --------------------------------------------------------------------------------------------------------------- a run
 
 
 def _print_run(tasks: "Sequence[TaskSummary]") -> None:
@@ -131,7 +129,7 @@ def _print_run(tasks: "Sequence[TaskSummary]") -> None:
 
     out = console()
     table = slim_table(out)
-    for name in ("handle", "began", "state", "verdict", "cost", "goal"):
+    for name in ("handle", "started", "state", "verdict", "cost", "goal"):
         table.add_column(name, no_wrap=name != "goal", overflow="fold", justify="right" if name == "cost" else "left")
     for task in tasks:
         indent = "  " * (task.depth - tasks[0].depth)

@@ -1,4 +1,4 @@
-"""From what a person typed, or wrote into a file, to tasks; what is wrong is named with its place.
+"""Makes tasks from command line options and task files; errors name the file, the task and the field.
 
 A criterion is a sentence for the judge, one of the short forms such as `shell: …`, or a JSON object.
 """
@@ -30,76 +30,81 @@ SHORT_FORMS: dict[str, Callable[[str], JsonObject]] = {
     "manual": lambda rest: {"kind": "manual", "text": rest},
     "text": lambda rest: {"kind": "text", "text": rest},
 }
-"""What can be typed as `word: …`, and the criterion that it is short for."""
+"""The short forms `word: …` and the criteria that they stand for."""
 _SHORT = re.compile(rf"\s*({'|'.join(SHORT_FORMS)})\s*:\s*(.*)", re.DOTALL)
 
 
 def typed_criterion(text: str) -> object:
-    """A criterion as typed on the command line, in the form that `Task` takes. Raises CallError."""
+    """Parse a criterion from the command line into the form that `Task` accepts. Raises CallError."""
     if text.lstrip().startswith("{"):
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _bad(f"criterion {text!r:.60} begins like JSON but isn't: {error}", "acceptance_criteria") from None
+            raise _bad(
+                f"criterion {text!r:.60} starts with a brace but is not valid JSON: {error}", "acceptance_criteria"
+            ) from None
     if short := _SHORT.fullmatch(text):
         word, rest = short.groups()
         return SHORT_FORMS[word](rest)
     return text
 
 
-def read_criterion(given: object) -> AnyCriterion:
-    """One criterion by itself, in the form that `Task` takes. Raises CallError."""
-    if isinstance(given, Mapping):
+def read_criterion(data: object) -> AnyCriterion:
+    """Validate a single criterion in the form that `Task` accepts. Raises CallError."""
+    if isinstance(data, Mapping):
         problems = Problems()
-        _refuse_unknown_in(cast("Mapping[str, object]", given), "", problems)
+        _refuse_unknown_in(cast("Mapping[str, object]", data), "", problems)
         problems.raise_first()
     try:
-        return TypeAdapter[AnyCriterion](Criterion).validate_python(given)
+        return TypeAdapter[AnyCriterion](Criterion).validate_python(data)
     except ValidationError as error:
-        raise _bad(in_words(error), "acceptance_criteria") from None
+        raise _bad(error_text(error), "acceptance_criteria") from None
 
 
-def read_task(given: object, *, where: str = "", base: Path | None = None) -> Task:
-    """One task. `where` goes before every problem; a relative workspace is meant from `base`. Raises CallError."""
+def read_task(data: object, *, where: str = "", base: Path | None = None) -> Task:
+    """Validate one task. `where` precedes every error message; a relative workspace is resolved against `base`.
+
+    Raises CallError.
+    """
     prefix = f"{where}: " if where else ""
-    if not isinstance(given, Mapping):
-        raise _bad(f"{prefix}not a task; write a table with at least `goal`")
-    fields = dict(cast("Mapping[str, object]", given))
+    if not isinstance(data, Mapping):
+        raise _bad(f"{prefix}not a task; write an object with at least `goal`")
+    fields = dict(cast("Mapping[str, object]", data))
     try:
         _refuse_unknown(fields)
         task = Task.model_validate(fields)
         _refuse_undecidable(task)
     except ValidationError as error:
-        raise _bad(prefix + in_words(error)) from None
+        raise _bad(prefix + error_text(error)) from None
     except CallError as error:
         raise CallError(error.code, prefix + error.message, field=error.field, hint=error.hint) from None
-    return _anchored(task, base) if base else task
+    return _resolve_workspace(task, base) if base else task
 
 
 def read_tasks(path: Path) -> tuple[Task, ...]:
-    """All tasks of a file: a list, or a table whose `tasks` is one. Raises CallError naming file, task and field."""
+    """Read the tasks of a file: a list, or an object with the list as `tasks`. Raises CallError."""
     document = read_document(path)
     if isinstance(document, Mapping):
         table = cast("Mapping[str, object]", document)
         if others := sorted(str(key) for key in table if key != "tasks"):
-            raise _bad(f"{path}: unknown key {others[0]!r}; the file holds `tasks` and nothing else")
+            raise _bad(f"{path}: unknown key {others[0]!r}; remove it, the only key allowed here is `tasks`")
         document = table.get("tasks")
     if not isinstance(document, list) or not document:
-        raise _bad(f"{path}: no tasks; write a list of tasks, or `tasks` with one")
+        raise _bad(f"{path}: there are no tasks; write a list of tasks, or an object with the list as `tasks`")
     listed = cast("list[object]", document)
     return tuple(read_task(task, where=f"{path}: task {n}", base=path.parent) for n, task in enumerate(listed, start=1))
 
 
 def read_schema(path: Path) -> JsonObject:
-    """A JSON Schema from a file. Raises CallError."""
+    """Read a JSON Schema from a file. Raises CallError."""
     schema = read_document(path)
     if not isinstance(schema, dict):
-        raise _bad(f"{path}: not a JSON Schema: it must be an object", "output_schema")
+        raise _bad(f"{path}: not a JSON Schema; write a JSON object", "output_schema")
     return cast("JsonObject", schema)
 
 
 def _refuse_unknown(fields: Mapping[str, object]) -> None:
-    """Keys and kinds that don't exist, with what was probably meant."""
+    """Raise CallError for unknown fields and kinds, with suggestions."""
     problems = Problems()
     problems.unknown_fields(fields, tuple(Task.model_fields), "")
     criteria = fields.get("acceptance_criteria")
@@ -109,56 +114,56 @@ def _refuse_unknown(fields: Mapping[str, object]) -> None:
     problems.raise_first()
 
 
-def _refuse_unknown_in(criterion: Mapping[str, object], place: str, problems: Problems) -> None:
+def _refuse_unknown_in(criterion: Mapping[str, object], path: str, problems: Problems) -> None:
     kind = criterion.get("kind")
     if kind is None:
-        problems.missing_kind(criterion, place)
+        problems.missing_kind(criterion, path)
     elif not isinstance(kind, str) or kind not in KINDS:
-        problems.unknown_kind(kind, place)
+        problems.unknown_kind(kind, path)
     else:
-        problems.unknown_fields(criterion, kind_fields(KINDS[kind]), place)
+        problems.unknown_fields(criterion, kind_fields(KINDS[kind]), path)
 
 
 def _refuse_undecidable(task: Task) -> None:
-    """What no check could use is better said now, for all tasks, than when one of them is done."""
+    """Raise CallError now for a criterion that no check could use, rather than after a task was run."""
     try:
         refuse_undecidable(task, strict_checks=False)
     except CallError as error:
-        error.message = f"`{error.field}` can't be used: {error.message}"
+        error.message = f"`{error.field}` is invalid: {error.message}"
         raise
 
 
-def _anchored(task: Task, base: Path) -> Task:
+def _resolve_workspace(task: Task, base: Path) -> Task:
     if task.workspace is None or task.workspace.path is None:
         return task
     path = base / task.workspace.path.expanduser()
     return task.model_copy(update={"workspace": task.workspace.model_copy(update={"path": path})})
 
 
-def in_words(error: ValidationError) -> str:
-    """What pydantic found, in one line with the place of each problem."""
-    return "; ".join(_detail_in_words(detail) for detail in error.errors(include_url=False)[:5])
+def error_text(error: ValidationError) -> str:
+    """The errors found by pydantic in one line, each with the path of its field."""
+    return "; ".join(_detail_text(detail) for detail in error.errors(include_url=False)[:5])
 
 
-def _detail_in_words(detail: ErrorDetails) -> str:
-    place, before = "", 0
+def _detail_text(detail: ErrorDetails) -> str:
+    path, previous = "", 0
     for part in detail["loc"]:
-        is_tag = isinstance(before, int) and part in KINDS  # which pydantic puts in to say which kind it took it for
+        is_tag = isinstance(previous, int) and part in KINDS  # pydantic adds the kind of a criterion to its path
         if not is_tag:
-            place = f"{place}[{part}]" if isinstance(part, int) else join(place, part)
-        before = part
-    said = _said(detail)
-    return f"`{place}` {said}" if place else said
+            path = f"{path}[{part}]" if isinstance(part, int) else join(path, part)
+        previous = part
+    problem = _problem(detail)
+    return f"`{path}` {problem}" if path else problem
 
 
-def _said(detail: ErrorDetails) -> str:
+def _problem(detail: ErrorDetails) -> str:
     match detail["type"]:
         case "missing":
             return "is missing"
         case "string_too_short":
             return "is empty"
         case "extra_forbidden":
-            return "is not a field here"
+            return "is not an allowed field; remove it"
         case "value_error":
             return detail["msg"].removeprefix("Value error, ")
         case _:

@@ -1,4 +1,4 @@
-"""`delegate tool`: the tool's definition, for a host."""
+"""`delegate tool`: prints the definition of the tool for a host."""
 
 from enum import StrEnum
 from typing import Annotated, cast
@@ -7,7 +7,7 @@ import typer
 
 
 class VariantName(StrEnum):
-    """How much of the typed criteria the definition spells out."""
+    """How many typed criteria the definition describes."""
 
     compact = "compact"
     full = "full"
@@ -21,13 +21,13 @@ def tool(
         ),
     ] = "openai",
     variant: Annotated[
-        VariantName, typer.Option(help="full spells out every typed criterion, compact the three most used.")
+        VariantName, typer.Option(help="full describes every typed criterion, compact the three most used.")
     ] = VariantName.compact,
 ) -> None:
-    """Print the tool's definition as JSON, in a host's dialect and with the limits in force."""
+    """Print the tool definition as JSON in the dialect of a host, with the current limits."""
     from delegate.cli.output import print_json
     from delegate.contract import Dialect
     from delegate.delegator import Delegator
 
-    with Delegator() as delegator:  # which refuses a dialect that there isn't
+    with Delegator() as delegator:  # raises CallError for an unknown dialect
         print_json(delegator.tool(cast("Dialect", dialect), variant=variant.value))

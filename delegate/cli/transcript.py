@@ -1,6 +1,6 @@
-"""The course of a task as it was written down while it happened: for people, in order, with times.
+"""Formats the recorded events of a task as a transcript with times.
 
-All of it was written by a child, its tools or a judge, and is cleaned before it is shown.
+Their text comes from a child, its tools or a judge, so it is cleaned before it is shown.
 """
 
 import json
@@ -24,33 +24,33 @@ _WORDS = {
 
 
 def when(at: float) -> str:
-    """A moment, in local time."""
+    """A timestamp in local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def receipts(record: JsonObject) -> Sequence[Receipt]:
-    """The tool calls of a task; of one without a result, those that were written down until now."""
-    made: Sequence[JsonObject] = record["run"]["receipts"] if record["run"] else list(_of_kind(record, "tool_called"))
-    return [Receipt.model_validate(one) for one in made]
+    """The tool calls of a task; if it has no result, those that are recorded so far."""
+    calls: Sequence[JsonObject] = record["run"]["receipts"] if record["run"] else list(_of_kind(record, "tool_called"))
+    return [Receipt.model_validate(one) for one in calls]
 
 
 def latest_text(record: JsonObject) -> str:
-    """What the child said last."""
+    """The last text of the child."""
     texts = [str(event["text"]) for event in _of_kind(record, "model_called")]
     return next((text for text in reversed(texts) if text.strip()), "")
 
 
-def course(record: JsonObject) -> Iterator[Text]:
-    """Every event in a few lines, the first with the seconds since the task began."""
-    yield Text("course:", "dim")
-    yield _at(0, "begun", when(record["began_at"]))
+def transcript_lines(record: JsonObject) -> Iterator[Text]:
+    """The lines of every event; its first line has the seconds since the task started."""
+    yield Text("transcript:", "dim")
+    yield _at(0, "started", when(record["began_at"]))
     for event in record["events"]:
         yield from _event(event, float(event["at"]) - float(record["began_at"]))
     if record["result"]:
         yield _at(record["ended_at"] - record["began_at"], "ended", record["result"]["status"])
     else:
-        words = {"running": "it is still at work", "outcome_unknown": "nothing more is known"}
-        yield Text(f"{'':>12}{words.get(record['state'], '')}", "dim")
+        notes = {"running": "still running", "outcome_unknown": "nothing more is recorded"}
+        yield Text(f"{'':>12}{notes.get(record['state'], '')}", "dim")
 
 
 def _of_kind(record: JsonObject, kind: str) -> Iterator[JsonObject]:
@@ -66,13 +66,13 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:
         yield from _tool_called(event, seconds)
     else:
         kind = str(event["kind"])
-        told = f"{event['id']} {event['text']}" if event.get("id") else str(event.get("text", ""))
-        yield _at(seconds, _WORDS.get(kind, kind.replace("_", " ")), told)
+        detail = f"{event['id']} {event['text']}" if event.get("id") else str(event.get("text", ""))
+        yield _at(seconds, _WORDS.get(kind, kind.replace("_", " ")), detail)
 
 
 def _model_called(event: JsonObject, seconds: float) -> Iterator[Text]:
-    read, written = event["tokens"]
-    yield _at(seconds, "model", f"{read:,} tokens in, {written:,} out, {usd(event['cost_usd'])}")
+    tokens_in, tokens_out = event["tokens"]
+    yield _at(seconds, "model", f"{tokens_in:,} tokens in, {tokens_out:,} out, {usd(event['cost_usd'])}")
     yield from _block(str(event["text"]))
     for call in event["calls"]:
         yield _line(f"calls {call['tool']} {_json(call['args'])}")
@@ -89,9 +89,9 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _at(seconds: float, what: str, told: str) -> Text:
-    line = Text(f"{seconds:>+9.2f} s ", "dim").append(what, "bold")
-    return line.append(": ").append(one_line(told, 400)) if told else line
+def _at(seconds: float, label: str, detail: str) -> Text:
+    line = Text(f"{seconds:>+9.2f} s ", "dim").append(label, "bold")
+    return line.append(": ").append(one_line(detail, 400)) if detail else line
 
 
 def _line(text: str) -> Text:

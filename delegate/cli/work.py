@@ -1,7 +1,7 @@
-"""Runs a delegator's work to its end from code that isn't async, with a live display beside it.
+"""Runs a delegator's calls from synchronous code, with a live display and handling of Ctrl-C.
 
-The first Ctrl-C or SIGTERM cancels the call, and its report says what each child left; the exit code is the report's.
-The second one leaves at once, without a report, with exit code 130.
+The first Ctrl-C or SIGTERM cancels the call, whose report then contains what each child has done; the exit code is that
+of the report. The second one exits at once with code 130, without a report.
 """
 
 import asyncio
@@ -23,25 +23,25 @@ from delegate.ports import EventSink
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Display = Callable[[Sequence[str]], AbstractContextManager[EventSink | None]]
-"""Shows what happens while its block lasts, given the tasks' titles, and gives the sink for its events."""
+"""Given the titles of the tasks, shows progress while its block runs and yields the sink for events."""
 Work = Callable[[EventSink | None], Coroutine[Any, Any, T]]
 
-STOPPING = f"{PROGRAM}: stopping, and waiting until all children are gone; once more leaves at once"
-LEAVING_SECONDS = 0.5
-"""How long leaving at once may take: to kill what runs and to close what is open."""
+STOPPING = f"{PROGRAM}: stopping, and waiting until all children have stopped; press Ctrl-C again to exit at once"
+EXIT_SECONDS = 0.5
+"""Time to kill running processes and close files before the process exits."""
 INTERRUPTED = 130
 _SHOW_CURSOR = b"\x1b[?25h"
-"""A live display hides it."""
+"""Shows the cursor, which a live display hides."""
 
 
 class Stoppable(Protocol[T_co]):
-    """A call that ends soon, with what there is, once it is cancelled; such as `Delegator.run`, given its tasks."""
+    """A call that returns soon once it is cancelled, with partial results, such as `Delegator.run` with its tasks."""
 
     def __call__(self, *, on_event: EventSink | None, cancellation: Cancellation) -> Coroutine[Any, Any, T_co]: ...
 
 
 def work(delegator: Delegator, do: "Work[T]", *, titles: Sequence[str] = ()) -> T:
-    """Run `do` and close the delegator. `titles` name the tasks in the display, as far as they are known."""
+    """Run `do` and close the delegator. `titles` are the names of the tasks in the display."""
 
     async def main() -> T:
         async with delegator:
@@ -52,7 +52,7 @@ def work(delegator: Delegator, do: "Work[T]", *, titles: Sequence[str] = ()) -> 
 
 
 def stoppable(delegator: Delegator, call: "Stoppable[T]", *, titles: Sequence[str] = (), display: Display = live) -> T:
-    """The same for a call that the first Ctrl-C or SIGTERM cancels. Raises KeyboardInterrupt on the second."""
+    """Like `work`, but the first Ctrl-C or SIGTERM cancels the call and the second raises KeyboardInterrupt."""
 
     async def main() -> T:
         async with delegator:
@@ -68,52 +68,52 @@ def stoppable(delegator: Delegator, call: "Stoppable[T]", *, titles: Sequence[st
 
 
 class _Interrupts:
-    """What Ctrl-C and SIGTERM do while this lasts."""
+    """Handles Ctrl-C and SIGTERM inside a `with` block."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.cancellation = Cancellation()
         self._loop = loop
-        self._came = 0
-        self._before: dict[signal.Signals, Any] = {}
+        self._count = 0
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        with suppress(ValueError):  # not in the main thread: whoever has that decides
+        with suppress(ValueError):  # not in the main thread, where signals are handled
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._interrupt)
+                self._previous[number] = signal.signal(number, self._interrupt)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self._came += 1
-        if self._came == 1:
+        self._count += 1
+        if self._count == 1:
             self.cancellation.cancel()
-            self._soon(_say_stopping)
-        elif self._came == 2:
-            last_word = threading.Timer(LEAVING_SECONDS, _leave)
-            last_word.daemon = True
-            last_word.start()
-            self._soon(_cancel_everything)
+            self._call_soon(_print_stopping)
+        elif self._count == 2:
+            timer = threading.Timer(EXIT_SECONDS, _exit)
+            timer.daemon = True
+            timer.start()
+            self._call_soon(_cancel_all_tasks)
         else:
-            _leave()
+            _exit()
 
-    def _soon(self, do: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: all is done
-            self._loop.call_soon_threadsafe(do)
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed, so nothing is running
+            self._loop.call_soon_threadsafe(callback)
 
 
-def _say_stopping() -> None:
+def _print_stopping() -> None:
     print(STOPPING, file=sys.stderr, flush=True)
 
 
-def _leave() -> NoReturn:
+def _exit() -> NoReturn:
     if sys.stderr.isatty():
         os.write(sys.stderr.fileno(), _SHOW_CURSOR)
     os._exit(INTERRUPTED)
 
 
-def _cancel_everything() -> None:
+def _cancel_all_tasks() -> None:
     for task in asyncio.all_tasks():
         task.cancel()

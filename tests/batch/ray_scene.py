@@ -1,10 +1,10 @@
-"""A batch on two Ray nodes of this machine, in a process of its own: prints what came of it as JSON.
+"""Runs a batch on two Ray nodes of this machine, in a separate process, and prints the outcome as JSON.
 
     RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 python -m tests.batch.ray_scene whole|worker|node|cancel [TASKS]
 
-After a third of the tasks a worker is killed, or a whole node, or the batch is cancelled. What was lost is
-`outcome_unknown`; a resumed batch runs only what hadn't begun, and another with `rerun` what was lost. The model server
-counts how often each task began, and what it still has to answer in the end.
+After a third of the tasks, a worker or a node is killed, or the batch is canceled. Lost items are `outcome_unknown`. A
+resumed batch runs only the items that hadn't started, and another one with `rerun` runs the lost items. The model
+server counts how often each task was started, and the calls that are unanswered at the end.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -42,39 +42,39 @@ def settings(home: Path, url: str) -> Settings:
     return Settings(home=home, endpoints=(endpoint,), model="local")
 
 
-Strike = Callable[[], Awaitable[None]]
+Disruption = Callable[[], Awaitable[None]]
 
 
 async def outcomes_of(
-    delegator: Delegator, tasks: list[Task], engine: RayBackend, strike: Strike | None = None, **how: Any
+    delegator: Delegator, tasks: list[Task], engine: RayBackend, disrupt: Disruption | None = None, **options: Any
 ) -> tuple[str, Counter[str]]:
-    """How many ended in which way, and the run."""
-    batch = delegator.batch(tasks, engine=engine, concurrency=CONCURRENCY, **how)
+    """The run id, and the number of items per outcome."""
+    batch = delegator.batch(tasks, engine=engine, concurrency=CONCURRENCY, **options)
     states: list[str] = []
     async for outcome in batch:
         states.append(outcome.result.status if outcome.result else outcome.state)
-        if strike and len(states) == len(tasks) // 3:
-            await strike()
+        if disrupt and len(states) == len(tasks) // 3:
+            await disrupt()
     return batch.run_id, Counter(states)
 
 
 async def scene(what: str, size: int, cluster: Any, home: Path) -> dict[str, Any]:
-    begun: Counter[str] = Counter()
+    started: Counter[str] = Counter()
 
     def answer(call: Call) -> Reply:
-        begun[number := call.texts[0].split()[1]] += 1
-        waits = what == "cancel" and begun[number] == 1 and int(number) > size // 3
+        started[number := call.texts[0].split()[1]] += 1
+        waits = what == "cancel" and started[number] == 1 and int(number) > size // 3
         return Reply("The answer is 42.", delay=30 if waits else 0.05)
 
     tasks = [Task(goal=f"task {n} find the answer") for n in range(1, size + 1)]
     with ModelServer(answer, record=False) as server:
-        given = settings(home, server.openai_url)
-        async with Delegator(given) as delegator:
-            engine = RayBackend(partial(engine_of, given), concurrency=CONCURRENCY, workers=2)
+        configured = settings(home, server.openai_url)
+        async with Delegator(configured) as delegator:
+            engine = RayBackend(partial(engine_of, configured), concurrency=CONCURRENCY, workers=2)
             try:
-                cancellation, started = Cancellation(), time.monotonic()
+                cancellation, start = Cancellation(), time.monotonic()
 
-                async def strike() -> None:
+                async def disrupt() -> None:
                     if what == "worker":
                         os.kill(await engine.pid_of_a_worker(), signal.SIGKILL)
                     elif what == "node":
@@ -82,10 +82,10 @@ async def scene(what: str, size: int, cluster: Any, home: Path) -> dict[str, Any
                     elif what == "cancel":
                         cancellation.cancel()
 
-                run_id, first = await outcomes_of(delegator, tasks, engine, strike, cancellation=cancellation)
-                seconds, in_flight = time.monotonic() - started, server.wait_until_idle()
+                run_id, first = await outcomes_of(delegator, tasks, engine, disrupt, cancellation=cancellation)
+                seconds, in_flight = time.monotonic() - start, server.wait_until_idle()
                 _, second = await outcomes_of(delegator, tasks, engine, resume=run_id)
-                twice_before = [id for id, times in begun.items() if times > 1]
+                twice_before = [id for id, times in started.items() if times > 1]
                 _, third = await outcomes_of(delegator, tasks, engine, resume=run_id, rerun=("unknown",))
             finally:
                 await engine.aclose()
@@ -94,7 +94,7 @@ async def scene(what: str, size: int, cluster: Any, home: Path) -> dict[str, Any
         "second": second,
         "third": third,
         "in_flight": in_flight,
-        "begun": len(begun),
+        "started": len(started),
         "twice_before_rerun": len(twice_before),
         "seconds": seconds,
         "overhead_ms_per_task": (seconds - size / CONCURRENCY * 0.05) * 1000 / size,

@@ -1,4 +1,4 @@
-"""Batches for tests: scripted children, and what came of each task by its id."""
+"""Batches for tests: scripted children, and outcomes by id."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ DONE = "did my part as asked"
 
 
 def tasks(*goals: str) -> list[Task]:
-    """Each passes when its child says that it did its part."""
+    """Tasks that pass if their child reports that it did its part."""
     return [Task.model_validate({"goal": goal, "acceptance_criteria": [_DID]}) for goal in goals]
 
 
@@ -26,7 +26,10 @@ _DID = {"kind": "regex", "pattern": "did my part"}
 
 
 class Children(Scripted):
-    """Children that do as their goal says: `fail …` misses its criterion, `hang …` never ends. `starts` counts them."""
+    """Children that act as their goal says: `fail …` misses its criterion, `hang …` never ends.
+
+    `starts` counts the starts of each goal.
+    """
 
     def __init__(self) -> None:
         self.starts = Counter[str]()
@@ -43,7 +46,7 @@ class Children(Scripted):
 
 
 async def outcomes(batch: Batch) -> dict[str, ItemOutcome]:
-    """Run it to its end. No id comes twice."""
+    """Run a batch to its end and assert that no id comes twice."""
     found: dict[str, ItemOutcome] = {}
     async for outcome in batch:
         assert outcome.id not in found
@@ -52,7 +55,7 @@ async def outcomes(batch: Batch) -> dict[str, ItemOutcome]:
 
 
 def words(found: dict[str, ItemOutcome]) -> dict[str, str]:
-    """The verdict of each, or else its state."""
+    """The verdict of each item, or its state if it has none."""
     return {id: _word(outcome) for id, outcome in sorted(found.items())}
 
 
@@ -62,12 +65,12 @@ def _word(outcome: ItemOutcome) -> str:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a results file, all of which are whole."""
+    """The rows of a results file, all of which must be complete."""
     text = path.read_text()
     assert not text or text.endswith("\n")
     return [json.loads(line) for line in text.splitlines()]
 
 
 def ids(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """In order, so that a double one shows."""
+    """The sorted ids, duplicates included."""
     return sorted(row["id"] for row in rows)

@@ -1,4 +1,4 @@
-"""`Delegator.batch`: one outcome per task, each begun at most once, and nothing kept."""
+"""`Delegator.batch`: one outcome per task, each run at most once, and no outcome kept in memory."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ from delegate.ports import ChatRequest, Event, EventSink
 from delegate.types import TaskResult
 from tests.batch.rows import DONE, Children, ids, lines, outcomes, tasks, words
 
-PLACES = {"1": 0, "2": 1, "3": 2}
+INDEXES = {"1": 0, "2": 1, "3": 2}
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def delegator(children: Children) -> AsyncIterator[Delegator]:
         yield delegator
 
 
-async def test_every_task_has_one_outcome_and_one_line_with_the_verdict_first(delegator: Delegator) -> None:
+async def test_every_task_has_one_outcome_and_one_line_verdict_first(delegator: Delegator) -> None:
     path = Path("results.jsonl")
     batch = delegator.batch(tasks("a", "fail b", "c"), results=path)
     found = await outcomes(batch)
@@ -42,12 +42,12 @@ async def test_every_task_has_one_outcome_and_one_line_with_the_verdict_first(de
     assert (batch.tally.passed, batch.tally.failed, batch.stopped) == (2, 1, "")
 
 
-async def test_items_bring_ids_of_their_own(delegator: Delegator) -> None:
+async def test_items_keep_their_own_ids(delegator: Delegator) -> None:
     given = [Item(id, task) for id, task in zip(("x", "y"), tasks("a", "b"), strict=True)]
     assert words(await outcomes(delegator.batch(given))) == {"x": "PASS", "y": "PASS"}
 
 
-async def test_so_many_children_are_at_work_and_no_more_whatever_the_limit_for_one_call_is() -> None:
+async def test_concurrency_is_that_of_the_batch_and_not_that_of_a_call() -> None:
     at_work, peak, full = 0, 0, asyncio.Event()
 
     def watch(item: Item) -> EventSink:
@@ -69,7 +69,7 @@ async def test_so_many_children_are_at_work_and_no_more_whatever_the_limit_for_o
     assert peak == 5
 
 
-async def test_results_and_events_of_a_batch_name_each_task_by_its_place_in_it(children: Children) -> None:
+async def test_results_and_events_of_a_batch_have_the_index_of_the_task(children: Children) -> None:
     operators: list[Event] = []
     callers: dict[str, set[int]] = {}
 
@@ -78,39 +78,39 @@ async def test_results_and_events_of_a_batch_name_each_task_by_its_place_in_it(c
 
     async with Delegator(client=children, on_event=operators.append) as delegator:
         found = await outcomes(delegator.batch(tasks("a", "b", "c"), on_event=watch))
-    assert {id: outcome.result and outcome.result.task_index for id, outcome in found.items()} == PLACES
+    assert {id: outcome.result and outcome.result.task_index for id, outcome in found.items()} == INDEXES
     assert sorted(event.task_index for event in operators if event.kind == "judged") == [0, 1, 2]
-    assert callers == {id: {place} for id, place in PLACES.items()}
+    assert callers == {id: {index} for id, index in INDEXES.items()}
 
 
-async def test_no_more_is_begun_than_may_be_at_work(delegator: Delegator) -> None:
-    under_way: list[int] = []
+async def test_no_more_items_run_than_the_concurrency(delegator: Delegator) -> None:
+    running: list[int] = []
 
-    class Sees:
+    class Recorder:
         capacity = None
 
         async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
-            under_way.append(batch.running)
+            running.append(batch.running)
             return TaskResult(verdict=None, task_index=0, status="completed", summary=DONE)
 
         async def aclose(self) -> None: ...
 
-    batch = delegator.batch(tasks(*(f"t{n}" for n in range(12))), concurrency=3, engine=Sees())
+    batch = delegator.batch(tasks(*(f"t{n}" for n in range(12))), concurrency=3, engine=Recorder())
     await outcomes(batch)
-    assert max(under_way) == 3
+    assert max(running) == 3
 
 
-async def test_what_a_person_asks_for_isn_t_counted_as_what_models_ask_for(children: Children) -> None:
+async def test_items_of_a_batch_do_not_count_toward_max_children(children: Children) -> None:
     async with Delegator(client=children, max_children=0) as delegator:
         assert words(await outcomes(delegator.batch(tasks("a", "b")))) == {"1": "PASS", "2": "PASS"}
 
 
-async def test_a_batch_isn_t_started_inside_a_run(delegator: Delegator) -> None:
+async def test_a_batch_can_t_start_inside_a_run(delegator: Delegator) -> None:
     with delegator.root_run(), pytest.raises(CallError, match="inside a run"):
         delegator.batch(tasks("a"))
 
 
-async def test_nothing_is_run_where_one_task_can_t_be_used(delegator: Delegator, children: Children) -> None:
+async def test_nothing_is_run_if_one_task_is_invalid(delegator: Delegator, children: Children) -> None:
     bad = Task.model_validate({"goal": "b", "acceptance_criteria": [{"kind": "regex", "pattern": "("}]})
     with pytest.raises(CallError, match="tasks: row 2: ") as error:
         await outcomes(delegator.batch([*tasks("a"), bad], results=Path("r.jsonl")))
@@ -120,7 +120,7 @@ async def test_nothing_is_run_where_one_task_can_t_be_used(delegator: Delegator,
     assert await delegator.batches() == []
 
 
-async def test_bad_tasks_can_be_left_out_and_are_reported(delegator: Delegator) -> None:
+async def test_bad_tasks_can_be_skipped_and_are_reported(delegator: Delegator) -> None:
     bad = Task.model_validate({"goal": "b", "model": "no-such-model"})
     found = await outcomes(delegator.batch([*tasks("a"), bad, *tasks("c")], skip_bad=True, results=Path("r.jsonl")))
     assert words(found) == {"1": "PASS", "2": "bad_row", "3": "PASS"}
@@ -128,7 +128,7 @@ async def test_bad_tasks_can_be_left_out_and_are_reported(delegator: Delegator) 
     assert ids(lines(Path("r.jsonl"))) == ["1", "2", "3"]
 
 
-async def test_the_first_cancel_ends_what_runs_and_a_resume_starts_only_the_rest(
+async def test_a_cancel_ends_running_items_and_a_resume_starts_the_rest(
     delegator: Delegator, children: Children
 ) -> None:
     given, path, stop = tasks("a", "hang b", "c", "d"), Path("r.jsonl"), Cancellation()
@@ -152,7 +152,7 @@ async def test_the_first_cancel_ends_what_runs_and_a_resume_starts_only_the_rest
     assert (await delegator.batches())[0].state == "ended"
 
 
-async def test_leaving_early_cancels_what_runs_and_all_is_on_record(delegator: Delegator, children: Children) -> None:
+async def test_breaking_out_cancels_running_items_and_records_them(delegator: Delegator, children: Children) -> None:
     batch = delegator.batch(tasks("a", "hang b"), concurrency=2)
     async with aclosing(batch.outcomes()) as found:
         async for outcome in found:
@@ -163,7 +163,7 @@ async def test_leaving_early_cancels_what_runs_and_all_is_on_record(delegator: D
     assert (on_record.state, on_record.settled) == ("ended", 2)
 
 
-async def test_a_cancelled_loop_waits_until_all_is_on_record(delegator: Delegator, children: Children) -> None:
+async def test_a_canceled_loop_waits_until_all_outcomes_are_recorded(delegator: Delegator, children: Children) -> None:
     running = asyncio.create_task(outcomes(delegator.batch(tasks("hang a", "b", "hang c"), concurrency=3)))
     await children.hanging.wait()
     running.cancel()
@@ -174,9 +174,7 @@ async def test_a_cancelled_loop_waits_until_all_is_on_record(delegator: Delegato
     assert on_record.unknown == 0
 
 
-async def test_what_failed_is_run_again_only_when_asked_and_has_one_line_then(
-    delegator: Delegator, children: Children
-) -> None:
+async def test_a_failed_item_reruns_only_on_request_and_has_one_line(delegator: Delegator, children: Children) -> None:
     given, path = tasks("a", "fail b"), Path("r.jsonl")
     first = delegator.batch(given, results=path)
     await outcomes(first)
@@ -186,23 +184,23 @@ async def test_what_failed_is_run_again_only_when_asked_and_has_one_line_then(
     assert children.starts == {"a": 1, "fail b": 2}
     assert ids(lines(path)) == ["1", "2"]
     handles = {row["handle"] for row in lines(path)}
-    assert len(handles) == 2, "a handle isn't given twice"
+    assert len(handles) == 2, "a handle is used only once"
 
 
-async def test_a_lost_worker_s_task_is_unknown_and_run_again_only_when_asked(delegator: Delegator) -> None:
-    class Loses:
+async def test_a_lost_item_has_an_unknown_outcome_and_reruns_only_on_request(delegator: Delegator) -> None:
+    class LosingBackend:
         capacity = None
 
         async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
-            raise WorkerLost("its node went away")
+            raise WorkerLost("its node was lost")
 
         async def aclose(self) -> None: ...
 
     given, path = tasks("a", "b"), Path("r.jsonl")
-    lost = delegator.batch(given, engine=Loses(), results=path)
+    lost = delegator.batch(given, engine=LosingBackend(), results=path)
     found = await outcomes(lost)
     assert words(found) == {"1": "outcome_unknown", "2": "outcome_unknown"}
-    assert found["1"].why == "its node went away"
+    assert found["1"].why == "its node was lost"
     assert [row["state"] for row in lines(path)] == ["outcome_unknown"] * 2
     assert await outcomes(delegator.batch(given, resume=lost.run_id, rerun=["fail"], results=path)) == {}
     again = await outcomes(delegator.batch(given, resume=lost.run_id, rerun=["unknown"], results=path))
@@ -210,7 +208,7 @@ async def test_a_lost_worker_s_task_is_unknown_and_run_again_only_when_asked(del
     assert [row["verdict"] for row in lines(path)] == ["PASS", "PASS"]
 
 
-async def test_other_tasks_can_t_go_on_with_a_batch(delegator: Delegator, children: Children) -> None:
+async def test_a_batch_can_t_be_resumed_with_other_tasks(delegator: Delegator, children: Children) -> None:
     first = delegator.batch(tasks("a"))
     await outcomes(first)
     with pytest.raises(CallError, match="aren't the tasks of batch"):
@@ -220,7 +218,7 @@ async def test_other_tasks_can_t_go_on_with_a_batch(delegator: Delegator, childr
     assert children.starts == {"a": 1}
 
 
-async def test_a_batch_that_another_process_is_at_can_t_be_taken_over(
+async def test_a_batch_that_runs_in_another_process_can_t_be_resumed(
     delegator: Delegator, children: Children, home: Path
 ) -> None:
     code = (
@@ -247,9 +245,7 @@ async def test_a_batch_that_another_process_is_at_can_t_be_taken_over(
     assert words(await outcomes(delegator.batch(tasks("a"), resume="abc"))) == {"1": "PASS"}
 
 
-async def test_the_same_tasks_are_refused_a_second_time_where_that_is_asked_for(
-    delegator: Delegator, children: Children
-) -> None:
+async def test_the_same_tasks_are_refused_a_second_time_with_once(delegator: Delegator, children: Children) -> None:
     first = delegator.batch(tasks("a"), results=Path("r.jsonl"), once=True)
     await outcomes(first)
     with pytest.raises(CallError, match=f"batch {first.run_id}.*r.jsonl") as error:
@@ -258,17 +254,15 @@ async def test_the_same_tasks_are_refused_a_second_time_where_that_is_asked_for(
     assert children.starts == {"a": 1}
 
 
-async def test_after_so_many_failures_nothing_more_is_started(delegator: Delegator, children: Children) -> None:
+async def test_stop_after_failures_starts_no_more_items(delegator: Delegator, children: Children) -> None:
     batch = delegator.batch(tasks(*(f"fail {n}" for n in range(20))), concurrency=1, stop_after_failures=3)
     found = await outcomes(batch)
-    assert 3 <= len(found) <= 4, "one more may have been under way"
+    assert 3 <= len(found) <= 4, "one more may have been running"
     assert batch.stopped == "stop_after_failures (3) is reached"
     assert len(children.starts) == len(found)
 
 
-async def test_when_the_money_is_spent_the_rest_is_not_started_and_can_be_resumed_with_more(
-    delegator: Delegator, children: Children
-) -> None:
+async def test_max_cost_stops_a_batch_which_can_be_resumed_with_more(delegator: Delegator, children: Children) -> None:
     given = tasks(*(f"t{n}" for n in range(20)))
     one = delegator.batch(tasks("one"))
     await outcomes(one)
@@ -286,14 +280,16 @@ async def test_when_the_money_is_spent_the_rest_is_not_started_and_can_be_resume
     assert spent == pytest.approx((await delegator.batches())[0].cost_known_usd)
 
 
-async def test_when_the_time_is_up_what_runs_is_stopped(delegator: Delegator, children: Children) -> None:
+async def test_running_items_are_canceled_at_the_time_limit(delegator: Delegator, children: Children) -> None:
     batch = delegator.batch(tasks("hang a", "b"), concurrency=1, max_minutes=0.3 / 60)
     found = await outcomes(batch)
     assert words(found) == {"1": "FAIL"}
     assert "max_minutes" in batch.stopped
 
 
-async def test_nothing_is_run_that_can_t_be_journalled(delegator: Delegator, children: Children, home: Path) -> None:
+async def test_nothing_is_run_if_the_journal_can_t_be_written(
+    delegator: Delegator, children: Children, home: Path
+) -> None:
     (home / "batches.sqlite3").mkdir(parents=True)
     with pytest.raises(DelegateError, match="the journal of batches can't be written"):
         await outcomes(delegator.batch(tasks("a")))
@@ -312,7 +308,7 @@ async def test_results_are_not_kept_in_memory(delegator: Delegator) -> None:
     assert most <= 6
 
 
-async def test_old_batches_are_forgotten_as_old_records_are(children: Children, home: Path) -> None:
+async def test_old_batches_are_deleted_like_old_records(children: Children, home: Path) -> None:
     async with Delegator(client=children, keep_days=1e-9) as delegator:
         first, second = delegator.batch(tasks("a")), delegator.batch(tasks("b"))
         await outcomes(first)

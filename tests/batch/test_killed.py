@@ -1,6 +1,6 @@
-"""Kill -9 at any moment of `delegate batch`, and resume: one result per task, none run twice, no broken line.
+"""Kills `delegate batch` at random moments and resumes it: one result per task, no task run twice, no partial line.
 
-`KILL_ROUNDS=10` makes it the long version.
+`KILL_ROUNDS=10` runs the long version.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.support.model_server import Call, ModelServer, Reply
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
 CONCURRENCY = 6
 PER_ROUND = 25
-"""Tasks begun in a round, at most."""
+"""Maximum number of tasks started in a round."""
 TASKS = ROUNDS * (PER_ROUND + 2 * CONCURRENCY) + 20
 
 
@@ -35,41 +35,41 @@ def _starts(server: ModelServer) -> Counter[str]:
     return Counter(call.texts[0].split("\n")[0] for call in server.calls if not call.wants_json)
 
 
-def _killed(server: ModelServer, chance: random.Random, *arguments: str) -> None:
-    """Run it, and kill it a moment after some more calls have come."""
+def _run_and_kill(server: ModelServer, chance: random.Random, *arguments: str) -> None:
+    """Run the command, and kill it shortly after some more calls have arrived."""
     more = chance.randrange(1, PER_ROUND)
     environment = {**os.environ, **openai_at(server)}
     command = [*COMMAND, "batch", *arguments, "--concurrency", str(CONCURRENCY)]
     before = len(server.calls)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as process:
         server.wait_for_calls(before + more, timeout=30)
-        time.sleep(chance.random() * 0.03)  # the moment is to be any, and not that of a call
+        time.sleep(chance.random() * 0.03)  # so that the kill doesn't coincide with a call
         process.kill()
 
 
-def _whole(path: Path) -> list[str]:
-    """The ids in the file. Only its last line may be torn, and that is the one without its newline."""
-    *whole, _ = path.read_text().split("\n")
-    return [json.loads(line)["id"] for line in whole]
+def _complete_ids(path: Path) -> list[str]:
+    """The ids of the complete lines. Only the last line, without a newline, may be partial."""
+    *complete, _ = path.read_text().split("\n")
+    return [json.loads(line)["id"] for line in complete]
 
 
-async def test_after_kills_at_any_moment_every_task_has_one_result_and_none_ran_twice() -> None:
+async def test_after_random_kills_every_task_has_one_result_and_ran_once() -> None:
     chance, path = random.Random(20_261_121), Path("r.jsonl")
     Path("t.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(TASKS)))
     with ModelServer(_model) as server:
         arguments = ["t.csv", "-o", "r.jsonl", "--goal", "task {n} of many", "-c", "it did its part"]
         for _ in range(ROUNDS):
-            _killed(server, chance, *arguments)
+            _run_and_kill(server, chance, *arguments)
             async with Delegator(client=Scripted(lambda request: "")) as delegator:
                 (batch,) = await delegator.batches()
-            found = _whole(path)
+            found = _complete_ids(path)
             assert batch.state == "interrupted"
             assert len(found) == len(set(found)), "no task has two lines"
-            assert len(found) <= batch.settled, "what is in the file is on record"
-            assert len(_starts(server)) <= batch.settled, "and what was begun"
+            assert len(found) <= batch.settled, "every line of the file is on record"
+            assert len(_starts(server)) <= batch.settled, "and so is every task that was started"
             arguments = ["--resume", batch.run_id]
         last = delegate("batch", *arguments, "--concurrency", "20", **openai_at(server))
-        assert set(_starts(server).values()) == {1}, "none ran twice"
+        assert set(_starts(server).values()) == {1}, "no task ran twice"
         rows = lines(path)
         unknown = [row for row in rows if row["state"] == "outcome_unknown"]
         assert ids(rows) == sorted(str(n + 1) for n in range(TASKS))

@@ -1,4 +1,4 @@
-"""What a plan says, and on what its estimate rests."""
+"""The plan of a batch and the basis of its estimate."""
 
 from collections.abc import AsyncIterator
 
@@ -28,7 +28,7 @@ def items(count: int) -> list[Task]:
     return [Task(goal=f"Find answer {n}.") for n in range(count)]
 
 
-async def test_without_records_the_cost_is_assumed_and_says_so(delegator: Delegator, client: Scripted) -> None:
+async def test_without_records_the_cost_is_assumed(delegator: Delegator, client: Scripted) -> None:
     plan = await delegator.plan([*items(3), Task(goal="Find the last.", model="gpt-6-luna")])
     assert [(group.model, group.tasks, group.basis) for group in plan.groups] == [
         (MODEL, 3, "assumed"),
@@ -40,7 +40,7 @@ async def test_without_records_the_cost_is_assumed_and_says_so(delegator: Delega
     assert await delegator.batches() == []
 
 
-async def test_with_enough_records_it_is_their_median(delegator: Delegator) -> None:
+async def test_with_enough_records_the_estimate_is_their_median(delegator: Delegator) -> None:
     report = await delegator.run(*items(FEWEST_RECORDS))
     (group,) = (await delegator.plan(items(400))).groups
     costs = sorted(result.cost_usd or 0 for result in report.results)
@@ -48,13 +48,13 @@ async def test_with_enough_records_it_is_their_median(delegator: Delegator) -> N
     assert group.each_usd == pytest.approx(costs[FEWEST_RECORDS // 2])
 
 
-async def test_a_workflow_s_stages_stand_in_the_order_in_which_they_can_run(delegator: Delegator) -> None:
+async def test_the_stages_of_a_workflow_are_in_the_order_they_can_run(delegator: Delegator) -> None:
     task = Task(goal="Find the answer.")
     plan = await delegator.plan([Item("end", task, needs=("a", "b")), Item("a", task), Item("b", task, needs=("a",))])
     assert plan.stages == (("a",), ("b",), ("end",))
 
 
-async def test_what_a_batch_would_refuse_a_plan_refuses(delegator: Delegator) -> None:
+async def test_a_plan_refuses_whatever_a_batch_refuses(delegator: Delegator) -> None:
     with pytest.raises(CallError, match="no-such-model"):
         await delegator.plan([*items(1), Task(goal="Find it.", model="no-such-model")])
     task = Task(goal="Find the answer.")

@@ -1,4 +1,4 @@
-"""Batches on two Ray nodes of this machine; each scene is a process of its own. Skipped where Ray isn't installed."""
+"""Batches on two Ray nodes of this machine, each in a separate process. Skipped if Ray isn't installed."""
 
 import asyncio
 import importlib.util
@@ -38,12 +38,12 @@ async def scene(what: str) -> dict[str, Any]:
 async def test_a_batch_runs_each_task_once() -> None:
     found = await scene("whole")
     assert found["first"] == {"completed": TASKS}
-    assert (found["begun"], found["twice_before_rerun"]) == (TASKS, 0)
+    assert (found["started"], found["twice_before_rerun"]) == (TASKS, 0)
 
 
 @with_ray
 @pytest.mark.parametrize("what", ["worker", "node"])
-async def test_what_was_lost_has_an_unknown_outcome_and_runs_again_only_when_asked(what: str) -> None:
+async def test_lost_items_have_an_unknown_outcome_and_rerun_only_on_request(what: str) -> None:
     found = await scene(what)
     lost = found["first"].get("outcome_unknown", 0)
     assert found["first"].get("completed", 0) + lost == TASKS
@@ -57,7 +57,7 @@ async def test_a_cancel_reaches_what_runs_on_the_workers() -> None:
     found = await scene("cancel")
     assert found["first"]["cancelled"] > 0
     assert found["in_flight"] == 0
-    assert found["seconds"] < 25  # of the 30 that what runs would take
+    assert found["seconds"] < 25  # the running calls would take 30
     assert found["second"] == {"completed": TASKS - sum(found["first"].values())}
 
 

@@ -1,4 +1,4 @@
-"""The file of results: whole lines only, made anew from what is on record."""
+"""The results file: complete lines only, rebuilt from the journal."""
 
 import csv
 import resource
@@ -22,7 +22,7 @@ async def _all(*outcomes: ItemOutcome) -> AsyncIterator[ItemOutcome]:
         yield outcome
 
 
-def test_a_csv_has_a_head_and_text_that_a_spreadsheet_takes_for_text() -> None:
+def test_a_csv_has_a_header_and_escapes_formulas() -> None:
     file = ResultsFile(Path("r.csv"))
     file.create()
     file.add(_outcome("a", '=HYPERLINK("http://x")\nsecond line'))
@@ -33,7 +33,7 @@ def test_a_csv_has_a_head_and_text_that_a_spreadsheet_takes_for_text() -> None:
     assert row["output"] == '\'=HYPERLINK("http://x")\nsecond line'
 
 
-def test_a_file_that_holds_something_is_not_written_to() -> None:
+def test_a_file_that_is_not_empty_is_not_overwritten() -> None:
     Path("r.jsonl").write_text("mine\n")
     with pytest.raises(CallError, match="exists and isn't empty"):
         ResultsFile(Path("r.jsonl")).create()
@@ -41,12 +41,12 @@ def test_a_file_that_holds_something_is_not_written_to() -> None:
 
 
 @pytest.mark.parametrize("name", ["r.txt", "no/such/r.csv"])
-def test_a_file_that_can_t_be_written_is_refused_at_once(name: str) -> None:
+def test_an_unusable_results_path_is_refused_at_once(name: str) -> None:
     with pytest.raises(CallError, match=r"r\."):
         ResultsFile(Path(name))
 
 
-async def test_a_torn_tail_and_double_lines_are_gone_when_it_is_made_anew() -> None:
+async def test_rewriting_removes_partial_and_duplicate_lines() -> None:
     path = Path("r.jsonl")
     path.write_text('{"id": "a"}\n{"id": "a"}\n{"id": "b", "torn')
     file = ResultsFile(path)
@@ -58,7 +58,7 @@ async def test_a_torn_tail_and_double_lines_are_gone_when_it_is_made_anew() -> N
     assert [found.name for found in Path().iterdir()] == ["r.jsonl"]
 
 
-def test_of_a_line_for_which_there_is_no_space_nothing_stays() -> None:
+def test_no_part_of_a_line_remains_if_the_disk_is_full() -> None:
     path, limits = Path("r.jsonl"), resource.getrlimit(resource.RLIMIT_FSIZE)
     file = ResultsFile(path)
     file.create()

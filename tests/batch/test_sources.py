@@ -1,4 +1,4 @@
-"""Files of tasks: each kind read, each way to be broken named with file and row, before anything is spent."""
+"""Files of tasks in every format; errors name the file and the row before anything is spent."""
 
 import json
 import tracemalloc
@@ -70,7 +70,7 @@ def test_tasks_are_read_with_their_ids_rows_and_needs(name: str, text: str) -> N
     assert found[0].task == Task(goal="first", acceptance_criteria=("it is done",))  # type: ignore[arg-type]
 
 
-def test_each_row_of_a_csv_becomes_a_task_by_the_templates() -> None:
+def test_templates_turn_each_row_of_a_csv_into_a_task() -> None:
     templates = Templates(
         "Find the CEO of {company}",
         ("names someone at {company}", {"kind": "regex", "pattern": r"{company}: \w{2,}"}),
@@ -86,7 +86,7 @@ def test_each_row_of_a_csv_becomes_a_task_by_the_templates() -> None:
     assert second.task.output_schema == {"properties": {"name": {"description": "of A+B"}}}
 
 
-def test_a_value_in_a_command_is_never_a_part_of_the_command() -> None:
+def test_a_value_in_a_command_is_never_part_of_the_command() -> None:
     templates = Templates(
         "x", ({"kind": "shell", "command": "grep -q '{company}' out.txt && awk '{print $1}' out.txt"},)
     )
@@ -104,12 +104,12 @@ def test_a_value_in_an_expression_stays_inside_its_quotes() -> None:
     assert item.task.acceptance_criteria[0].describe().count("'") == 2
 
 
-def test_the_goal_may_stand_in_the_table_itself_and_a_column_id_names_the_rows() -> None:
+def test_a_table_may_have_columns_for_the_goal_and_the_id() -> None:
     (item,) = _items(_source("t.csv", "\ufeffid;goal\nx7;Do this; \n".replace("; \n", "\n")))
     assert (item.id, item.row, item.task.goal) == ("x7", 1, "Do this")
 
 
-def test_fields_may_hold_newlines_and_rows_are_counted_as_rows() -> None:
+def test_fields_may_contain_newlines_and_count_as_one_row() -> None:
     items = _items(_source("t.csv", 'company,n\n"Acme\nInc",1\nB,2\n', GOAL))
     assert [(item.row, item.task.goal) for item in items] == [
         (1, "Find the CEO of Acme\nInc"),
@@ -117,7 +117,7 @@ def test_fields_may_hold_newlines_and_rows_are_counted_as_rows() -> None:
     ]
 
 
-def test_the_digest_is_that_of_the_tasks_and_not_of_their_writing() -> None:
+def test_the_digest_depends_on_the_tasks_and_not_on_the_format() -> None:
     as_lines = _validated(_source("t.jsonl", "\n".join(json.dumps(task) for task in TASKS)))
     as_list = _validated(_source("t.json", json.dumps(TASKS, indent=3)))
     other = _validated(_source("u.json", json.dumps([*TASKS[:2], {"goal": "another"}])))
@@ -125,7 +125,7 @@ def test_the_digest_is_that_of_the_tasks_and_not_of_their_writing() -> None:
     assert (as_lines.total, as_lines.has_needs, as_lines.first_goal) == (3, True, "first")
 
 
-def test_a_column_that_is_not_there_is_named_with_what_was_meant() -> None:
+def test_an_unknown_column_is_named_with_a_suggestion() -> None:
     error = _refusal(_source("t.csv", "compani\nAcme\n", GOAL))
     assert error.message == "t.csv: row 1: there is no column 'company' (line 2)"
     assert error.hint == "did you mean {compani}?"
@@ -147,19 +147,19 @@ def _csv(row_317: str) -> str:
         (",b\n", "`goal` is empty"),
     ],
 )
-def test_a_broken_row_is_named_by_file_row_and_line(row: str, said: str) -> None:
+def test_an_invalid_row_is_named_by_file_row_and_line(row: str, said: str) -> None:
     error = _refusal(_source("t.csv", _csv(row), Templates("{company}")))
     assert error.message.startswith("t.csv: row 317: ")
     assert said in error.message
     assert "(line 318)" in error.message
 
 
-def test_bytes_that_are_no_text_are_named() -> None:
+def test_bytes_that_are_not_utf_8_are_reported() -> None:
     error = _refusal(_source("t.csv", _csv("a,b\n").encode().replace(b"a,b", b"\xff,b"), GOAL))
     assert error.message == "t.csv: row 317: the line is not UTF-8 (line 318)"
 
 
-def test_bad_rows_are_left_out_and_those_after_them_are_read() -> None:
+def test_bad_rows_are_skipped_and_later_rows_are_read() -> None:
     found = _validated(_source("t.csv", _csv("a,b,c\n"), GOAL), skip_bad=True)
     assert (found.total, list(found.bad_rows)) == (400, [316])
     assert (found.bad_rows[316].id, found.bad_rows[316].row) == ("row 317", 317)
@@ -178,14 +178,14 @@ def test_bad_rows_are_left_out_and_those_after_them_are_read() -> None:
         ("[" * 100_000, "not valid JSON"),
     ],
 )
-def test_a_broken_line_is_named_by_its_number(line: str, said: str) -> None:
+def test_an_invalid_line_is_named_by_its_number(line: str, said: str) -> None:
     good = json.dumps({"goal": "g"})
     error = _refusal(_source("t.jsonl", "\n".join([good, "", line, good])))
     assert error.message.startswith("t.jsonl: row 3: ")
     assert said in error.message
 
 
-def test_an_id_that_is_taken_is_named_with_both_rows() -> None:
+def test_a_duplicate_id_is_named_with_both_rows() -> None:
     error = _refusal(_source("t.jsonl", '{"goal": "a", "id": "x"}\n{"goal": "b"}\n{"goal": "c", "id": "x"}\n'))
     assert error.message == "t.jsonl: row 3: id 'x' is already used by row 1"
     assert error.field == "id"
@@ -193,7 +193,7 @@ def test_an_id_that_is_taken_is_named_with_both_rows() -> None:
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.json", "t.yaml"])
 @pytest.mark.parametrize("text", ["", "\n"])
-def test_an_empty_file_is_said_to_be_empty(name: str, text: str) -> None:
+def test_an_empty_file_is_reported_as_empty(name: str, text: str) -> None:
     assert _refusal(_source(name, text)).message in (
         f"{name} is empty; write at least one task into it",
         f"{name} has no tasks",
@@ -201,10 +201,10 @@ def test_an_empty_file_is_said_to_be_empty(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "head"), [("t.csv", b"goal\n"), ("t.jsonl", b'{"goal": "a"}\n')])
-def test_a_line_of_a_gigabyte_is_named_and_never_read(name: str, head: bytes) -> None:
+def test_a_line_of_a_gigabyte_is_reported_and_never_read(name: str, head: bytes) -> None:
     path = _file(name, head)
     with path.open("r+b") as file:
-        file.truncate(1 << 30)  # a hole, which takes no space
+        file.truncate(1 << 30)  # a sparse file, which takes no space
     tracemalloc.start()
     error = _refusal(TaskFile(path, read_task))
     peak = tracemalloc.get_traced_memory()[1]
@@ -213,13 +213,13 @@ def test_a_line_of_a_gigabyte_is_named_and_never_read(name: str, head: bytes) ->
     assert peak < 5 * LONGEST_LINE
 
 
-def test_after_a_line_that_is_too_long_the_next_is_read() -> None:
+def test_the_line_after_one_that_is_too_long_is_read() -> None:
     text = '{"goal": "a"}\n' + "x" * (3 * LONGEST_LINE) + '\n{"goal": "b"}\n'
     found = _validated(_source("t.jsonl", text), skip_bad=True)
     assert (found.total, list(found.bad_rows)) == (3, [1])
 
 
-def test_a_file_of_which_no_row_can_be_used_is_refused_all_the_same() -> None:
+def test_a_file_without_a_valid_row_is_refused_even_with_skip_bad() -> None:
     with pytest.raises(CallError, match="every row is invalid; row 1: not valid JSON"):
         _validated(_source("t.jsonl", "x\ny\n"), skip_bad=True)
 
@@ -235,7 +235,7 @@ def test_a_file_of_which_no_row_can_be_used_is_refused_all_the_same() -> None:
         ("t.csv", "a,a\n1,2\n", "two columns are named 'a'"),
     ],
 )
-def test_what_is_wrong_with_the_whole_file_is_said(name: str, text: str, said: str) -> None:
+def test_a_problem_with_the_whole_file_is_reported(name: str, text: str, said: str) -> None:
     with pytest.raises(CallError) as error:
         _validated(_source(name, text))
     assert said in error.value.message
@@ -251,7 +251,7 @@ def test_a_file_that_isn_t_there_is_named() -> None:
         TaskFile(Path("nothing.csv"), read_task)
 
 
-def test_a_file_that_was_changed_after_it_was_looked_at_is_not_run() -> None:
+def test_a_file_that_changed_after_validation_is_not_run() -> None:
     source = _source("t.jsonl", '{"goal": "a"}\n')
     _validated(source)
     _file("t.jsonl", '{"goal": "something else"}\n')

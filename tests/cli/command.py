@@ -1,4 +1,4 @@
-"""The real command in a process of its own, with the environment of the test around it."""
+"""Runs the real command in a separate process, with the environment of the test."""
 
 import json
 import os
@@ -13,9 +13,9 @@ COMMAND = [sys.executable, "-m", "delegate"]
 
 
 def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run `delegate …` to its end. Whatever it is for, it must never show a traceback.
+    """Run `delegate …` to its end and assert that it shows no traceback.
 
-    Its stdout is a pipe of no width, whatever the width of the terminal that the tests are run in.
+    Its stdout is a pipe, and COLUMNS is not set unless it is passed in `environment`.
     """
     inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run(
@@ -33,17 +33,17 @@ def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "
 
 
 def openai_at(server: ModelServer) -> dict[str, str]:
-    """The environment that sends OpenAI's models to `server`."""
+    """The environment variables that direct calls of OpenAI models to `server`."""
     return {"OPENAI_BASE_URL": server.openai_url, "OPENAI_API_KEY": "sk-dummy-1234"}
 
 
 def worker(report: str = "I wrote `note.md`, which greets the reader.", judged: Sequence[str] = ("met",)) -> Any:
-    """A script: every child writes note.md and reports; the judge quotes the note for its criteria c1, c2, …"""
+    """A script in which every child writes note.md and the judge quotes the note for its criteria c1, c2, …"""
 
     def script(call: Call) -> Reply:
         if call.wants_json:
             answers = [
-                {"id": f"c{n}", "evidence": "hello reader", "reason": "It stands there.", "verdict": verdict}
+                {"id": f"c{n}", "evidence": "hello reader", "reason": "It is there.", "verdict": verdict}
                 for n, verdict in enumerate(judged, start=1)
             ]
             return Reply(json.dumps({"answers": answers}), input_tokens=900, output_tokens=60)

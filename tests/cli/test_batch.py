@@ -1,4 +1,4 @@
-"""`delegate batch`, as a person at a terminal or a script uses it."""
+"""`delegate batch` on the command line."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ PATIENCE = 20
 
 
 def _model(call: Call) -> Reply | Fault:
-    """Children do as their goal says; judges find it so."""
+    """Children act as their goal says, and judges confirm it."""
     if call.wants_json:
         answer = {"id": "c1", "evidence": "did my part", "reason": "It says so.", "verdict": "met"}
         return Reply(json.dumps({"answers": [answer]}), input_tokens=100, output_tokens=10)
@@ -38,7 +38,7 @@ def _goal(call: Call) -> str:
 
 
 def _starts(server: ModelServer) -> Counter[str]:
-    """How often each child was begun."""
+    """How often each child was started."""
     return Counter(_goal(call) for call in server.calls if not call.wants_json)
 
 
@@ -50,7 +50,7 @@ def _companies(*names: str) -> str:
 GOAL = ("--goal", "Look at {company}", "-c", "regex: part as asked: .*{company}")
 
 
-def test_each_row_of_a_csv_has_its_result_and_the_summary_says_how_it_went() -> None:
+def test_each_row_of_a_csv_has_a_result_and_counts_in_the_summary() -> None:
     with ModelServer(_model) as server:
         done = delegate("batch", _companies("A", "fail B", "C"), "-o", "r.jsonl", *GOAL, **openai_at(server))
         assert _starts(server) == {"Look at A": 1, "Look at fail B": 1, "Look at C": 1}
@@ -96,7 +96,7 @@ def test_four_hundred_rows_fifty_at_a_time_have_one_result_each() -> None:
     assert all(row["output"].endswith(f"company number {row['row'] - 1}") for row in rows)
 
 
-def test_the_same_tasks_again_are_told_and_not_doubled() -> None:
+def test_the_same_tasks_are_refused_unless_again_is_given() -> None:
     with ModelServer(_model) as server:
         first = delegate("batch", _companies("A", "B"), "-o", "r.jsonl", *GOAL, **openai_at(server))
         run = first.stdout.partition("run ")[2].split()[0]
@@ -113,7 +113,7 @@ def test_the_same_tasks_again_are_told_and_not_doubled() -> None:
     assert ids(lines(Path("t.jsonl"))) == ["1", "2"]
 
 
-def test_a_broken_row_is_one_line_and_nothing_is_spent_unless_it_is_left_out() -> None:
+def test_an_invalid_row_is_one_error_line_unless_it_is_skipped() -> None:
     rows = [f"C{n}" for n in range(1, 401)]
     rows[316] = "C317,too many"
     with ModelServer(_model) as server:
@@ -131,7 +131,7 @@ def test_a_broken_row_is_one_line_and_nothing_is_spent_unless_it_is_left_out() -
     assert {row["id"]: row["state"] for row in lines(Path("r.jsonl"))} == {"1": "done", "row 2": "bad_row", "3": "done"}
 
 
-def test_a_workflow_blocks_what_has_no_pass_to_build_on() -> None:
+def test_a_workflow_blocks_tasks_whose_needs_have_no_pass() -> None:
     did = {"kind": "regex", "pattern": "did my part"}
     tasks = [
         {"id": "a", "goal": "start", "acceptance_criteria": [did]},
@@ -154,7 +154,7 @@ def test_a_workflow_blocks_what_has_no_pass_to_build_on() -> None:
     assert "join" not in goals
 
 
-def test_a_circle_is_refused_before_anything_is_spent() -> None:
+def test_a_cycle_is_refused_before_anything_is_spent() -> None:
     tasks = [{"id": "a", "goal": "x", "needs": ["b"]}, {"id": "b", "goal": "y", "needs": ["a"]}]
     Path("flow.json").write_text(json.dumps(tasks))
     with ModelServer(_model) as server:
@@ -165,7 +165,7 @@ def test_a_circle_is_refused_before_anything_is_spent() -> None:
     assert "cycle" in done.stderr
 
 
-def test_a_plan_says_what_would_be_done_and_nothing_is_run_or_put_on_record() -> None:
+def test_a_plan_is_printed_and_nothing_is_run_or_recorded() -> None:
     with ModelServer(_model) as server:
         done = delegate("batch", _companies("A", "B"), *GOAL, "--plan", **openai_at(server))
         assert server.calls == []
@@ -177,25 +177,25 @@ def test_a_plan_says_what_would_be_done_and_nothing_is_run_or_put_on_record() ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "name a file of tasks"),
-        (("companies.csv",), "name a .jsonl or .csv file for the results"),
+        ((), "give a file of tasks, or a batch with --resume RUN"),
+        (("companies.csv",), "give a .jsonl or .csv file for the results"),
         (("companies.csv", "-o", "r.txt"), "can't tell the format of the results"),
         (("nothing.csv", "-o", "r.csv"), "nothing.csv can't be read"),
-        (("companies.csv", "-o", "r.csv", "--rerun", "fail"), "name it with --resume"),
-        (("companies.csv", "--resume", "abc"), "TASKS can't stand beside it"),
+        (("companies.csv", "-o", "r.csv", "--rerun", "fail"), "can only be used with --resume RUN"),
+        (("companies.csv", "--resume", "abc"), "can't be used with TASKS; remove TASKS"),
         (("--resume", "abc"), "there is no batch 'abc'"),
-        (("companies.csv", "-o", "r.csv", "--address", "x"), "is for --engine ray"),
+        (("companies.csv", "-o", "r.csv", "--address", "x"), "can only be used with --engine ray"),
         (("companies.csv", "-o", "r.csv", "--goal", "{compny}"), "there is no column 'compny'"),
     ],
 )
-def test_what_can_t_be_run_is_refused_with_the_reason(arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_refused_with_the_reason(arguments: tuple[str, ...], said: str) -> None:
     _companies("A")
     done = delegate("batch", *arguments, OPENAI_API_KEY="sk-dummy-1234")
     assert (done.returncode, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.replace("│", " ").split())
 
 
-def test_ctrl_c_puts_all_on_record_and_a_resume_by_its_run_alone_goes_on() -> None:
+def test_ctrl_c_records_all_outcomes_and_resume_needs_only_the_run_id() -> None:
     with ModelServer(_model) as server:
         command = [*COMMAND, "batch", _companies("A", "hang", "C", "D"), "-o", "r.jsonl", *GOAL, "--concurrency", "1"]
         environment = {**os.environ, **openai_at(server)}
@@ -208,7 +208,7 @@ def test_ctrl_c_puts_all_on_record_and_a_resume_by_its_run_alone_goes_on() -> No
         assert (process.returncode, err.splitlines()[-1]) == (1, STOPPING)
         assert out.startswith("2 of 4 done: 1 PASS, 1 FAIL")
         run = out.partition("run ")[2].split()[0]
-        assert f"2 not started (canceled); to go on: delegate batch --resume {run}\n" in out
+        assert f"2 not started (canceled); resume with: delegate batch --resume {run}\n" in out
         listed = delegate("runs").stdout
         assert f"{run}" in listed
         assert "stopped" in listed
@@ -220,7 +220,7 @@ def test_ctrl_c_puts_all_on_record_and_a_resume_by_its_run_alone_goes_on() -> No
     assert "ended" in delegate("runs").stdout
 
 
-def test_runs_shows_a_batch_as_one_with_its_file_and_all_its_tasks() -> None:
+def test_runs_shows_a_batch_as_one_line_with_its_file_and_counts() -> None:
     with ModelServer(_model) as server:
         delegate("batch", _companies("A", "fail B", "C"), "-o", "r.jsonl", *GOAL, **openai_at(server))
     (found,) = json.loads(delegate("runs", "--format", "json").stdout)
@@ -239,7 +239,7 @@ def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.M
             environment = {**os.environ, **openai_at(server)}
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
                 os.close(theirs)
-                shown = _all_of(ours)
+                shown = _output_of(ours)
                 process.wait(PATIENCE)
     finally:
         os.close(ours)
@@ -247,18 +247,18 @@ def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.M
     assert "✗ 2 FAIL: " in shown
 
 
-def _all_of(terminal: int) -> str:
-    """What was written to it, until the other side is closed."""
+def _output_of(terminal: int) -> str:
+    """All output to the terminal until its other side is closed."""
     found = bytearray()
     try:
         while chunk := os.read(terminal, 65_536):
             found += chunk
-    except OSError:  # how Linux says it
+    except OSError:  # raised on Linux when the other side is closed
         pass
     return found.decode(errors="replace")
 
 
-async def test_a_line_of_progress_says_how_far_it_is_and_how_long_it_will_take() -> None:
+async def test_a_progress_line_has_the_counts_and_the_remaining_time() -> None:
     async with Delegator(client=Children()) as delegator:
         batch = delegator.batch(tasks("a", "fail b", "c", "d"), concurrency=1)
         progress = BatchProgress(batch, lambda: batch.began + 10)

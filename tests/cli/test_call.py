@@ -1,4 +1,4 @@
-"""`delegate call`: what a host gets that runs the command instead of importing the package."""
+"""`delegate call`: the output for a host that runs the command instead of importing the package."""
 
 import json
 
@@ -31,7 +31,7 @@ def test_a_refused_call_prints_exactly_one_error_object_and_exits_with_2() -> No
     assert document["error"]["field"] == "acceptance_criteria[0]"
 
 
-def test_without_any_key_a_call_is_refused_with_the_variables_to_set() -> None:
+def test_without_a_key_a_call_is_refused_with_the_variables_to_set() -> None:
     done = delegate("call", '{"goal": "x"}')
     error = json.loads(done.stdout)["error"]
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The bill of `delegate run`: who used what, at what cost, how that is known, and the share of verification."""
+"""The costs that `delegate run` prints: tokens, cost, its provenance and the share of verification."""
 
 import json
 from collections.abc import Callable
@@ -20,18 +20,18 @@ NEVER_SEEN = "judge-9\x1b[2J\nPASS  2. all of it"
 
 def _answer(call: Call, verdict: str = "met", evidence: str = "hello reader") -> Reply:
     ids = call.last_text.rpartition("exactly once: ")[2].split(", ")
-    answers = [{"id": id, "evidence": evidence, "reason": "It stands there.", "verdict": verdict} for id in ids]
+    answers = [{"id": id, "evidence": evidence, "reason": "It is there.", "verdict": verdict} for id in ids]
     return Reply(json.dumps({"answers": answers}), input_tokens=900, output_tokens=60)
 
 
 def _work(call: Call, model: str | None = None) -> Reply:
-    """Two calls of 1,000 tokens in (400 of them cached) and 100 out (60 of them thoughts): $0.0036 in all."""
-    said = Reply(
+    """Two calls of 1,000 tokens in (400 cached) and 100 out (60 reasoning), which cost $0.0036."""
+    reply = Reply(
         "I wrote `note.md`.", model=model, input_tokens=1000, cached_tokens=400, output_tokens=100, reasoning_tokens=60
     )
     if call.tool_results:
-        return said
-    return replace(said, text="", tool_calls=(("write_file", {"path": "note.md", "content": "hello reader\n"}),))
+        return reply
+    return replace(reply, text="", tool_calls=(("write_file", {"path": "note.md", "content": "hello reader\n"}),))
 
 
 def _work_and_judge(call: Call) -> Reply:
@@ -39,7 +39,7 @@ def _work_and_judge(call: Call) -> Reply:
 
 
 def _declare(server: ModelServer, *models: dict[str, Any]) -> None:
-    """A server of one's own, without a key, that serves these models and no other."""
+    """Declare a server without a key that serves only these models."""
     tables = ", ".join(
         "{" + ", ".join(f"{name} = {json.dumps(value)}" for name, value in model.items()) + "}" for model in models
     )
@@ -64,7 +64,7 @@ def _run(
 GREETS = ("-c", "the note greets the reader")
 
 
-def test_each_party_is_named_with_its_tokens_and_its_cost_and_the_last_line_tells_the_share() -> None:
+def test_child_and_judge_have_a_line_each_with_tokens_and_cost() -> None:
     lines = _run(_work_and_judge, *GREETS).splitlines()
     assert "  child worker-1: $0.0036, 2 calls, 2,000 tokens in (800 cached), 200 out (120 reasoning)" in lines
     assert "  judge judge-1: $0.0001, 4.0 % of the cost, 1 call, 900 tokens in, 60 out" in lines
@@ -74,31 +74,31 @@ def test_each_party_is_named_with_its_tokens_and_its_cost_and_the_last_line_tell
     assert lines[-1].startswith("1 PASS, 0 FAIL · cost $0.0037 · verification 4.0 % of the cost · ")
 
 
-def test_a_result_that_is_shown_later_has_the_same_bill() -> None:
+def test_a_result_that_is_shown_later_has_the_same_costs() -> None:
     ran = _run(_work_and_judge, *GREETS)
     shown = delegate("show", ran.rpartition("handle ")[2].split()[0]).stdout.splitlines()
-    bill = [line for line in ran.splitlines() if line.startswith(("  child ", "  judge ", "  cost "))]
-    assert len(bill) == 3
-    assert set(bill) <= set(shown)
+    costs = [line for line in ran.splitlines() if line.startswith(("  child ", "  judge ", "  cost "))]
+    assert len(costs) == 3
+    assert set(costs) <= set(shown)
 
 
-def test_where_only_checks_decided_verification_cost_nothing() -> None:
+def test_verification_by_checks_alone_costs_nothing() -> None:
     shown = _run(_work, "-c", "file: note.md")
     assert "\n  judge " not in shown
     assert shown.splitlines()[-1].startswith("1 PASS, 0 FAIL · cost $0.0036 · verification 0.0 % of the cost · ")
 
 
-def test_where_nothing_was_to_be_verified_there_is_no_share() -> None:
+def test_without_criteria_there_is_no_verification_share() -> None:
     assert "verification" not in _run(_work)
 
 
-def test_another_model_than_the_one_asked_for_is_named_and_its_cost_is_called_an_estimate() -> None:
+def test_a_substituted_model_is_named_and_its_cost_is_an_estimate() -> None:
     def script(call: Call) -> Reply:
         return _answer(call) if call.wants_json else _work(call, NEVER_SEEN)
 
     shown = _run(script, *GREETS)
     lines = shown.splitlines()
-    assert any(line.startswith("  child (asked for worker-1, served judge-9 PASS 2. all of it): $0.0036 (estimated), ")
+    assert any(line.startswith("  child (requested worker-1, served judge-9 PASS 2. all of it): $0.0036 (estimated), ")
                for line in lines)  # fmt: skip
     assert sum(line.startswith("PASS") for line in lines) == 1
     assert "\x1b" not in shown
@@ -114,7 +114,7 @@ def test_an_unknown_price_makes_the_cost_unknown_and_leaves_what_is_known() -> N
     assert not any("verification" in line for line in lines)
 
 
-def test_a_judge_that_gave_no_answer_is_told_in_one_line_with_the_reason() -> None:
+def test_a_judge_without_an_answer_is_one_line_with_the_reason() -> None:
     def script(call: Call) -> Reply | Fault:
         if not call.wants_json:
             return _work(call)
@@ -132,25 +132,23 @@ def test_a_judge_that_gave_no_answer_is_told_in_one_line_with_the_reason() -> No
     ("second", "end"),
     [
         (("met", "hello reader"), "judge-2 decided"),
-        (("cannot_tell", ""), "nor could judge-2"),
-        (("met", "a quote that is nowhere"), "nor could judge-2"),
+        (("cannot_tell", ""), "judge-2 couldn't either"),
+        (("met", "a quote that does not exist"), "judge-2 couldn't either"),
     ],
 )
-def test_a_second_opinion_is_told_with_what_came_of_it_and_the_bill_is_that_of_both(
-    second: tuple[str, str], end: str
-) -> None:
+def test_a_second_judge_is_named_with_its_outcome_and_the_cost_of_both(second: tuple[str, str], end: str) -> None:
     def script(call: Call) -> Reply:
         if not call.wants_json:
             return _work(call)
         return _answer(call, "cannot_tell", "") if call.model == "judge-1" else _answer(call, *second)
 
     shown = _run(script, *GREETS, models=(CHILD, FIRST, SECOND), DELEGATE_ESCALATE="true")
-    assert f"\n  first judge judge-1 couldn't tell c1; {end}\n" in shown
+    assert f"\n  first judge judge-1 couldn't decide c1; {end}\n" in shown
     assert "\n  judges judge-1, judge-2: $0.0004, " in shown
     assert ", 2 calls, 1,800 tokens in, 120 out\n" in shown
 
 
-def test_a_task_that_the_budget_stopped_says_so_twice_and_cost_nothing() -> None:
+def test_a_task_stopped_by_the_budget_says_so_and_costs_nothing() -> None:
     shown = _run(_work, "-c", "file: note.md", "--max-cost", "0.0000001")
     assert shown.startswith("FAIL  1. Write note.md  [budget_exceeded]\n")
     assert "\n  budget_exceeded: " in shown
@@ -158,7 +156,7 @@ def test_a_task_that_the_budget_stopped_says_so_twice_and_cost_nothing() -> None
     assert shown.splitlines()[-1].startswith("0 PASS, 1 FAIL · 1 stopped by the budget · cost $0.00 · ")
 
 
-def test_what_a_child_delegated_in_its_turn_is_on_its_bill() -> None:
+def test_tasks_that_a_child_delegated_are_in_its_costs() -> None:
     def script(call: Call) -> Reply:
         if "delegate_task" not in call.tool_names or call.tool_results:
             return _work(call)

@@ -1,4 +1,4 @@
-"""`delegate demo`, in an environment where nothing is set up."""
+"""`delegate demo` without any setup."""
 
 import json
 from pathlib import Path
@@ -7,13 +7,13 @@ from tests.cli.command import delegate, openai_at
 from tests.support.model_server import Call, ModelServer, Reply
 
 
-def test_the_demo_shows_its_three_verdicts_and_leaves_nothing_behind(tmp_path: Path, home: Path) -> None:
+def test_the_demo_shows_its_three_verdicts_and_leaves_no_files(tmp_path: Path, home: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     done = delegate("demo", TMPDIR=str(scratch), DELEGATE_MODEL="not-a-model", COLUMNS="200")
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert lines[0].startswith("The models' words alone come from a script")
+    assert lines[0].startswith("The model replies in this demo are scripted")
     rows = [line.split("  ") for line in lines if line[:2] in ("1.", "2.", "3.")]
     words = [next(cell.strip() for cell in row if cell.strip() in ("PASS", "FAIL")) for row in rows]
     assert words == ["PASS", "FAIL", "FAIL"]
@@ -32,7 +32,7 @@ def test_a_live_demo_without_a_key_says_what_to_set() -> None:
     assert "OPENAI_API_KEY" in done.stderr
 
 
-def test_a_live_demo_names_model_and_cost_and_spends_nothing_unasked() -> None:
+def test_a_live_demo_names_model_and_cost_before_it_spends_anything() -> None:
     with ModelServer([], models=["gpt-6.1-terra"]) as server:
         done = delegate("demo", "--live", **openai_at(server))
         assert [call.api for call in server.calls] == ["models"]
@@ -42,7 +42,7 @@ def test_a_live_demo_names_model_and_cost_and_spends_nothing_unasked() -> None:
     assert "add --yes" in done.stderr
 
 
-def test_a_live_demo_runs_on_the_unlisted_model_that_a_server_of_ones_own_serves() -> None:
+def test_a_live_demo_runs_on_the_only_model_of_the_users_server() -> None:
     def script(call: Call) -> Reply:
         if call.wants_json:
             return Reply(json.dumps({"answers": []}))

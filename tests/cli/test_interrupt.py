@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at the command line: the first one stops the work and reports on it, the second one leaves."""
+"""Ctrl-C and SIGTERM: the first one cancels the work and prints its report, the second one exits."""
 
 import fcntl
 import json
@@ -26,7 +26,7 @@ DONE = "did my part as asked"
 
 
 def _model(tree: Tree) -> Callable[[Call], Reply | Fault]:
-    """One goal is done at once, one runs a command that never ends, and one is never answered."""
+    """One goal finishes at once, one runs a command that never ends, and one gets no reply."""
 
     def answer(call: Call) -> Reply | Fault:
         goal = call.texts[0].split()[0]
@@ -76,25 +76,25 @@ def running(server: ModelServer, *arguments: str, stderr: Any = subprocess.PIPE)
             process.kill()
 
 
-def _in_the_middle(server: ModelServer, tree: Tree) -> None:
-    """All three have begun: one has ended, a command runs, a model call hangs."""
+def _wait_until_running(server: ModelServer, tree: Tree) -> None:
+    """Wait until one task has finished, a command runs and a model call hangs."""
     server.wait_for_calls(4, PATIENCE)
     tree.wait_until_up()
 
 
 @pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM,)], ids=["Ctrl-C", "SIGTERM"])
-def test_the_first_stops_every_child_and_the_report_says_what_each_left(
+def test_the_first_signal_stops_all_children_and_prints_the_report(
     signals: tuple[signal.Signals], server: ModelServer, tree: Tree, tasks: str
 ) -> None:
     with running(server, "run", "--file", tasks) as process:
-        _in_the_middle(server, tree)
+        _wait_until_running(server, tree)
         process.send_signal(signals[0])
         out, err = process.communicate(timeout=PATIENCE)
         assert tree.left() == []
     assert process.returncode == 1
     assert err == f"{STOPPING}\n"
     first, second, third = out.split("\n\n")[:3]
-    assert first.startswith("PASS  1. quick\n"), "what had ended keeps its verdict"
+    assert first.startswith("PASS  1. quick\n"), "a finished task keeps its verdict"
     assert second.startswith("FAIL  2. command  [cancelled]\n")
     assert "now the tests" in second
     assert "created half.txt (4 bytes)" in second
@@ -102,11 +102,11 @@ def test_the_first_stops_every_child_and_the_report_says_what_each_left(
     assert not any(call.wants_json for call in server.calls), "no judge is asked"
 
 
-def test_the_report_of_a_stopped_run_is_whole_as_json_and_on_record(
+def test_the_report_of_a_canceled_run_is_complete_as_json_and_on_record(
     server: ModelServer, tree: Tree, tasks: str
 ) -> None:
     with running(server, "run", "--file", tasks, "--format", "json") as process:
-        _in_the_middle(server, tree)
+        _wait_until_running(server, tree)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
@@ -118,7 +118,7 @@ def test_the_report_of_a_stopped_run_is_whole_as_json_and_on_record(
     assert "half-way there" in shown.stdout or "now the tests" in shown.stdout
 
 
-def test_a_stopped_call_prints_the_report_that_a_host_would_get(server: ModelServer, tree: Tree) -> None:
+def test_a_canceled_call_prints_the_report_that_a_host_would_get(server: ModelServer, tree: Tree) -> None:
     call = {"tasks": [{"goal": "quick"}, {"goal": "hangs"}]}
     with running(server, "call", json.dumps(call)) as process:
         server.wait_for_calls(2, PATIENCE)
@@ -128,7 +128,7 @@ def test_a_stopped_call_prints_the_report_that_a_host_would_get(server: ModelSer
     assert json.loads(out)["results"][1]["error"]["code"] == "cancelled"
 
 
-def test_stopped_judging_is_a_fail_that_says_so_and_its_check_is_gone(server: ModelServer, tree: Tree) -> None:
+def test_canceled_judging_is_a_fail_and_its_check_is_killed(server: ModelServer, tree: Tree) -> None:
     Path("report.txt").write_text(DONE)
     options = ["--goal", "x", "--output", "report.txt", "--workspace", str(tree.folder), "-c", f"shell: {tree.command}"]
     with running(server, "judge", *options) as process:
@@ -140,28 +140,26 @@ def test_stopped_judging_is_a_fail_that_says_so_and_its_check_is_gone(server: Mo
     assert out.startswith("FAIL  x\n  cancelled, decided by nobody")
 
 
-def test_the_second_leaves_at_once_whatever_is_still_waited_for(
-    server: ModelServer, tree: Tree, tasks: str, home: Path
-) -> None:
+def test_the_second_signal_exits_at_once(server: ModelServer, tree: Tree, tasks: str, home: Path) -> None:
     with running(server, "run", "--file", tasks) as process:
-        _in_the_middle(server, tree)
-        with _locked(home / "records.sqlite3-lock"):  # so that what the children did can't be stored
+        _wait_until_running(server, tree)
+        with _locked(home / "records.sqlite3-lock"):  # so that the records can't be written
             process.send_signal(signal.SIGINT)
             assert _line(process.stderr) == STOPPING
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(0.3)
-            began = time.monotonic()
+            started = time.monotonic()
             process.send_signal(signal.SIGINT)
             out, _ = process.communicate(timeout=PATIENCE)
-            took = time.monotonic() - began
+            seconds = time.monotonic() - started
     assert (process.returncode, out) == (130, "")
-    assert took < PATIENCE / 2
+    assert seconds < PATIENCE / 2
     assert tree.soon_gone()
 
 
-def test_two_at_once_leave_nothing_running(server: ModelServer, tree: Tree, tasks: str) -> None:
+def test_two_signals_at_once_leave_nothing_running(server: ModelServer, tree: Tree, tasks: str) -> None:
     with running(server, "run", "--file", tasks) as process:
-        _in_the_middle(server, tree)
+        _wait_until_running(server, tree)
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE)
@@ -171,7 +169,7 @@ def test_two_at_once_leave_nothing_running(server: ModelServer, tree: Tree, task
     assert tree.soon_gone()
 
 
-def test_a_live_display_is_left_tidy_and_shows_the_end_of_every_task(
+def test_a_live_display_restores_the_cursor_and_shows_every_result(
     server: ModelServer, tree: Tree, tasks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -179,9 +177,9 @@ def test_a_live_display_is_left_tidy_and_shows_the_end_of_every_task(
     try:
         with running(server, "run", "--file", tasks, stderr=theirs) as process:
             os.close(theirs)
-            _in_the_middle(server, tree)
+            _wait_until_running(server, tree)
             process.send_signal(signal.SIGINT)
-            shown = _all_of(ours)
+            shown = _output_of(ours)
             out, _ = process.communicate(timeout=PATIENCE)
     finally:
         os.close(ours)
@@ -198,13 +196,13 @@ def _line(stream: IO[str] | None) -> str:
     return stream.readline().rstrip("\n")
 
 
-def _all_of(terminal: int) -> str:
-    """What was written to it, until the other side is closed."""
+def _output_of(terminal: int) -> str:
+    """All output to the terminal until its other side is closed."""
     found = bytearray()
     try:
         while chunk := os.read(terminal, 65_536):
             found += chunk
-    except OSError:  # how Linux says it
+    except OSError:  # raised on Linux when the other side is closed
         pass
     return found.decode(errors="replace")
 

@@ -1,4 +1,4 @@
-"""`delegate judge`: work that was done elsewhere, judged from its files."""
+"""`delegate judge`: verdicts on existing work, read from files."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ WORK = ("judge", "--goal", "Write note.md", "--output", "report.md", "--workspac
 
 @pytest.fixture(autouse=True)
 def work(home: Path) -> None:
-    """A report, the folder that it is about, and the record of two tool calls; all in the working directory."""
+    """Create a report, a folder with the work, and receipts of two tool calls in the working directory."""
     Path("work").mkdir()
     Path("work/note.md").write_text("hello reader\n")
     Path("report.md").write_text("I wrote `note.md` and told Ann.\n")
@@ -25,7 +25,7 @@ def work(home: Path) -> None:
 
 
 def _judge(quote: str) -> ModelServer:
-    """A server whose model says that c1 is met, and quotes `quote` from the note."""
+    """A server whose model decides that c1 is met and quotes `quote` from the note."""
 
     def script(call: Call) -> Reply:
         answer = {"id": "c1", "source": "artifact:note.md", "evidence": quote, "reason": "It greets.", "verdict": "met"}
@@ -34,19 +34,19 @@ def _judge(quote: str) -> ModelServer:
     return ModelServer(script)
 
 
-def test_checks_alone_give_a_pass_without_any_key_or_setting_for_commands() -> None:
+def test_checks_alone_give_a_pass_without_a_key_or_allowed_commands() -> None:
     Path("criteria.txt").write_text("file: note.md\n\n- shell: grep -q hello note.md\ncalled: write_file\n")
     done = delegate(*WORK, "--criteria", "criteria.txt", "--receipts", "receipts.jsonl",
                     "-c", "never called: send_email", DELEGATE_COMMANDS="deny")  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     first, second, *rest = done.stdout.splitlines()
     assert first == "PASS  Write note.md"
-    assert second == "  met, decided by check; every decision rests on evidence that code saw"
+    assert second == "  met, decided by check; every decision rests on evidence that code verified"
     assert "  ✓ c4 never called send_email" in rest
     assert done.stderr == ""
 
 
-def test_a_judge_is_believed_where_its_quote_is_found_and_the_whole_verdict_is_printed_as_json() -> None:
+def test_a_judge_whose_quote_is_found_gives_a_pass_and_json_is_complete() -> None:
     with _judge("hello reader") as server:
         done = delegate(*WORK, "-c", "the note greets the reader", "--worker-model", "gpt-6-luna", "--format", "json",
                         **openai_at(server))  # fmt: skip
@@ -60,7 +60,7 @@ def test_a_judge_is_believed_where_its_quote_is_found_and_the_whole_verdict_is_p
     assert above == {"tier deep is above the worker's fast"}
 
 
-def test_a_quote_that_is_not_there_is_a_fail_and_exits_with_1() -> None:
+def test_a_missing_quote_is_a_fail_and_exits_with_1() -> None:
     with _judge("welcome, dear reader") as server:
         done = delegate(*WORK, "-c", "the note greets the reader", **openai_at(server))
     assert done.returncode == 1
@@ -102,11 +102,11 @@ def test_without_a_key_it_says_why_no_model_may_judge() -> None:
             ("-c", "ok", "--output", "-", "--receipts", "-"),
             "only one of --criteria, --output and --receipts can",
         ),
-        ((), "there is nothing to judge by (name a --criteria FILE"),
+        ((), "there are no criteria to judge by (add -c CRITERION"),
         (("-c", "ok", "--goal", " "), "`goal` is empty"),
     ],
 )
-def test_what_cannot_be_used_is_one_line_that_names_the_place(arguments: tuple[str, ...], complaint: str) -> None:
+def test_invalid_input_is_one_error_line_with_its_location(arguments: tuple[str, ...], complaint: str) -> None:
     Path("criteria.txt").write_text("the note greets the reader\n\nregex: (\n")
     done = delegate(*WORK, *arguments)
     assert done.returncode == 2
@@ -115,7 +115,7 @@ def test_what_cannot_be_used_is_one_line_that_names_the_place(arguments: tuple[s
     assert done.stderr.count("\n") == 1
 
 
-def test_with_strict_checks_a_vacuous_criterion_is_refused_at_its_place() -> None:
+def test_strict_checks_refuse_a_vacuous_criterion_with_its_location() -> None:
     done = delegate(*WORK, "-c", "file: note.md", "-c", "shell: pytest || true", DELEGATE_STRICT_CHECKS="1")
     assert done.returncode == 2
     assert done.stderr.startswith("delegate: -c (number 2): or_always at 10-14 (true): ")

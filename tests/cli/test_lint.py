@@ -1,4 +1,4 @@
-"""`delegate lint`: what keeps a command from failing, shown where it stands."""
+"""`delegate lint`: shows the part of a command that hides its failure."""
 
 import json
 
@@ -16,7 +16,7 @@ def _shown(command: str) -> list[str]:
 
 
 def _marked(line: str, carets: str) -> str:
-    """What stands above the carets, in columns of a terminal."""
+    """The text above the carets, in columns of a terminal."""
     columns = "".join(char + "\0" * (cell_len(char) - 1) for char in line)
     return columns[carets.index("^") : len(carets)].replace("\0", "")
 
@@ -31,12 +31,12 @@ def test_a_vacuous_command_is_shown_with_carets_and_exits_with_1() -> None:
     ]
 
 
-def test_an_honest_command_from_stdin_exits_with_0() -> None:
+def test_a_sound_command_from_stdin_exits_with_0() -> None:
     done = delegate("lint", "-", stdin="set -o pipefail\npytest -q | tee log\n")
-    assert (done.returncode, done.stdout) == (0, "nothing found that keeps this command from failing\n")
+    assert (done.returncode, done.stdout) == (0, "no findings: the command can fail\n")
 
 
-def test_the_exit_code_that_is_wanted_decides_what_is_vacuous() -> None:
+def test_the_expected_exit_code_decides_what_is_vacuous() -> None:
     done = delegate("lint", "make; true", "--exit-code", "1", "--format", "json")
     document = json.loads(done.stdout)
     assert done.returncode == 1
@@ -48,7 +48,7 @@ def test_the_exit_code_that_is_wanted_decides_what_is_vacuous() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("",), (), ("-",), ("true", "--exit-code", "256")])
-def test_without_a_command_it_is_bad_usage(arguments: tuple[str, ...]) -> None:
+def test_without_a_command_lint_is_invalid_usage(arguments: tuple[str, ...]) -> None:
     done = delegate("lint", *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -60,7 +60,7 @@ def test_in_json_a_refusal_is_one_error_object() -> None:
     assert json.loads(done.stdout)["error"]["code"] == "empty"
 
 
-def test_the_rules_are_listed_with_what_they_mean() -> None:
+def test_the_rules_are_listed_with_explanations() -> None:
     done = delegate("lint", "--rules")
     assert done.returncode == 0
     assert {line.split()[0]: line.split(maxsplit=1)[1] for line in done.stdout.splitlines()} == dict(RULES)
@@ -77,24 +77,24 @@ def test_the_rules_are_listed_with_what_they_mean() -> None:
         ("make test | tee log", "make test | tee log"),
     ],
 )
-def test_the_carets_stand_under_what_is_meant(command: str, marked: str) -> None:
+def test_the_carets_are_under_the_finding(command: str, marked: str) -> None:
     line, carets, _ = _shown(command)
     assert _marked(line, carets) == marked
     assert line.isprintable()
 
 
-def test_of_several_lines_the_one_with_the_fault_is_shown_and_numbered() -> None:
+def test_only_the_line_with_the_finding_is_shown_with_its_number() -> None:
     line, _, said = _shown("cd src\nmake || true")
     assert line == "make || true"
     assert said.startswith("or_always  line 2, characters 15-19: ")
 
 
-def test_what_spans_lines_is_marked_to_the_end_of_its_first() -> None:
+def test_a_finding_over_several_lines_is_marked_in_the_first() -> None:
     line, carets, _ = _shown("for f in *.py\ndo\n  python $f\ndone")
     assert (line, carets) == ("for f in *.py", "^" * 13)
 
 
-def test_a_long_line_is_cut_around_the_fault() -> None:
+def test_a_long_line_is_cut_around_the_finding() -> None:
     line, carets, _ = _shown(f"make {'target ' * 200} || true # {'word ' * 200}")
     assert _marked(line, carets) == "true"
     assert line.startswith("…")

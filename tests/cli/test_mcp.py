@@ -1,4 +1,4 @@
-"""`delegate mcp`, as far as it goes without the SDK; with it, tests/hosts/test_mcp.py goes on."""
+"""`delegate mcp` without the SDK, and its options; tests/hosts/test_mcp.py covers it with the SDK."""
 
 from importlib.util import find_spec
 
@@ -8,7 +8,7 @@ from tests.cli.command import delegate
 
 
 @pytest.mark.skipif(find_spec("mcp") is not None, reason="the MCP SDK is installed")
-def test_without_the_sdk_it_says_in_one_line_what_to_install() -> None:
+def test_without_the_sdk_one_line_says_what_to_install() -> None:
     done = delegate("mcp")
     assert done.returncode == 2
     assert done.stdout == ""
@@ -16,7 +16,7 @@ def test_without_the_sdk_it_says_in_one_line_what_to_install() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.org"])
-def test_does_not_let_other_machines_in_unasked(host: str) -> None:
+def test_a_public_host_is_refused_without_reachable_as(host: str) -> None:
     done = delegate("mcp", "--http", "--host", host)
     assert done.returncode == 2
     assert "--reachable-as" in done.stderr
@@ -24,7 +24,7 @@ def test_does_not_let_other_machines_in_unasked(host: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["short", "with a\nline break in it", "ümläuts-in-ä-tökën"])
-def test_refuses_a_token_that_is_guessed_or_cannot_be_sent(token: str) -> None:
+def test_a_weak_or_unsendable_token_is_refused(token: str) -> None:
     done = delegate("mcp", "--http", DELEGATE_MCP_TOKEN=token)
     assert done.returncode == 2
     assert "DELEGATE_MCP_TOKEN" in done.stderr

@@ -1,4 +1,4 @@
-"""`delegate models`: who judges and why, who comes next, and what is against the others."""
+"""`delegate models`: the judge, the next judge, and the reasons why other models can't judge."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def _document(*arguments: str, **environment: str) -> dict[str, Any]:
 
 @cache
 def _usual() -> tuple[list[str], dict[str, Any]]:
-    """What is printed where two keys and no settings are there, for people and as JSON. Each start takes its time."""
+    """The output with two keys and no settings, as text and as JSON. Cached, because each start takes time."""
     return _lines(**KEYS), _document(**KEYS)
 
 
@@ -44,19 +44,19 @@ def _row(lines: list[str], model: str) -> str:
     return row
 
 
-def test_the_first_lines_say_who_works_who_judges_at_what_cost_and_who_is_next() -> None:
+def test_the_summary_names_worker_judge_cost_and_next_judge() -> None:
     (first, second, blank, *rest), document = _usual()
     judge, following = (row["model"] for row in document["models"][:2])
     assert first == f"Children run on {document['worker']}; {judge} judges."
     assert re.fullmatch(
-        rf"A verdict on 5,000 tokens costs about \$[\d.]+\. Next in line: {re.escape(following)}\.", second
+        rf"A verdict on 5,000 tokens costs about \$[\d.]+\. Next judge: {re.escape(following)}\.", second
     )
     assert blank == ""
     assert " judges: " in _row(rest, judge)
     assert " next: " in _row(rest, following)
 
 
-def test_those_that_may_judge_come_first_and_in_the_order_in_which_they_are_asked() -> None:
+def test_eligible_judges_come_first_in_their_order() -> None:
     lines, document = _usual()
     rows = document["models"]
     ranks = [row["rank"] for row in rows]
@@ -67,21 +67,21 @@ def test_those_that_may_judge_come_first_and_in_the_order_in_which_they_are_aske
     assert [line.split()[0] for line in lines[5:]] == [row["model"] for row in rows]
 
 
-def test_what_is_against_a_model_stands_in_its_own_line_in_a_pipe() -> None:
+def test_in_a_pipe_each_model_has_one_line_with_its_obstacle() -> None:
     lines = _lines(OPENAI_API_KEY="sk-dummy")
     assert "no key (set ANTHROPIC_API_KEY)" in _row(lines, "claude-haiku-5-5")
     assert "tier deep is above" in _row(lines, "gpt-6-astra")
     assert max(map(len, lines)) <= 120
 
 
-def test_a_narrow_table_fits_its_terminal_and_says_the_same_thing_once() -> None:
+def test_a_narrow_table_fits_the_terminal_and_repeats_no_reason() -> None:
     lines = _lines(OPENAI_API_KEY="sk-dummy", COLUMNS="80")
     assert max(map(len, lines)) <= 80
     assert "\n".join(lines).count("ANTHROPIC_API_KEY") == 1
     assert any(line.rstrip().endswith("as above") for line in lines)
 
 
-def test_every_model_is_in_the_json_with_all_that_is_known_of_it() -> None:
+def test_the_json_has_every_model_with_all_its_fields() -> None:
     document = _document("--worker", "claude-haiku-5-5", ANTHROPIC_API_KEY="sk-dummy")
     assert document["worker"] == "claude-haiku-5-5"
     rows = {row["model"]: row for row in document["models"]}
@@ -97,7 +97,7 @@ def test_every_model_is_in_the_json_with_all_that_is_known_of_it() -> None:
     assert chosen["cached_input_price"] < chosen["input_price"]
 
 
-def test_the_price_of_a_long_call_is_that_of_its_step_and_marked() -> None:
+def test_the_price_of_a_long_call_is_shown_and_marked() -> None:
     usual_lines, usual = _usual()
     long = _document("--tokens", "300000", **KEYS)
     before, after = (
@@ -109,66 +109,66 @@ def test_the_price_of_a_long_call_is_that_of_its_step_and_marked() -> None:
     assert after["verdict_cost_usd"] > before["verdict_cost_usd"] * 60
     lines = _lines("--tokens", "300000", **KEYS)
     assert f"{after['input_price']:.2f}*" in _row(lines, "gpt-6-luna")
-    assert lines[-1] == "* price of a call this long"
+    assert lines[-1] == "* price of calls of this length"
     assert "*" not in "".join(usual_lines)
 
 
-def test_settings_that_keep_models_out_are_named() -> None:
+def test_settings_that_exclude_models_are_named() -> None:
     assert not any(line.startswith("Settings in force") for line in _usual()[0])
     lines = _lines(
         DELEGATE_JUDGE_MODEL="gpt-5.4-mini", DELEGATE_MAX_TIER="parent-1", DELEGATE_PARENT_TIER="deep", **KEYS
     )
     assert "Settings in force: judge_model = gpt-5.4-mini, parent_tier = deep, max_tier = parent-1." in lines
     assert lines[0].endswith("; gpt-5.4-mini judges.")
-    assert lines[1].endswith("Next in line: nobody.")
+    assert lines[1].endswith("Next judge: none.")
     assert " judges: the setting judge_model" in _row(lines, "gpt-5.4-mini")
     assert "judge_model is set to gpt-5.4-mini" in _row(lines, "gpt-6-luna")
 
 
-def test_no_child_and_no_judge_is_above_what_the_settings_allow() -> None:
+def test_no_child_and_no_judge_is_above_the_allowed_tier() -> None:
     document = _document(DELEGATE_MAX_TIER="fast", **KEYS)
     tiers = {row["model"]: row["tier"] for row in document["models"]}
     assert tiers[document["worker"]] == "fast"
     assert {row["tier"] for row in document["models"] if row["rank"]} == {"fast"}
 
 
-def test_no_judge_is_above_what_the_settings_allow_whoever_did_the_work() -> None:
+def test_no_judge_is_above_the_allowed_tier_for_any_worker() -> None:
     document = _document("--worker", "gpt-6.1-terra", DELEGATE_MAX_TIER="fast", **KEYS)
     assert {row["tier"] for row in document["models"] if row["rank"]} == {"fast"}
 
 
-def test_a_model_without_a_price_is_of_no_use_where_spend_is_limited() -> None:
+def test_a_model_without_a_price_is_not_used_if_cost_is_limited() -> None:
     Path("delegate.toml").write_text(LOCAL)
     lines = _lines(DELEGATE_MODEL="no-price", DELEGATE_MAX_COST_USD="1")
     assert lines[0].startswith("Children can't run: ")
     assert "Settings in force: max_cost_usd = 1.0, model = no-price." in lines
 
 
-def test_a_free_model_is_called_free_and_an_unknown_price_unknown() -> None:
+def test_a_free_model_costs_nothing_and_an_unknown_price_is_unknown() -> None:
     Path("delegate.toml").write_text(LOCAL)
     lines = _lines(DELEGATE_MODEL="free-one", **KEYS)
-    assert lines[1].startswith("A verdict on 5,000 tokens costs nothing. Next in line: ")
+    assert lines[1].startswith("A verdict on 5,000 tokens costs nothing. Next judge: ")
     assert " shed " in _row(lines, "free-one")
     assert " next: not free" in _row(lines, lines[1].rpartition(": ")[2].removesuffix("."))
     unknown = _row(lines, "no-price")
     assert " ? " in unknown
     assert " unknown " in unknown
     alone = _lines("--worker", "no-price")
-    assert alone[1] == "A verdict on 5,000 tokens costs what nobody knows: its price is unknown. Next in line: nobody."
-    assert " judges: the only one that may" in _row(alone, "no-price")
+    assert alone[1] == "A verdict on 5,000 tokens costs an unknown amount. Next judge: none."
+    assert " judges: the only model that can" in _row(alone, "no-price")
 
 
-def test_a_near_tie_that_another_family_won_says_so() -> None:
+def test_a_near_tie_won_by_another_family_is_shown() -> None:
     tied = "[[endpoints]]\nname = 'e'\nbase_url = 'http://127.0.0.1:9/v1'\nmodels = ["
     tied += "{id = 'mine', family = 'a', tier = 'fast', input_price = 1.00, output_price = 1},"
     tied += "{id = 'other', family = 'b', tier = 'fast', input_price = 1.05, output_price = 1}]\n"
     Path("delegate.toml").write_text(tied)
     lines = _lines("--worker", "mine")
-    assert " judges: near tie, another family" in _row(lines, "other")
+    assert " judges: near tie, different family" in _row(lines, "other")
     assert " next: near tie, but same family as the worker" in _row(lines, "mine")
 
 
-def test_a_measured_accuracy_is_shown_where_there_is_one() -> None:
+def test_a_measured_accuracy_is_shown() -> None:
     assert " accuracy " not in "".join(_usual()[0])
     Path("delegate.toml").write_text('[judge_accuracy]\n"gpt-6-luna" = 0.92\n')
     lines = _lines(**KEYS)
@@ -177,16 +177,16 @@ def test_a_measured_accuracy_is_shown_where_there_is_one() -> None:
 
 
 @pytest.mark.parametrize("format", ["pretty", "json"])
-def test_without_a_key_the_reasons_are_told_and_nothing_breaks(format: str) -> None:
+def test_without_a_key_the_reasons_are_shown_without_an_error(format: str) -> None:
     done = delegate("models", "--format", format)
     assert done.returncode == 0
     assert "no key (set OPENAI_API_KEY)" in done.stdout
     if format == "pretty":
         assert done.stdout.startswith("Children can't run: no model can be called: there is no API key (set ")
-        assert "; no model may judge: the last column says why.\n" in done.stdout
+        assert "; no model can judge; the last column gives the reasons.\n" in done.stdout
 
 
-def test_a_worker_that_nobody_knows_is_bad_usage() -> None:
+def test_an_unknown_worker_is_invalid_usage() -> None:
     done = delegate("models", "--worker", "gpt-99", **KEYS)
     assert done.returncode == 2
     assert "there is no model 'gpt-99' in the catalog" in done.stderr

@@ -1,4 +1,4 @@
-"""What people and programs read of a report."""
+"""The output of reports and verdicts as text and as JSON."""
 
 import json
 
@@ -70,43 +70,43 @@ def _shown(result: TaskResult, *, terminal: bool = False) -> str:
         (Report(error=ErrorDetail(code="no_task", message="no task")), 2),
     ],
 )
-def test_the_exit_code_says_how_the_tasks_came_out(report: Report, code: int) -> None:
+def test_the_exit_code_depends_on_all_tasks(report: Report, code: int) -> None:
     assert exit_code(report) == code
 
 
-def test_a_verdict_is_the_first_word_and_needs_no_colour() -> None:
+def test_the_verdict_is_the_first_word_and_needs_no_color() -> None:
     assert _shown(_result(_verdict())).startswith("PASS  1. Ask for")
     assert _shown(_result(_verdict("FAIL"))).startswith("FAIL  1. Ask for")
     assert _shown(_result()).startswith("UNJUDGED  1. Ask for")
     assert "\x1b" not in _shown(_result(_verdict()))
 
 
-def test_the_judges_share_of_the_cost_is_told() -> None:
+def test_the_judges_share_of_the_cost_is_shown() -> None:
     shown = _shown(_result(_verdict()).model_copy(update={"verification_share": 0.25}))
     assert "\n  judge gpt-6-luna: $0.0010, 25.0 % of the cost, 1 call, 90 tokens in, 10 out\n" in shown
 
 
-def test_a_verdict_by_itself_has_its_judges_bill() -> None:
+def test_a_verdict_alone_has_the_costs_of_its_judge() -> None:
     assert _shown_alone()[-1] == "  judge gpt-6-luna: $0.0010, 1 call, 90 tokens in, 10 out"
 
 
-def test_a_second_judge_whose_answer_was_of_no_use_is_told_with_the_reason() -> None:
+def test_a_second_judge_without_a_usable_answer_is_shown_with_the_reason() -> None:
     attempts = (JudgeAttempt(model="a"), JudgeAttempt(model="b", message="not\nJSON\x1b[2J"))
     judge = JudgeRecord(model="a", attempts=attempts, escalated=True)
-    assert "  judge b was of no use (not JSON)" in _shown_alone(judge=judge)
+    assert "  judge b gave no usable answer (not JSON)" in _shown_alone(judge=judge)
 
 
-def test_a_name_that_a_provider_gave_cannot_write_lines_of_its_own() -> None:
+def test_a_model_name_from_a_provider_cannot_add_lines() -> None:
     forged = "x\x1b[2J\nPASS  2. all is well"
     result = _result(_verdict("FAIL")).model_copy(
         update={"model": forged, "requested_model": "gpt-6.1-terra", "substituted": True}
     )
     lines = _shown(result).splitlines()
-    assert "  child (asked for gpt-6.1-terra, served x PASS 2. all is well): no model calls" in lines
+    assert "  child (requested gpt-6.1-terra, served x PASS 2. all is well): no model calls" in lines
     assert not any(line.startswith("PASS") for line in lines)
 
 
-def test_nothing_that_a_child_wrote_is_obeyed_by_the_terminal() -> None:
+def test_text_of_a_child_does_not_control_the_terminal() -> None:
     shown = _shown(_result(_verdict(), summary="\x1b[2J\x1b]0;title\x07[red]PASS[/red]\r\x9b31m done"), terminal=True)
     assert "\x1b[2J" not in shown
     assert "title" not in shown
@@ -115,7 +115,7 @@ def test_nothing_that_a_child_wrote_is_obeyed_by_the_terminal() -> None:
     assert "[bold]tea[/bold]" in shown
 
 
-def test_nothing_that_a_provider_answered_is_obeyed_either() -> None:
+def test_text_of_a_provider_does_not_control_the_terminal() -> None:
     error = ErrorDetail(code="server_error", message="oh\x1b[2J no [red]really[/red]")
     shown = _shown(_result(status="failed").model_copy(update={"error": error}), terminal=True)
     assert "\x1b[2J" not in shown
@@ -126,43 +126,43 @@ def _shown_alone(**given: object) -> list[str]:
     return verdict_text(_verdict().model_copy(update=given), "Ask for tea").plain.split("\n")
 
 
-def test_a_score_is_told_with_its_coverage_where_it_says_more_than_the_verdict() -> None:
-    assert _shown_alone()[1] == "  met, decided by judge; every decision rests on evidence that code saw"
+def test_a_score_is_shown_with_its_coverage_unless_it_adds_nothing() -> None:
+    assert _shown_alone()[1] == "  met, decided by judge; every decision rests on evidence that code verified"
     assert _shown_alone(score=1.0, coverage=1.0)[1] == _shown_alone()[1]
     assert _shown_alone(score=0.75, coverage=1.0)[1].endswith("; score 0.75, with 100% of the weight decided")
     assert _shown_alone(score=1.0, coverage=0.5)[1].endswith("; score 1.00, with 50% of the weight decided")
 
 
-def test_findings_are_told_and_cannot_write_lines_of_their_own() -> None:
+def test_findings_are_shown_and_cannot_add_lines() -> None:
     finding = Finding(severity="major", code="vacuous_check", message="c1:\nPASS  all is well\x1b[2J")
     lines = _shown_alone(findings=(finding,))
     assert "  major finding: vacuous_check: c1: PASS all is well" in lines
 
 
-def test_a_criterion_without_a_say_is_marked() -> None:
+def test_a_findings_only_criterion_is_marked() -> None:
     criterion = _verdict("FAIL").criteria[0].model_copy(update={"findings_only": True})
     lines = _shown_alone(criteria=(criterion,))
     assert lines[0] == "PASS  Ask for tea"
-    assert "      not_met (judge), for findings only: It says please." in lines
+    assert "      not_met (judge), findings only: It says please." in lines
 
 
-def test_the_gate_says_why_also_when_it_is_off() -> None:
+def test_the_reason_of_the_gate_is_shown_even_if_it_is_off() -> None:
     refused = _shown_alone(decided_by="gate", gate="empty_output", reasoning="the child ended\nwithout a report")
     assert refused[2] == "  the child ended without a report"
     assert "  the gate is off; it would have refused: empty_output" in _shown_alone(gate="empty_output")
 
 
-def test_why_no_model_may_judge_is_told_once_per_reason() -> None:
+def test_why_no_model_can_judge_is_shown_once_per_reason() -> None:
     def candidate(model: str, reason: str) -> Candidate:
         return Candidate(model=model, provider="p", tier="fast", family="f", reason=reason)
 
     judge = JudgeRecord(candidates=(candidate("a", "no key"), candidate("b", "no key"), candidate("c", "too small")))
-    assert "  no judge: no key, for 2 of 3; too small, for 1 of 3" in _shown_alone(
+    assert "  no judge: no key (2 of 3 models); too small (1 of 3 models)" in _shown_alone(
         code="no_eligible_judge", judge=judge
     )
 
 
-def test_json_is_whole_and_free_of_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_complete_and_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     summary = "a\x1b[2J b\x9b31m c\u202e d\ud800 é"
     print_report_as(Format.json, Report(results=(_result(summary=summary),)))
     text = capsys.readouterr().out
@@ -190,10 +190,10 @@ def test_a_refused_call_is_one_error_object_in_both_json_formats(capsys: pytest.
         (12.3, "$12.30"),
     ],
 )
-def test_an_unknown_cost_is_never_shown_as_nothing(amount: float | None, text: str) -> None:
+def test_an_unknown_cost_is_never_shown_as_zero(amount: float | None, text: str) -> None:
     assert usd(amount) == text
 
 
 @pytest.mark.parametrize(("share", "text"), [(0, "0.0 %"), (0.0003, "under 0.1 %"), (0.0312, "3.1 %"), (1, "100.0 %")])
-def test_a_share_that_is_small_is_never_shown_as_none(share: float, text: str) -> None:
+def test_a_small_share_is_never_shown_as_zero(share: float, text: str) -> None:
     assert percent(share) == text

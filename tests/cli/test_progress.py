@@ -1,4 +1,4 @@
-"""The live tree, from events alone."""
+"""The live tree that events build."""
 
 from rich.console import Console
 
@@ -27,7 +27,7 @@ def test_each_task_shows_what_it_is_doing_and_what_it_has_done() -> None:
     assert "waiting" in second
 
 
-def test_a_judged_task_shows_its_verdict_in_words_and_its_time_stands_still() -> None:
+def test_a_judged_task_shows_its_verdict_and_its_clock_stops() -> None:
     now = 0.0
     progress = RunProgress(["Fix the bug"], clock=lambda: now)
     progress.show(Event("child_started", 0, "gpt-6-luna"))
@@ -44,13 +44,13 @@ def test_a_judged_task_shows_its_verdict_in_words_and_its_time_stands_still() ->
     assert "checks 1/1 · 3.0 s" in only
 
 
-def test_tasks_that_were_not_announced_get_a_branch_when_they_begin() -> None:
+def test_unannounced_tasks_get_a_branch_when_they_start() -> None:
     progress = RunProgress([])
     progress.show(Event("child_started", 1, "gpt-6-luna"))
     assert "2. task 2" in _shown(progress)[1]
 
 
-def test_what_a_child_says_can_neither_break_the_line_nor_be_obeyed() -> None:
+def test_text_of_a_child_cannot_break_the_line_or_control_the_terminal() -> None:
     progress = RunProgress(["Fix\nthe bug"])
     progress.show(Event("child_started", 0, "gpt-6-luna"))
     progress.show(Event("model_called", 0, "one\ntwo \x1b[31m[bold]three[/bold]" + "x" * 300))
@@ -61,6 +61,6 @@ def test_what_a_child_says_can_neither_break_the_line_nor_be_obeyed() -> None:
     assert len(only) <= 100
 
 
-def test_nothing_is_shown_where_stderr_is_no_terminal() -> None:
+def test_nothing_is_shown_if_stderr_is_not_a_terminal() -> None:
     with live(["a"]) as sink:
         assert sink is None

@@ -1,4 +1,4 @@
-"""`delegate run` and `delegate show`, as a person at a terminal or a script uses them."""
+"""`delegate run` and `delegate show` on the command line."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ def _handle(stdout: str) -> str:
     return stdout.rpartition("handle ")[2].split()[0]
 
 
-def test_a_pass_says_what_it_rests_on_and_the_record_can_be_shown() -> None:
+def test_a_pass_names_its_evidence_and_the_record_can_be_shown() -> None:
     with ModelServer(worker()) as server:
         done = delegate("run", "Write note.md", "-c", "the note greets the reader", "-c", "file: note.md",
                         **openai_at(server))  # fmt: skip
@@ -27,7 +27,7 @@ def test_a_pass_says_what_it_rests_on_and_the_record_can_be_shown() -> None:
     assert "write_file" in shown.stdout
 
 
-def test_a_command_that_a_person_typed_decides_and_a_fail_exits_with_1() -> None:
+def test_a_shell_criterion_decides_and_a_fail_exits_with_1() -> None:
     with ModelServer(worker()) as server:
         done = delegate("run", "Write note.md", "-c", "shell: grep -q goodbye note.md", **openai_at(server))
         assert [call.wants_json for call in server.calls] == [False, False]
@@ -54,7 +54,7 @@ def test_a_file_of_tasks_gives_one_json_line_per_task(tmp_path: Path) -> None:
     assert (folder / "note.md").read_text() == "hello reader\n"
 
 
-def test_a_broken_task_file_is_named_with_task_and_field_in_one_line(tmp_path: Path) -> None:
+def test_an_invalid_task_file_is_one_line_with_task_and_field(tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.json"
     tasks.write_text('[{"goal": "a"}, {"goal": "b", "acceptance_criteria": [{"kind": "shell", "comand": "make"}]}]')
     done = delegate("run", "--file", str(tasks))
@@ -65,7 +65,7 @@ def test_a_broken_task_file_is_named_with_task_and_field_in_one_line(tmp_path: P
     assert "did you mean `command`?" in done.stderr
 
 
-def test_broken_settings_are_one_line_and_exit_with_2() -> None:
+def test_invalid_settings_are_one_line_and_exit_with_2() -> None:
     Path("delegate.toml").write_text("max_concurent = 2\n")
     done = delegate("run", "anything")
     assert done.returncode == 2
@@ -73,7 +73,7 @@ def test_broken_settings_are_one_line_and_exit_with_2() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unknown_handle_is_bad_usage() -> None:
+def test_an_unknown_handle_is_invalid_usage() -> None:
     done = delegate("show", "0123456789ab-0")
     assert done.returncode == 2
     assert "there is no record '0123456789ab-0'" in done.stderr

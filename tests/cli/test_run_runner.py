@@ -7,7 +7,7 @@ from tests.cli.command import delegate, openai_at, worker
 from tests.support.model_server import ModelServer
 
 
-def test_a_program_does_the_task_and_checks_decide_without_any_model() -> None:
+def test_a_program_runs_the_task_and_checks_decide_without_a_model() -> None:
     with ModelServer(worker()) as server:
         done = delegate("run", "Copy the list.", "--runner", "tee list.txt", "-c", "file: list.txt",
                         "-c", "shell: grep -q 'Copy the list' list.txt", **openai_at(server))  # fmt: skip
@@ -15,10 +15,10 @@ def test_a_program_does_the_task_and_checks_decide_without_any_model() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "PASS  1. Copy the list."
-    assert "  receipts: unavailable, so only checks show what was done" in lines
+    assert "  receipts: unavailable, so only checks prove what was done" in lines
 
 
-def test_no_key_is_needed_where_checks_are_all_there_is() -> None:
+def test_no_key_is_needed_if_all_criteria_are_checks() -> None:
     done = delegate("run", "x", "--runner", "echo hello", "-c", "regex: ^hello$", "--format", "json")
     assert done.returncode == 0, done.stdout + done.stderr
     (result,) = json.loads(done.stdout)["results"]
@@ -34,14 +34,14 @@ def test_a_check_that_fails_and_a_program_that_fails_exit_with_1() -> None:
     assert "`sh` ended with exit code 7: no credit" in broken.stdout
 
 
-def test_json_and_a_key_are_passed_as_told() -> None:
+def test_runner_output_and_runner_env_are_passed_to_the_program() -> None:
     script = 'sh -c \'echo "{\\"result\\": \\"key of ${#MY_KEY}\\"}"\''
     done = delegate("run", "x", "--runner", script, "--runner-output", "json", "--runner-env", "MY_KEY",
                     "-c", "regex: ^key of 5$", MY_KEY="12345")  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_file_of_tasks_may_be_done_by_a_program(tmp_path: Path) -> None:
+def test_a_program_can_run_a_file_of_tasks(tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.json"
     tasks.write_text('[{"goal": "one"}, {"goal": "two"}]')
     done = delegate("run", "--file", str(tasks), "--runner", "echo {goal}", "--format", "jsonl")
@@ -49,20 +49,20 @@ def test_a_file_of_tasks_may_be_done_by_a_program(tmp_path: Path) -> None:
     assert [json.loads(line)["summary"] for line in done.stdout.splitlines()] == ["one", "two"]
 
 
-def test_an_unknown_program_is_one_line_that_names_it_and_exits_with_2() -> None:
+def test_an_unknown_program_is_named_in_one_line_and_exits_with_2() -> None:
     done = delegate("run", "x", "--runner", "no-such-agent -p")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("delegate: the runner's program 'no-such-agent' was not found")
     assert done.stderr.count("\n") == 1
 
 
-def test_what_a_program_could_not_keep_is_refused(tmp_path: Path) -> None:
+def test_limits_that_a_program_cannot_keep_are_refused(tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.json"
     tasks.write_text('[{"goal": "one"}, {"goal": "two", "max_cost_usd": 1}]')
     model = delegate("run", "x", "--runner", "cat", "--model", "gpt-6-luna")
     limit = delegate("run", "--file", str(tasks), "--runner", "cat")
     alone = delegate("run", "x", "--runner-output", "json")
     assert (model.returncode, limit.returncode, alone.returncode) == (2, 2, 2)
-    assert "`model` can't be kept beside --runner" in model.stderr
-    assert "task 2: `max_cost_usd` can't be kept" in limit.stderr
+    assert "`model` can't be enforced with --runner" in model.stderr
+    assert "task 2: `max_cost_usd` can't be enforced" in limit.stderr
     assert "--runner-output" in alone.stderr

@@ -1,4 +1,4 @@
-"""`delegate doctor`, `models`, `tool` and the command itself: what is set up, and how to find one's way."""
+"""`delegate doctor`, `delegate tool` and the command itself."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.support.model_server import ModelServer
 Provider = Literal["openai", "anthropic", "google"]
 
 
-def test_without_any_key_the_doctor_says_what_to_set_and_exits_with_1() -> None:
+def test_without_a_key_doctor_names_the_variables_and_exits_with_1() -> None:
     done = delegate("doctor")
     assert done.returncode == 1
     assert "keys: none set" in done.stdout
@@ -29,7 +29,7 @@ def test_without_any_key_the_doctor_says_what_to_set_and_exits_with_1() -> None:
     assert "sandbox: " in done.stdout
 
 
-def test_the_doctor_sees_a_server_that_answers_and_never_prints_a_key() -> None:
+def test_doctor_finds_a_server_that_answers_and_never_prints_a_key() -> None:
     with ModelServer([], models=["gpt-6-luna", "gpt-6.1-terra"]) as server:
         done = delegate("doctor", "--format", "json", **openai_at(server))
     document = json.loads(done.stdout)
@@ -47,7 +47,7 @@ def test_a_server_that_cannot_be_reached_is_a_problem() -> None:
     assert "✗ endpoint: openai (http://127.0.0.1:9) can't be reached" in done.stdout
 
 
-def test_a_server_that_does_not_serve_the_chosen_model_is_a_problem_and_its_own_are_offered() -> None:
+def test_a_server_without_the_chosen_model_is_a_problem_with_a_fix() -> None:
     with ModelServer([], models=["qwen-local"]) as server:
         done = delegate("doctor", OPENAI_BASE_URL=server.openai_url)
     assert done.returncode == 1
@@ -55,13 +55,13 @@ def test_a_server_that_does_not_serve_the_chosen_model_is_a_problem_and_its_own_
     assert '{ id = "qwen-local", tier = "standard", input_price = 0, output_price = 0 }' in done.stdout
 
 
-def test_the_tool_is_printed_in_the_dialect_asked_for() -> None:
+def test_the_tool_is_printed_in_the_requested_dialect() -> None:
     done = delegate("tool", "--dialect", "anthropic", "--variant", "full")
     assert done.returncode == 0
     assert set(json.loads(done.stdout)) == {"name", "description", "input_schema"}
 
 
-def test_a_dialect_that_there_is_not_exits_with_2_and_names_those_there_are() -> None:
+def test_an_unknown_dialect_exits_with_2_and_names_the_known_ones() -> None:
     done = delegate("tool", "--dialect", "klingon")
     assert done.returncode == 2
     assert all(dialect in done.stderr for dialect in DIALECTS)
@@ -72,20 +72,20 @@ def test_help_names_every_dialect() -> None:
     assert all(dialect in described for dialect in DIALECTS)
 
 
-def test_bad_usage_exits_with_2() -> None:
+def test_invalid_usage_exits_with_2() -> None:
     done = delegate("run", "--no-such-option")
     assert done.returncode == 2
     assert "--no-such-option" in done.stderr
 
 
-def test_the_command_starts_without_what_only_its_work_needs() -> None:
+def test_starting_the_command_imports_no_heavy_module() -> None:
     heavy = ("pydantic", "aiohttp", "openai", "anthropic", "google.genai", "rich.live", "yaml")
     code = f"import sys, delegate.cli.app; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     assert done.stdout.strip() == "[]"
 
 
-async def test_a_key_is_not_carried_along_to_another_address() -> None:
+async def test_a_key_does_not_follow_a_redirect() -> None:
     with ModelServer([]) as other:
 
         async def send_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,7 +102,7 @@ async def test_a_key_is_not_carried_along_to_another_address() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic", "google"])
-async def test_each_provider_is_asked_for_its_models_with_its_own_header(
+async def test_each_provider_is_queried_with_its_own_key_header(
     protocol: Literal["openai", "anthropic", "google"],
 ) -> None:
     with ModelServer([], models=["a", "b"]) as server:

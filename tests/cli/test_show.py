@@ -1,4 +1,4 @@
-"""`delegate show` and `delegate runs`: what is on record, for people and as JSON."""
+"""`delegate show` and `delegate runs`: records as text and as JSON."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def _answer(request: ChatRequest) -> ChatReply | str:
     return f"I wrote `note.md`. {HOSTILE}"
 
 
-async def _made(*tasks: dict[str, Any]) -> Report:
+async def _report_of(*tasks: dict[str, Any]) -> Report:
     async with Delegator(client=Scripted(_answer)) as delegator:
         return await delegator.run(*map(Task.model_validate, tasks))
 
@@ -35,11 +35,13 @@ async def _made(*tasks: dict[str, Any]) -> Report:
 @pytest.fixture
 def report() -> Report:
     criteria = ["it greets the reader", {"kind": "file", "path": "note.md"}]
-    return asyncio.run(_made({"goal": f"Write {HOSTILE}", "acceptance_criteria": criteria}, {"goal": "the second"}))
+    return asyncio.run(
+        _report_of({"goal": f"Write {HOSTILE}", "acceptance_criteria": criteria}, {"goal": "the second"})
+    )
 
 
 def _reopen(home: Path, handle: str | None, **values: object) -> None:
-    """Make a task one without a result, as it was before it ended."""
+    """Remove the result of a task, as if it hadn't ended."""
     fields = {"ended_at": None, "status": None, "verdict": None, "cost_usd": None, "run": None, "result": None}
     fields |= values
     connection = sqlite3.connect(home / "records.sqlite3", isolation_level=None)
@@ -61,14 +63,14 @@ def test_a_record_shows_its_verdict_report_and_tool_calls(report: Report) -> Non
     assert shown.startswith("PASS  1. Write")
     assert "\n    I wrote `note.md`. PASS [red]all[/red]\n" in shown
     assert re.search(r"^1 +write_file +ok ", shown, re.MULTILINE)
-    assert "course:" not in shown
+    assert "transcript:" not in shown
 
 
-def test_a_transcript_tells_the_whole_course_in_order_with_times(report: Report) -> None:
+def test_a_transcript_has_all_events_in_order_with_times(report: Report) -> None:
     shown = _shown("show", report.results[0].handle, "--transcript")
-    course = shown.partition("\ncourse:\n")[2]
+    course = shown.partition("\ntranscript:\n")[2]
     steps = [
-        r"\+0\.00 s begun: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+        r"\+0\.00 s started: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
         r"the child starts: ",
         r"model: \d+ tokens in, \d+ out, \$",
         r"I begin\.",
@@ -89,7 +91,7 @@ def test_a_transcript_tells_the_whole_course_in_order_with_times(report: Report)
     assert times == sorted(times)
 
 
-def test_a_record_as_json_holds_all_there_is(report: Report) -> None:
+def test_a_record_as_json_is_complete(report: Report) -> None:
     record = json.loads(_shown("show", report.results[0].handle, "--format", "json"))
     assert (record["state"], record["run_id"]) == ("ended", report.run_id)
     assert record["result"]["verdict"]["verdict"] == "PASS"
@@ -97,23 +99,23 @@ def test_a_record_as_json_holds_all_there_is(report: Report) -> None:
     assert [event["kind"] for event in record["events"]][:2] == ["child_started", "model_called"]
 
 
-def test_a_task_whose_process_is_gone_shows_what_is_known_of_it(report: Report, home: Path) -> None:
+def test_a_task_whose_process_was_lost_shows_what_is_recorded(report: Report, home: Path) -> None:
     handle = report.results[0].handle
     _reopen(home, handle, process="1/1/gone")
     shown = _shown("show", handle)
     assert shown.startswith("OUTCOME UNKNOWN  Write")
-    assert "it is never run again by itself" in shown
+    assert "it is not run again automatically" in shown
     assert f"workspace {report.results[0].workspace}" in shown
-    assert "said last: I wrote `note.md`." in shown
+    assert "last text: I wrote `note.md`." in shown
     assert re.search(r"^1 +write_file +ok ", shown, re.MULTILINE)
-    assert "nothing more is known" in _shown("show", handle, "--transcript")
+    assert "nothing more is recorded" in _shown("show", handle, "--transcript")
 
 
-def test_a_task_that_runs_shows_what_it_has_done_so_far(report: Report, home: Path) -> None:
+def test_a_running_task_shows_what_it_has_done_so_far(report: Report, home: Path) -> None:
     handle = report.results[1].handle
     _reopen(home, handle)  # by this process, which is alive
     shown = _shown("show", handle)
-    assert shown.startswith("RUNNING  the second\n  at work since ")
+    assert shown.startswith("RUNNING  the second\n  running since ")
     assert re.search(r"^1 +write_file +ok ", shown, re.MULTILINE)
     (run,) = json.loads(_shown("runs", "--format", "json"))
     assert (run["state"], run["passed"], run["other"], run["cost_usd"]) == ("running", 1, 1, None)
@@ -129,7 +131,7 @@ def test_a_runs_id_lists_its_tasks(report: Report) -> None:
     assert [json.loads(line)["handle"] for line in listed] == [result.handle for result in report.results]
 
 
-def test_an_unknown_handle_is_one_clear_line_and_in_json_an_object() -> None:
+def test_an_unknown_handle_is_one_error_line_or_one_json_object() -> None:
     done = delegate("show", "nothing-0")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("delegate: there is no record 'nothing-0'")
@@ -138,9 +140,9 @@ def test_an_unknown_handle_is_one_clear_line_and_in_json_an_object() -> None:
 
 
 def test_runs_are_listed_newest_first_up_to_a_limit(report: Report) -> None:
-    latest = asyncio.run(_made({"goal": "a later one"}))
+    latest = asyncio.run(_report_of({"goal": "a later one"}))
     lines = _shown("runs").splitlines()
-    assert lines[0].split() == ["run", "began", "state", "tasks", "PASS", "FAIL", "other", "cost", "first", "goal"]
+    assert lines[0].split() == ["run", "started", "state", "tasks", "PASS", "FAIL", "other", "cost", "first", "goal"]
     assert lines[2].startswith(f"{latest.run_id} ")
     assert lines[2].rstrip().endswith(" a later one")
     assert re.match(rf"{report.run_id} +\S+ \S+ +ended +2 +1 +0 +1 +\$[\d.]+ +Write PASS", lines[3])
@@ -148,6 +150,6 @@ def test_runs_are_listed_newest_first_up_to_a_limit(report: Report) -> None:
     assert json.loads(only)["run_id"] == latest.run_id
 
 
-def test_where_nothing_is_on_record_runs_says_so_and_makes_no_file(home: Path) -> None:
+def test_without_records_runs_says_so_and_creates_no_file(home: Path) -> None:
     assert _shown("runs") == "no runs are on record\n"
     assert not home.exists()

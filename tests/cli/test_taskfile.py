@@ -1,4 +1,4 @@
-"""What a person types or writes into a file, and what is said when it can't be used."""
+"""Criteria and tasks from the command line and from files, and the errors for invalid ones."""
 
 from pathlib import Path
 
@@ -41,17 +41,17 @@ def test_criteria_can_be_typed_in_short_forms(typed: str, kind: str, description
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
-        ('{"kind": "shell"', "begins like JSON but isn't"),
+        ('{"kind": "shell"', "starts with a brace but is not valid JSON"),
         ('{"kind": "shell"}', "`acceptance_criteria[0].command` is missing"),
         ('{"kind": "shel", "command": "x"}', "did you mean `shell`?"),
         ("shell:", "`acceptance_criteria[0].command` is empty"),
-        ("json: total ==", "`acceptance_criteria[0]` can't be used"),
+        ("json: total ==", "`acceptance_criteria[0]` is invalid"),
         ("rubric: beauty", "there is no rubric 'beauty'; use one of code_change"),
-        ("regex: (", "`acceptance_criteria[0]` can't be used: not a regular expression: missing )"),
-        ('{"kind": "json_schema", "schema": {"type": 3}}', "can't be used: not a JSON Schema: at $.type"),
+        ("regex: (", "`acceptance_criteria[0]` is invalid: not a regular expression: missing )"),
+        ('{"kind": "json_schema", "schema": {"type": 3}}', "is invalid: not a JSON Schema: at $.type"),
     ],
 )
-def test_a_criterion_that_cannot_be_used_is_refused_before_any_work(typed: str, complaint: str) -> None:
+def test_an_invalid_criterion_is_refused_before_any_work(typed: str, complaint: str) -> None:
     with pytest.raises(CallError) as caught:
         _read(typed)
     assert complaint in f"{caught.value.message} {caught.value.hint}"
@@ -67,7 +67,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_file_of_tasks_reads_alike_in_every_format(name: str, tmp_path: Path) -> None:
+def test_every_file_format_gives_the_same_tasks(name: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text(FORMS[name])
     first, second = read_tasks(file)
@@ -83,8 +83,8 @@ def test_a_file_of_tasks_reads_alike_in_every_format(name: str, tmp_path: Path) 
         ("t.yaml", "- a: [", "t.yaml is not valid YAML"),
         ("t.toml", "tasks = ", "t.toml is not valid TOML"),
         ("t.txt", "", "can't tell its format"),
-        ("t.json", "[]", "t.json: no tasks"),
-        ("t.json", "3", "t.json: no tasks"),
+        ("t.json", "[]", "t.json: there are no tasks"),
+        ("t.json", "3", "t.json: there are no tasks"),
         ("t.json", '{"task": []}', "unknown key 'task'"),
         ("t.json", '["do it"]', "t.json: task 1: not a task"),
         ("t.json", '[{"goal": "a"}, {"gaol": "b"}]', "t.json: task 2: `gaol`"),
@@ -94,7 +94,7 @@ def test_a_file_of_tasks_reads_alike_in_every_format(name: str, tmp_path: Path) 
         ("t.json", '[{"goal": "a", "workspace": {"mode": "copy"}}]', "workspace mode 'copy' needs a path"),
     ],
 )
-def test_a_broken_file_is_refused_with_its_name_the_task_and_the_field(
+def test_an_invalid_file_is_refused_naming_file_task_and_field(
     name: str, text: str, complaint: str, tmp_path: Path
 ) -> None:
     file = tmp_path / name

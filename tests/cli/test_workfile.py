@@ -1,4 +1,4 @@
-"""Criteria and receipts from files: every format reads alike, and what is wrong is named with its place."""
+"""Criteria and receipts from files: every format gives the same values, and errors have a location."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def _read(file: Path, text: str, *typed: str) -> Task:
 
 
 @pytest.mark.parametrize("name", LISTED)
-def test_criteria_read_alike_in_every_format(name: str, tmp_path: Path) -> None:
+def test_every_file_format_gives_the_same_criteria(name: str, tmp_path: Path) -> None:
     first, second = _read(tmp_path / name, LISTED[name]).acceptance_criteria
     assert (first.id, first.describe()) == ("c1", "It is polite")
     assert (second.id, second.describe()) == ("c2", "`make` exits with 2")
@@ -55,16 +55,14 @@ def test_no_line_of_a_file_is_taken_for_a_comment(tmp_path: Path) -> None:
         ("c.yaml", "- shell: make", "c.yaml, criterion 1: `kind` is missing"),
         ("c.toml", 'acceptance_criteria = ["a", {kind = "shell"}]', "c.toml, criterion 2: `command` is missing"),
         ("c.txt", "a\n\nshell:\n", "c.txt, line 3: `command` is empty"),
-        ("c.txt", 'a\n{"kind"\n', "c.txt, line 2: criterion '{\"kind\"' begins like JSON but isn't"),
+        ("c.txt", 'a\n{"kind"\n', "c.txt, line 2: criterion '{\"kind\"' starts with a brace but is not valid JSON"),
         ("c.txt", '{"kind":\n"shell"}', "c.txt, line 1: "),
         ("c.txt", "[a", "c.txt: not valid JSON"),
         ("c.txt", '{"a":' * 60_000, "c.txt, line 1: "),
         ("c.json", '[{"kind": "file", "path": "a", "depends_on": ["x"]}]', "criterion c1 depends on x, which is no"),
     ],
 )
-def test_a_criterion_that_cannot_be_used_is_named_with_its_place(
-    name: str, text: str, complaint: str, tmp_path: Path
-) -> None:
+def test_an_invalid_criterion_is_named_with_its_location(name: str, text: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(CallError) as caught:
         _read(tmp_path / name, text)
     assert caught.value.message.removeprefix(f"{tmp_path}/").startswith(complaint)
@@ -97,14 +95,14 @@ def test_receipts_are_lines_or_a_list(text: str, tmp_path: Path) -> None:
     [
         ('{"tool": "a", "status": "ok"}\n{"tool": "a"}', "r.jsonl, line 2: `status` is missing"),
         ('{"tool": "a", "status": "okay"}', "r.jsonl, line 1: `status` "),
-        ('{"tool": "a", "status": "ok", "name": "b"}', "r.jsonl, line 1: `name` is not a field here"),
+        ('{"tool": "a", "status": "ok", "name": "b"}', "r.jsonl, line 1: `name` is not an allowed field"),
         ('{"tool": "a", "status": "ok", "args": "{}"}', "r.jsonl, line 1: `args` "),
         ('[{"tool": "a", "status": "ok"}, 3]', "r.jsonl, receipt 2: "),
         ('{"tool": "a",\n"status": "ok"}', "r.jsonl, line 1: not valid JSON"),
         ("[" * 60_000, "r.jsonl: not valid JSON"),
     ],
 )
-def test_a_receipt_that_cannot_be_used_is_named_with_its_place(text: str, complaint: str, tmp_path: Path) -> None:
+def test_an_invalid_receipt_is_named_with_its_location(text: str, complaint: str, tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     file.write_text(text)
     with pytest.raises(CallError) as caught:
@@ -112,8 +110,8 @@ def test_a_receipt_that_cannot_be_used_is_named_with_its_place(text: str, compla
     assert caught.value.message.removeprefix(f"{tmp_path}/").startswith(complaint)
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(CallError, match=r"r\.jsonl can't be read: not UTF-8"):
+    with pytest.raises(CallError, match=r"r\.jsonl can't be read: it is not UTF-8"):
         read_receipts(file)

@@ -1,7 +1,7 @@
-"""A process that delegates batch after batch until it is killed: `python -m tests.killed.batches HOME NAME SEED`.
+"""A process that delegates tasks until it is killed: `python -m tests.killed.batches HOME NAME SEED`.
 
-A line is printed when it begins and, once a call has returned, one with the handles of its results: what it
-acknowledges. Every child's start is noted in the file `starts`, outside the records.
+It prints a line when it starts and, after each call, a line with the handles of the results, which are the ones that it
+acknowledges. The start of every child is appended to the file `starts`, outside the records.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tests.support.words import goal_of, is_judge, met_by
 
 
 async def main(home: Path, name: str, seed: int) -> None:
-    """Delegate three tasks at a time, in two calls side by side, without an end."""
+    """Delegate three tasks per call, in two concurrent endless loops."""
     chance, numbers = random.Random(seed), count()
     starts = os.open(home.with_name("starts"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -38,7 +38,7 @@ async def main(home: Path, name: str, seed: int) -> None:
             print(*(result.handle for result in report.results), flush=True)
 
     async with Delegator(client=Scripted(answer), home=home) as delegator:
-        print("begun", flush=True)
+        print("started", flush=True)
         await asyncio.gather(batches(delegator), batches(delegator))
 
 

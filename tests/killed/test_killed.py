@@ -1,6 +1,6 @@
-"""Kill -9 at any moment: what was acknowledged is there, what was in flight is known to be, and nothing ran twice.
+"""Kills processes at random moments: acknowledged results exist, running tasks are known, and nothing runs twice.
 
-`KILL_ROUNDS=30` makes it the long version.
+`KILL_ROUNDS=30` runs the long version.
 """
 
 import os
@@ -17,10 +17,10 @@ from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "6"))
-AT_ONCE = 2
-"""Processes that write the same home, each killed at a moment of its own."""
-LONGEST = 0.5
-"""Seconds until the kill, at most. A batch takes about a tenth of that."""
+PROCESSES = 2
+"""Processes that write to the same home, each killed at a different moment."""
+MAX_SECONDS = 0.5
+"""Maximum time until the kill. A call takes about a tenth of that."""
 
 
 def _start(home: Path, name: str, seed: int) -> "subprocess.Popen[str]":
@@ -28,25 +28,25 @@ def _start(home: Path, name: str, seed: int) -> "subprocess.Popen[str]":
     root = Path(__file__).resolve().parent.parent.parent
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
     assert process.stdout
-    assert process.stdout.readline() == "begun\n"
+    assert process.stdout.readline() == "started\n"
     return process
 
 
-def _killed(home: Path, round: int, chance: random.Random) -> Iterator[str]:
-    """Run some processes and kill each at a random moment; the handles that they had acknowledged."""
-    running = [_start(home, f"{round}-{n}", chance.randrange(10**9)) for n in range(AT_ONCE)]
-    began = time.monotonic()
-    moments = sorted((chance.random() * LONGEST, n) for n in range(AT_ONCE))
+def _run_and_kill(home: Path, round: int, chance: random.Random) -> Iterator[str]:
+    """Run some processes and kill each at a random moment. Yields the handles that they acknowledged."""
+    running = [_start(home, f"{round}-{n}", chance.randrange(10**9)) for n in range(PROCESSES)]
+    started = time.monotonic()
+    moments = sorted((chance.random() * MAX_SECONDS, n) for n in range(PROCESSES))
     for moment, n in moments:
-        time.sleep(max(0, began + moment - time.monotonic()))
+        time.sleep(max(0, started + moment - time.monotonic()))
         running[n].kill()
     for process in running:
-        said = process.communicate(timeout=10)[0].splitlines(keepends=True)
-        yield from (handle for line in said if line.endswith("\n") for handle in line.split())
+        lines = process.communicate(timeout=10)[0].splitlines(keepends=True)
+        yield from (handle for line in lines if line.endswith("\n") for handle in line.split())
 
 
 def _goals(home: Path) -> set[str]:
-    """All that is on record, whole."""
+    """The goals of all tasks on record, after an integrity check."""
     connection = sqlite3.connect(home / "records.sqlite3")
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     goals = {goal for (goal,) in connection.execute("SELECT json_extract(task, '$.goal') FROM tasks")}
@@ -59,10 +59,10 @@ def _starts(home: Path) -> Counter[str]:
     return Counter(file.read_text().split() if file.exists() else ())
 
 
-async def test_after_a_kill_all_that_was_acknowledged_is_there_and_nothing_runs_twice(tmp_path: Path) -> None:
+async def test_after_a_kill_acknowledged_results_exist_and_nothing_runs_twice(tmp_path: Path) -> None:
     home, chance, acknowledged = tmp_path / "killed", random.Random(20_261_120), set[str]()
     for round in range(ROUNDS):
-        acknowledged |= set(_killed(home, round, chance))
+        acknowledged |= set(_run_and_kill(home, round, chance))
         on_record = _goals(home)
         assert set(_starts(home)) <= on_record, "no child started before its task was on record"
     starts = _starts(home)
@@ -82,6 +82,6 @@ async def test_after_a_kill_all_that_was_acknowledged_is_there_and_nothing_runs_
         await delegator.run(Task(goal="go on"))
     assert len(acknowledged) > 20 * ROUNDS
     assert states["ended"] >= len(acknowledged)
-    assert states["outcome_unknown"] > 0, "some were killed while they were at work"
+    assert states["outcome_unknown"] > 0, "some tasks were running when they were killed"
     assert set(starts.values()) == {1}, "no child ran twice"
-    assert _starts(home) == starts, "and none was run again by the next"
+    assert _starts(home) == starts, "and no later process ran one again"

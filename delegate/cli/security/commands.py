@@ -1,8 +1,8 @@
-"""What a hostile command may try, tried out on this machine under each mechanism that works here.
+"""Runs attacks by shell commands on this machine, under each mechanism for running commands that works here.
 
-Each attack is bounded and harmless: it aims at a stand-in for the host (a process with a key in its environment), at a
-home folder made for it, and at folders that are gone afterwards; what it leaves running is found by its name and ended.
-None touches its own parent where that is delegate's process.
+The attacks are limited and harmless. Their targets are a process that stands in for the host, with a key in its
+environment, and temporary folders that stand in for the user's home. Processes that they leave running are found by
+their arguments and killed. No attack signals its parent if that is delegate's process.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from delegate.sandbox.limits import MAX_DATA_BYTES, MAX_FILE_BYTES
 from delegate.sandbox.process import ProcessResult
 
 AttackOutcome = Literal["stopped", "possible", "n/a"]
-"""`n/a`: a program that the attack needs isn't on this machine."""
+"""`n/a`: a program that the attack needs is not installed."""
 
 ATTACK_SECONDS = 5.0
-AT_ONCE = 4
+CONCURRENCY = 4
 FORKS = 300
 _SETTLE_SECONDS = 0.5
-"""How long what a mechanism killed may take to leave the process table."""
+"""How long killed processes may take to leave the process table."""
 
 
 class Row(NamedTuple):
-    """One attack under one mechanism, and how it ended here."""
+    """The outcome of one attack under one mechanism on this machine."""
 
     kind: str
     attack: str
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class MechanismUnderTest(NamedTuple):
-    """A way to run commands, as the settings make it."""
+    """A mechanism for running commands, as selected by the settings."""
 
     name: str
     confinement: Confinement
@@ -56,39 +56,41 @@ class MechanismUnderTest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommandScene:
-    """What an attack finds: a folder to work in, and around it what it is not supposed to reach."""
+    """The environment of an attack: a folder to work in, and targets outside it that must be out of reach."""
 
-    place: Path
+    folder: Path
+    """The temporary folder that contains all others."""
     host: subprocess.Popen[bytes]
-    """Stands in for the process that delegate runs in."""
+    """Stands in for the process that runs delegate."""
     port: int
-    """Something listens there, on 127.0.0.1."""
+    """Port of a server on 127.0.0.1."""
     canary: str
+    """The secret that attacks try to read."""
     marker: str
-    """A number of seconds that nothing else on this machine sleeps for."""
+    """A number of seconds that no other process on this machine sleeps for."""
 
     @property
     def work(self) -> Path:
-        """The command's own folder, inside delegate's home."""
+        """The workspace of the command, inside delegate's home."""
         return self.delegate_home / "workspaces" / "own"
 
     @property
     def home(self) -> Path:
         """The user's home folder."""
-        return self.place / "home"
+        return self.folder / "home"
 
     @property
     def delegate_home(self) -> Path:
-        """Where records and the workspaces of all children lie."""
+        """The folder with the records and the workspaces of all children."""
         return self.home / ".local" / "share" / "delegate"
 
-    def words(self) -> dict[str, object]:
-        """What a command's `{words}` stand for."""
+    def placeholders(self) -> dict[str, object]:
+        """Values for the `{placeholders}` in commands."""
         return {
             "marker": self.marker,
             "host": self.host.pid,
             "port": self.port,
-            "outside": self.place,
+            "outside": self.folder,
             "data": MAX_DATA_BYTES + 1,
             "file": MAX_FILE_BYTES,
             "forks": FORKS,
@@ -96,26 +98,26 @@ class CommandScene:
         }
 
 
-Look = Callable[[CommandScene, ProcessResult], bool]
-"""Whether the attack got what it was after."""
+Succeeded = Callable[[CommandScene, ProcessResult], bool]
+"""Whether an attack succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandAttack:
-    """A command, and how to see that it got through. `stopped` and `possible` say why, for the table's reader."""
+    """A command and how to detect that it succeeded. `stopped` and `possible` explain the outcomes in the table."""
 
     name: str
     command: str
-    got_through: Look
+    succeeded: Succeeded
     stopped: str
     possible: str = ""
     needs: tuple[str, ...] = ()
-    """Programs without which it can't be tried."""
+    """Programs that the attack needs."""
     timeout_seconds: float = ATTACK_SECONDS
-    about_network: bool = False
+    uses_network: bool = False
 
 
-# ----------------------------------------------------------------------------------------- how to see that it worked
+# ------------------------------------------------------------------------------------------------- detecting success
 
 
 def _survives(scene: CommandScene, finished: ProcessResult) -> bool:
@@ -123,7 +125,7 @@ def _survives(scene: CommandScene, finished: ProcessResult) -> bool:
     while found := _sleepers(scene.marker):
         if time.monotonic() > deadline:
             return bool(found)
-        time.sleep(0.02)  # looked at in a thread
+        time.sleep(0.02)  # runs in a thread
     return False
 
 
@@ -139,12 +141,12 @@ def _shows_canary(scene: CommandScene, finished: ProcessResult) -> bool:
     return scene.canary in finished.stdout + finished.stderr
 
 
-def _succeeds(scene: CommandScene, finished: ProcessResult) -> bool:
+def _exits_with_0(scene: CommandScene, finished: ProcessResult) -> bool:
     return finished.exit_code == 0
 
 
 def _writes_outside(scene: CommandScene, finished: ProcessResult) -> bool:
-    return (scene.place / "written").exists()
+    return (scene.folder / "written").exists()
 
 
 def _kills_host(scene: CommandScene, finished: ProcessResult) -> bool:
@@ -167,120 +169,131 @@ def _makes_large_file(scene: CommandScene, finished: ProcessResult) -> bool:
 
 
 _WAIT = "n=0; until [ -e up ] || [ $n -ge 100 ]; do sleep 0.02; n=$((n+1)); done"
-"""Until a daemon has left the group, or an attack that was too slow would look as if it had been stopped."""
-_ENDED = "all that a command started is ended with it"
-_ENVIRONMENT = "a command sees a list of allowed variables"
-_OWN_PROCESSES = "inside bubblewrap there are no processes but the command's own"
-_ALL_PROCESSES = "it runs as the user, and sees the user's processes"
-_READ_ONLY = "inside bubblewrap everything but the workspace is read-only"
-_COVERED = "bubblewrap covers it"
-_AS_USER = "it runs as the user, and reads what the user may read"
+"""Waits until a daemon has left the process group; a slow attack would otherwise look stopped."""
+_KILLED = "all processes of a command are killed when it ends"
+_ENVIRONMENT = "commands get only allowed environment variables"
+_OWN_PROCESSES = "bubblewrap hides all other processes"
+_ALL_PROCESSES = "the command runs as the user and can access the user's processes"
+_READ_ONLY = "bubblewrap makes everything except the workspace read-only"
+_HIDDEN = "bubblewrap hides these files"
+_AS_USER = "the command runs as the user and can read the user's files"
 
 ATTACKS = (
-    CommandAttack("a background process that holds the output open", "sleep {marker} & echo done", _holds_up, _ENDED),
-    CommandAttack("a background process", "sleep {marker} >/dev/null 2>&1 &", _survives, _ENDED),
+    CommandAttack("a background process that keeps the output open", "sleep {marker} & echo done", _holds_up, _KILLED),
+    CommandAttack("a background process", "sleep {marker} >/dev/null 2>&1 &", _survives, _KILLED),
     CommandAttack(
-        "a daemon in a session of its own",
+        "a daemon in its own session",
         "setsid sh -c ': > up; exec sleep {marker}' >/dev/null 2>&1 & " + _WAIT,
-        _survives, _ENDED, "without the subreaper, only the process group is ended", ("setsid",),
+        _survives, _KILLED, "without a subreaper, only the process group is killed", ("setsid",),
     ),
     CommandAttack(
-        "a daemon that forked twice",
+        "a double-forked daemon",
         "(setsid sh -c '(: > up; exec sleep {marker}) & exit' >/dev/null 2>&1 &) ; " + _WAIT,
-        _survives, _ENDED, "without the subreaper, only the process group is ended", ("setsid",),
+        _survives, _KILLED, "without a subreaper, only the process group is killed", ("setsid",),
     ),
     CommandAttack(
-        "a daemon that ends what watches it",
+        "a daemon that kills its supervisor",
         "setsid sh -c ': > up; exec sleep {marker}' >/dev/null 2>&1 & " + _WAIT + "; "
         "[ $PPID = {self} ] || kill -9 $PPID; sleep 0.2",
-        _survives, "inside bubblewrap what watches can't be seen",
-        "it runs as the user, and may kill the subreaper; the command is then an error, never met", ("setsid",),
+        _survives, "bubblewrap hides the supervisor",
+        "the command runs as the user and can kill the subreaper; the check is then an error, never met", ("setsid",),
     ),
     CommandAttack(
-        "a command that ignores every signal it can",
+        "a command that ignores all signals",
         "trap '' TERM INT HUP QUIT; while :; do sleep {marker}; done",
-        _overruns, "at its deadline it is killed", timeout_seconds=0.3,
+        _overruns, "it is killed at its deadline", timeout_seconds=0.3,
     ),
     CommandAttack(
-        "300 processes left behind",
+        "300 background processes",
         "i=0; while [ $i -lt {forks} ]; do sleep {marker} & i=$((i+1)); done",
-        _survives, _ENDED,
+        _survives, _KILLED,
     ),
     CommandAttack(
-        "300 processes at the same time",
+        "300 concurrent processes",
         "i=0; while [ $i -lt {forks} ]; do sleep {marker} & i=$((i+1)); done; kill -0 $!",
-        _succeeds, "a limit of the machine", "the number of processes isn't limited; the deadline ends them",
+        _exits_with_0, "the machine limits the number of processes",
+        "the number of processes isn't limited; they are killed at the deadline",
     ),
-    CommandAttack("a key in its environment", "env; cat /proc/self/environ", _shows_canary, _ENVIRONMENT),
+    CommandAttack("reading a key from its own environment", "env; cat /proc/self/environ", _shows_canary, _ENVIRONMENT),
     CommandAttack(
-        "a key in the environment of another process",
+        "reading a key from another process's environment",
         "grep -aho 'canary[0-9a-f]*' /proc/[0-9]*/environ",
         _shows_canary, _OWN_PROCESSES, _ALL_PROCESSES,
     ),
-    CommandAttack("a file known to hold secrets", "cat ~/.ssh/id ~/.netrc", _shows_canary, _COVERED, _AS_USER),
     CommandAttack(
-        "delegate's records, and what other children wrote",
+        "reading a file that usually holds secrets", "cat ~/.ssh/id ~/.netrc", _shows_canary, _HIDDEN, _AS_USER
+    ),
+    CommandAttack(
+        "reading delegate's records and other children's files",
         "cat ../../records ../other/notes",
-        _shows_canary, _COVERED, _AS_USER,
+        _shows_canary, _HIDDEN, _AS_USER,
     ),
     CommandAttack(
-        "any other file of the user",
+        "reading other files of the user",
         "cat ~/notes",
-        _shows_canary, "the workspace is all there is", "toolchains lie there, so only known secrets are covered",
+        _shows_canary, "only the workspace is visible",
+        "toolchains are in the home folder, so only known secrets are hidden",
     ),
     CommandAttack(
-        "a file written outside", "echo > {outside}/written", _writes_outside, _READ_ONLY, "it runs as the user"
+        "writing a file outside the workspace", "echo > {outside}/written",
+        _writes_outside, _READ_ONLY, "the command runs as the user",
     ),
     CommandAttack(
-        "a connection to this machine",
+        "connecting to localhost",
         "exec 3<>/dev/tcp/127.0.0.1/{port}",
-        _succeeds, 'network = "none" leaves it no network', 'network = "host": checks ask local servers',
-        ("bash",), about_network=True,
+        _exits_with_0, 'network = "none" disables the network', 'network = "host" lets checks use local servers',
+        ("bash",), uses_network=True,
     ),
     CommandAttack(
-        "more memory than a process may have",
+        "allocating too much memory",
         "dd if=/dev/null of=/dev/null bs={data} count=1",
-        _succeeds, "the kernel's limit on a process's memory", "no limit here", ("dd",),
+        _exits_with_0, "the kernel limits the memory of a process", "no limit on this machine", ("dd",),
     ),
     CommandAttack(
-        "a file larger than any should be",
+        "writing a huge file",
         "dd if=/dev/zero of=large bs=1 count=1 seek={file}",
-        _makes_large_file, "the kernel's limit on a file's size", "no limit here", ("dd",),
+        _makes_large_file, "the kernel limits the size of a file", "no limit on this machine", ("dd",),
     ),
     CommandAttack(
-        "output without end", "yes", _floods, "all is read, its end is kept", timeout_seconds=0.3, needs=("yes",)
+        "endless output", "yes",
+        _floods, "all output is read, and only its end is kept", timeout_seconds=0.3, needs=("yes",),
     ),
-    CommandAttack("the host process killed", "kill -9 {host}", _kills_host, _OWN_PROCESSES, _ALL_PROCESSES),
+    CommandAttack("killing the host process", "kill -9 {host}", _kills_host, _OWN_PROCESSES, _ALL_PROCESSES),
     CommandAttack(
-        "a forged exit code",
+        "forging the exit code",
         "[ $PPID = {self} ] && exit 3; "
         "for way in /proc/self/fd/* /proc/$PPID/fd/*; do "
         "[ ${{way##*/}} -gt 2 ] && echo '{{\"exit-code\": 0}}' > $way; done 2>/dev/null; exit 3",
-        _forges, "what is reported must equal what the kernel says",
+        _forges, "a reported exit code must equal that of the kernel",
     ),
-    CommandAttack("the user's terminal", ": < /dev/tty", _succeeds, "a command has a session without a terminal"),
     CommandAttack(
-        "a mount",
-        "unshare --mount mount -t tmpfs none .",  # in a mount namespace, so that this machine isn't changed
-        _succeeds, "only root may, and bubblewrap takes the right from root", "delegate runs as root here",
+        "opening the user's terminal", ": < /dev/tty", _exits_with_0, "commands run in a session without a terminal"
+    ),
+    CommandAttack(
+        "mounting a file system",
+        "unshare --mount mount -t tmpfs none .",  # in a mount namespace, so that nothing changes on this machine
+        _exits_with_0, "only root can mount, and bubblewrap drops that privilege",
+        "delegate runs as root on this machine",
         ("unshare", "mount"),
     ),
 )  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------------- trying them
+# ------------------------------------------------------------------------------------------------ running the attacks
 
 
 async def shell_attacks(under: Sequence[MechanismUnderTest] | None = None) -> list[Row]:
-    """Try all attacks under each mechanism, by default those that work here; takes a few seconds."""
-    few = asyncio.Semaphore(AT_ONCE)
+    """Run all attacks under each mechanism, by default those that work on this machine. Takes a few seconds."""
+    semaphore = asyncio.Semaphore(CONCURRENCY)
     chosen = await mechanisms() if under is None else under
-    tries = [_try(attack, mechanism, few) for mechanism in chosen for attack in ATTACKS if _concerns(attack, mechanism)]
+    tries = [
+        _try(attack, mechanism, semaphore) for mechanism in chosen for attack in ATTACKS if _applies(attack, mechanism)
+    ]
     return await asyncio.gather(*tries)
 
 
 async def mechanisms() -> list[MechanismUnderTest]:
-    """What works here, the strongest first."""
+    """The mechanisms that work on this machine, strongest first."""
     if sys.platform == "win32":
         return []
     subreaper = await works(Confinement(bubblewrap=False, subreaper=True))
@@ -294,35 +307,35 @@ async def mechanisms() -> list[MechanismUnderTest]:
     return [*found, MechanismUnderTest("process", Confinement(bubblewrap=False, subreaper=subreaper), "host")]
 
 
-def _concerns(attack: CommandAttack, mechanism: MechanismUnderTest) -> bool:
-    return attack.about_network or mechanism.network == "host"
+def _applies(attack: CommandAttack, mechanism: MechanismUnderTest) -> bool:
+    return attack.uses_network or mechanism.network == "host"
 
 
-async def _try(attack: CommandAttack, mechanism: MechanismUnderTest, few: asyncio.Semaphore) -> Row:
+async def _try(attack: CommandAttack, mechanism: MechanismUnderTest, semaphore: asyncio.Semaphore) -> Row:
     for program in attack.needs:
         if shutil.which(program) is None:
-            return Row("shell", attack.name, mechanism.name, "n/a", f"there is no {program} here")
-    async with few, _scene() as scene:
+            return Row("shell", attack.name, mechanism.name, "n/a", f"{program} is not installed")
+    async with semaphore, _scene() as scene:
         finished = await _run(attack, mechanism, scene)
-        got_through = await asyncio.to_thread(attack.got_through, scene, finished)
-    if got_through:
+        succeeded = await asyncio.to_thread(attack.succeeded, scene, finished)
+    if succeeded:
         return Row("shell", attack.name, mechanism.name, "possible", attack.possible)
     return Row("shell", attack.name, mechanism.name, "stopped", attack.stopped)
 
 
 async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: CommandScene) -> ProcessResult:
-    secrets_of_host = {"OPENAI_API_KEY": scene.canary, "LC_TOKEN": scene.canary}
-    job = CommandSpec(
-        argv=shell(attack.command.format(**scene.words())),
+    host_secrets = {"OPENAI_API_KEY": scene.canary, "LC_TOKEN": scene.canary}
+    spec = CommandSpec(
+        argv=shell(attack.command.format(**scene.placeholders())),
         cwd=scene.work,
-        env=command_environment(os.environ | secrets_of_host | {"HOME": str(scene.home)}),
+        env=command_environment(os.environ | host_secrets | {"HOME": str(scene.home)}),
         timeout_seconds=attack.timeout_seconds,
         max_output_bytes=64_000,
         network=mechanism.network,
         hidden=(scene.delegate_home,),
     )
     try:
-        return await execute(job, mechanism.confinement)
+        return await execute(spec, mechanism.confinement)
     except SandboxFailed as failure:
         return ProcessResult(None, "", str(failure), timed_out=False, seconds=0)
 
@@ -333,12 +346,12 @@ async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: Comm
 @asynccontextmanager
 async def _scene() -> AsyncGenerator[CommandScene]:
     canary, marker = f"canary{secrets.token_hex(8)}", f"9{secrets.randbelow(10**8):08d}"
-    with tempfile.TemporaryDirectory(prefix=_prefix(), dir=_visible_folder()) as place, _host(canary) as host:
+    with tempfile.TemporaryDirectory(prefix=_prefix(), dir=_visible_folder()) as folder, _host(canary) as host:
         server = await asyncio.start_server(_hang_up, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            scene = CommandScene(Path(place).resolve(), host, port, canary, marker)  # noqa: ASYNC240 - a few lstat calls
-            _furnish(scene)
+            scene = CommandScene(Path(folder).resolve(), host, port, canary, marker)  # noqa: ASYNC240 - a few lstat calls
+            _create_targets(scene)
             try:
                 yield scene
             finally:
@@ -348,7 +361,7 @@ async def _scene() -> AsyncGenerator[CommandScene]:
 
 
 def _visible_folder() -> str | None:
-    """A place that is not /tmp, which bubblewrap covers as a whole: all in it would look safe."""
+    """A folder outside /tmp: bubblewrap hides all of /tmp, so everything in it would look safe."""
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None  # noqa: S108 - random names below it
 
 
@@ -366,7 +379,7 @@ def _host(canary: str) -> Generator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _furnish(scene: CommandScene) -> None:
+def _create_targets(scene: CommandScene) -> None:
     scene.work.mkdir(parents=True)
     for file in (
         scene.home / ".ssh" / "id",
@@ -384,9 +397,9 @@ async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 def _sleepers(marker: str) -> list[int]:
-    """Processes that still sleep for `marker` seconds."""
+    """Ids of the processes that sleep for `marker` seconds."""
     if Path("/proc/self/cmdline").exists():
-        # Not by `glob`, which asks each path whether it exists, and fails where its process ends meanwhile.
+        # `glob` would check whether each path exists, and fail if its process ends in the meantime.
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         return [pid for pid in pids if _sleeps(Path(f"/proc/{pid}/cmdline"), marker)]
     listed = subprocess.run(["ps", "-axo", "pid=,args="], capture_output=True, text=True, check=True).stdout
@@ -394,6 +407,6 @@ def _sleepers(marker: str) -> list[int]:
 
 
 def _sleeps(cmdline: Path, marker: str) -> bool:
-    with contextlib.suppress(OSError):  # gone meanwhile
+    with contextlib.suppress(OSError):  # the process has ended
         return cmdline.read_bytes() == f"sleep\0{marker}\0".encode()
     return False

@@ -1,4 +1,4 @@
-"""`delegate doctor --security`: attacks tried out on this machine, and how they ended."""
+"""`delegate doctor --security`: runs attacks on this machine and prints their outcomes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ from delegate.cli.security.paths import path_attacks
 from delegate.cli.security.urls import url_attacks
 
 _STYLES = {"stopped": "green", "possible": "bold yellow", "n/a": "dim"}
-_MEANING = "stopped: the attack failed here. possible: it got what it was after. n/a: it can't be tried here."
+_LEGEND = "stopped: the attack failed. possible: the attack succeeded. n/a: the attack can't be run on this machine."
 
 
 def report_security(format: Format) -> None:
-    """Try what a hostile command, path, address or text may do, under what works here, and print how it ended."""
-    print_attacks(format, asyncio.run(_tried()))
+    """Run attacks by commands, paths, URLs, criteria and prompts, and print their outcomes."""
+    print_attacks(format, asyncio.run(_run_attacks()))
 
 
-async def _tried() -> list[Row]:
+async def _run_attacks() -> list[Row]:
     shell, paths, urls = await shell_attacks(), path_attacks(), await url_attacks()
     return [*shell, *paths, *urls, *await criterion_attacks(), *await injection_attacks()]
 
 
 def print_attacks(format: Format, rows: Sequence[Row]) -> None:
-    """Attacks and how they ended, one table for each kind."""
+    """Print the outcomes of attacks, as one table per kind."""
     if format is Format.json:
         print_json({"attacks": [row._asdict() for row in rows]})
     elif format is Format.jsonl:
@@ -42,17 +42,18 @@ def _print_tables(rows: Sequence[Row]) -> None:
     for kind in dict.fromkeys(row.kind for row in rows):
         out.print(_table([row for row in rows if row.kind == kind], slim_table(out), kind))
         out.print()
-    out.print(_MEANING)
+    out.print(_LEGEND)
 
 
 def _table(rows: Sequence[Row], table: Table, kind: str) -> Table:
-    """An attack per line, a mechanism per column, and why it ended so: first of all why it got through."""
+    """One line per attack, one column per mechanism; the reason is that of a mechanism where it succeeded, if any."""
     mechanisms = list(dict.fromkeys(row.mechanism for row in rows))
-    for name in (kind, *mechanisms, "because"):
+    for name in (kind, *mechanisms, "reason"):
         table.add_column(name)
     for attack in dict.fromkeys(row.attack for row in rows):
-        tried = {row.mechanism: row for row in rows if row.attack == attack}
-        outcomes = [tried[name].outcome if name in tried else "" for name in mechanisms]
-        why = next((row.note for row in tried.values() if row.outcome == "possible"), next(iter(tried.values())).note)
-        table.add_row(plain(attack), *(plain(word, _STYLES.get(word, "")) for word in outcomes), plain(why))
+        results = {row.mechanism: row for row in rows if row.attack == attack}
+        outcomes = [results[name].outcome if name in results else "" for name in mechanisms]
+        first = next(iter(results.values()))
+        reason = next((row.note for row in results.values() if row.outcome == "possible"), first.note)
+        table.add_row(plain(attack), *(plain(word, _STYLES.get(word, "")) for word in outcomes), plain(reason))
     return table

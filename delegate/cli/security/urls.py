@@ -1,6 +1,6 @@
-"""Attacks on `fetch_url`, tried out for real against a server on loopback that is gone afterwards.
+"""Runs attacks on `fetch_url` with a temporary server on the loopback interface.
 
-Nothing leaves the machine: the addresses are numbers, which need no resolver, and none of them may be connected to.
+Nothing leaves the machine: the addresses are numeric, so they need no resolver, and connecting to them is refused.
 """
 
 import asyncio
@@ -15,31 +15,31 @@ from delegate.cli.security.commands import Row
 from delegate.errors import ToolError
 
 SECONDS = 1.0
-"""How long one fetch may take; twice as long counts as waited."""
+"""Timeout of one fetch. Twice as long counts as not in time."""
 
 ADDRESSES = {
-    "this machine, in spellings that have fooled filters": (
+    "localhost, in spellings that bypass filters": (
         "127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "0",
-        "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::ffff:0:7f00:1]",  # noqa: S104 - asked for
+        "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::ffff:0:7f00:1]",  # noqa: S104 - requested
         "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "①②⑦.⓪.⓪.①", "127。0。0。1",
     ),
     "link-local addresses": ("169.254.1.1", "[fe80::1]"),
     "private addresses": ("10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "[fc00::1]"),
-    "the metadata services of clouds": (
+    "cloud metadata services": (
         "169.254.169.254", "169.254.170.2", "[fd00:ec2::254]", "100.100.100.200", "192.0.0.192", "168.63.129.16",
     ),
 }  # fmt: skip
-"""Hosts that only this machine, or its network, can reach."""
-NO_WEB_ADDRESS = {
-    "another scheme than http and https": (
+"""Hosts that only this machine or its network can reach."""
+INVALID_URLS = {
+    "a scheme other than http and https": (
         "file:///etc/passwd", "ftp://127.0.0.1/", "gopher://127.0.0.1/", "data:text/plain,x", "//127.0.0.1/", "http:///x",
     ),
-    "a name or a password before the host": (
+    "credentials before the host": (
         "http://1.1.1.1@127.0.0.1/", "http://1.1.1.1\\@127.0.0.1/", "http://user:password@1.1.1.1/",
     ),
 }  # fmt: skip
 REDIRECTS = {
-    "a redirect to this machine": (
+    "a redirect to localhost": (
         "http://localhost:{port}/canary", "http://[::1]:{port}/canary", "//0.0.0.0:{port}/canary",
     ),
     "a redirect to a metadata service": ("http://169.254.169.254/latest/meta-data/",),
@@ -47,25 +47,25 @@ REDIRECTS = {
     "a redirect to itself": ("/redirect",),
 }  # fmt: skip
 BODIES = {
-    "a body without end": "/endless",
-    "a head without end": "/head",
-    "a body that unfolds to 20 MB": "/bomb",
-    "a body that never comes": "/hang",
-    "a character set that takes minutes to read": "/punycode",
+    "an endless body": "/endless",
+    "endless headers": "/head",
+    "a body that decompresses to 20 MB": "/bomb",
+    "a body that never arrives": "/hang",
+    "a charset that takes minutes to decode": "/punycode",
 }
 
 
 async def url_attacks() -> list[Row]:
-    """Try all attacks on this machine; takes a second."""
+    """Run all attacks on this machine. Takes a second."""
     server = _Server()
-    listening = await asyncio.start_server(server.answer, "127.0.0.1", 0)
+    listening = await asyncio.start_server(server.handle, "127.0.0.1", 0)
     server.port = listening.sockets[0].getsockname()[1]
     try:
         rows = [
             await server.refused(attack, [f"http://{host}:{server.port}/canary" for host in hosts])
             for attack, hosts in ADDRESSES.items()
         ]
-        rows += [await server.refused(attack, urls) for attack, urls in NO_WEB_ADDRESS.items()]
+        rows += [await server.refused(attack, urls) for attack, urls in INVALID_URLS.items()]
         rows += [await server.redirected(attack, targets) for attack, targets in REDIRECTS.items()]
         rows += [await server.bounded(attack, path) for attack, path in BODIES.items()]
         return rows
@@ -77,7 +77,7 @@ async def url_attacks() -> list[Row]:
 
 @dataclass(slots=True)
 class _Server:
-    """Answers badly, and knows whether somebody got to what nobody may get to."""
+    """A hostile server, which records whether its protected page was requested."""
 
     port: int = 0
     location: str = ""
@@ -85,26 +85,26 @@ class _Server:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def refused(self, attack: str, urls: Sequence[str]) -> Row:
-        """Addresses that nothing allows."""
+        """Fetch URLs that no policy allows."""
         faults = [f"{url}: {fault}" for url in urls if (fault := await self._fault(url, FetchPolicy()))]
         return _row(attack, faults, f"refused before a connection is made ({len(urls)} tried)")
 
     async def redirected(self, attack: str, targets: Sequence[str]) -> Row:
-        """A server that is allowed sends elsewhere."""
+        """Fetch from an allowed server that redirects."""
         faults: list[str] = []
         for target in targets:
             self.location = target.format(port=self.port)
             fault = await self._fault(f"{self._base}/redirect", self._allowed)
             faults += [f"{target}: {fault}"] if fault else []
-        return _row(attack, faults, "each new address is checked like the first; after five there is an end")
+        return _row(attack, faults, "each redirect is checked like the first URL; at most five are followed")
 
     async def bounded(self, attack: str, path: str) -> Row:
-        """A server that is allowed sends too much, or nothing."""
+        """Fetch from an allowed server that sends too much, or nothing."""
         fault = await self._fault(f"{self._base}{path}", self._allowed, refused=False)
-        return _row(attack, [fault] if fault else [], "bytes and seconds are bounded")
+        return _row(attack, [fault] if fault else [], "size and time are limited")
 
     async def _fault(self, url: str, policy: FetchPolicy, *, refused: bool = True) -> str | None:
-        """What went wrong for us, if anything did."""
+        """How the attack succeeded, or None if it was stopped."""
         self.reached, started, length = False, time.monotonic(), 0
         fault = "not refused" if refused else None
         try:
@@ -114,8 +114,8 @@ class _Server:
         if time.monotonic() - started > 2 * SECONDS:
             return "not in time"
         if length > policy.max_bytes + 1_000:
-            return f"{length:,} characters came back"
-        return "reached" if self.reached else fault
+            return f"{length:,} characters were returned"
+        return "the protected page was returned" if self.reached else fault
 
     @property
     def _base(self) -> str:
@@ -125,7 +125,7 @@ class _Server:
     def _allowed(self) -> FetchPolicy:
         return FetchPolicy((f"127.0.0.1:{self.port}",), timeout_seconds=SECONDS)
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             request = await reader.readuntil(b"\r\n\r\n")
             await self._send(request.split()[1].decode(), writer)

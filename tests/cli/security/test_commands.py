@@ -1,4 +1,4 @@
-"""The attack table: what each mechanism stops, and what it honestly doesn't."""
+"""Attacks by commands: which of them each mechanism stops."""
 
 import asyncio
 import os
@@ -12,49 +12,49 @@ from delegate.cli.security.commands import ATTACKS, MechanismUnderTest, Row, mec
 from delegate.judging.checks.worker import close_workers
 from delegate.sandbox.confinement import Confinement
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the table is Linux's")
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the expected outcomes are those on Linux")
 
 COLUMNS = ("bubblewrap", "process", "process group")
 NO_NETWORK = "bubblewrap, no network"
 WITHOUT_SUBREAPER = MechanismUnderTest("process group", Confinement(bubblewrap=False, subreaper=False), "host")
-"""What macOS has."""
+"""The mechanism on macOS."""
 
 EXPECTED = {
-    "a background process that holds the output open": "stopped stopped stopped",
+    "a background process that keeps the output open": "stopped stopped stopped",
     "a background process": "stopped stopped stopped",
-    "a daemon in a session of its own": "stopped stopped possible",
-    "a daemon that forked twice": "stopped stopped possible",
-    "a daemon that ends what watches it": "stopped possible possible",
-    "a command that ignores every signal it can": "stopped stopped stopped",
-    "300 processes left behind": "stopped stopped stopped",
-    "300 processes at the same time": "possible possible possible",
-    "a key in its environment": "stopped stopped stopped",
-    "a key in the environment of another process": "stopped possible possible",
-    "a file known to hold secrets": "stopped possible possible",
-    "delegate's records, and what other children wrote": "stopped possible possible",
-    "any other file of the user": "possible possible possible",
-    "a file written outside": "stopped possible possible",
-    "a connection to this machine": "possible possible possible",
-    "more memory than a process may have": "stopped stopped stopped",
-    "a file larger than any should be": "stopped stopped stopped",
-    "output without end": "stopped stopped stopped",
-    "the host process killed": "stopped possible possible",
-    "a forged exit code": "stopped stopped stopped",
-    "the user's terminal": "stopped stopped stopped",
-    "a mount": "stopped ROOT ROOT",
+    "a daemon in its own session": "stopped stopped possible",
+    "a double-forked daemon": "stopped stopped possible",
+    "a daemon that kills its supervisor": "stopped possible possible",
+    "a command that ignores all signals": "stopped stopped stopped",
+    "300 background processes": "stopped stopped stopped",
+    "300 concurrent processes": "possible possible possible",
+    "reading a key from its own environment": "stopped stopped stopped",
+    "reading a key from another process's environment": "stopped possible possible",
+    "reading a file that usually holds secrets": "stopped possible possible",
+    "reading delegate's records and other children's files": "stopped possible possible",
+    "reading other files of the user": "possible possible possible",
+    "writing a file outside the workspace": "stopped possible possible",
+    "connecting to localhost": "possible possible possible",
+    "allocating too much memory": "stopped stopped stopped",
+    "writing a huge file": "stopped stopped stopped",
+    "endless output": "stopped stopped stopped",
+    "killing the host process": "stopped possible possible",
+    "forging the exit code": "stopped stopped stopped",
+    "opening the user's terminal": "stopped stopped stopped",
+    "mounting a file system": "stopped ROOT ROOT",
 }
 
 
 @pytest.fixture(scope="module")
 def table() -> dict[tuple[str, str], Row]:
-    async def tried() -> list[Row]:
+    async def results() -> list[Row]:
         return await shell_attacks([*await mechanisms(), WITHOUT_SUBREAPER])
 
-    return {(row.attack, row.mechanism): row for row in asyncio.run(tried())}
+    return {(row.attack, row.mechanism): row for row in asyncio.run(results())}
 
 
 def may_mount() -> bool:
-    """Root may, but in many containers root isn't root."""
+    """Whether this process can mount; in many containers even root can't."""
     return subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
@@ -76,10 +76,10 @@ def test_without_network_no_connection_is_possible(table: dict[tuple[str, str], 
     rows = [row for row in table.values() if row.mechanism == NO_NETWORK]
     if not rows:
         pytest.skip("network namespaces don't work here")
-    assert [(row.attack, row.outcome) for row in rows] == [("a connection to this machine", "stopped")]
+    assert [(row.attack, row.outcome) for row in rows] == [("connecting to localhost", "stopped")]
 
 
-def test_every_row_says_why(table: dict[tuple[str, str], Row]) -> None:
+def test_every_row_has_a_reason(table: dict[tuple[str, str], Row]) -> None:
     assert [row for row in table.values() if not row.note] == []
 
 
