@@ -87,7 +87,7 @@ def test_without_a_key_it_says_why_no_model_may_judge() -> None:
     done = delegate(*WORK, "-c", "the note greets the reader")
     assert done.returncode == 1
     assert "no_eligible_judge" in done.stdout
-    assert "  no judge: no key (set OPENAI_API_KEY), for " in done.stdout
+    assert "  no judge: no key (set OPENAI_API_KEY) (" in done.stdout
 
 
 @pytest.mark.parametrize(
