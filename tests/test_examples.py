@@ -168,8 +168,8 @@ def test_a_function_is_judged_by_its_receipts_and_report(said: str, line: str) -
     with ModelServer(models) as server:
         done = run("own_function.py", server=server)
     assert done.stdout.startswith(line), done.stdout + done.stderr
-    assert "tool calls on record: 1 (look_up_order 1)" in done.stdout
-    assert "1 model call, 120 tokens in, 30 out" in done.stdout
+    assert "recorded tool calls: 1; succeeded: look_up_order 1" in done.stdout
+    assert "1 model call, 120 input tokens, 30 output tokens" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_function_is_judged_by_its_receipts_and_report(said: str, line: str) -
         ([], 0, "task 0: PASS (check, verified)"),
         (["echo", "I wrote backup.csv."], 1, "task 0: FAIL (check, not_met)"),
         (["tee", "backup.csv"], 1, "task 0: FAIL (check, not_met)"),
-        (["false"], 1, "task 0: FAIL (gate, run_failed, run failed)"),
+        (["false"], 1, "task 0: FAIL (gate, run_failed)"),
     ],
 )
 def test_a_program_is_judged_by_what_it_left(command: list[str], code: int, line: str) -> None:

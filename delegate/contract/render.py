@@ -183,8 +183,8 @@ def _judge_line(record: JudgeRecord, name: str) -> str:
 
 def _criterion_line(criterion: CriterionResult) -> str:
     """Return a criterion with who decided it and on what evidence, in more detail if it isn't met."""
-    code = "" if criterion.code == criterion.outcome else f", {one_line(criterion.code, 40)}"
-    line = f"- {criterion.id} {criterion.outcome} ({criterion.decided_by}{code}): {quoted(criterion.text, 200)}"
+    why = "" if criterion.code == criterion.outcome else f", {one_line(criterion.code, 40)}"
+    line = f"- {criterion.id} {criterion.outcome} ({criterion.decided_by}{why}): {quoted(criterion.text, 200)}"
     met = criterion.outcome in ("met", "trusted")
     line += f" → {quoted(criterion.reason, 300)}" if criterion.reason and not met else ""
     if criterion.evidence and not (met and criterion.decided_by == "check"):
