@@ -1,6 +1,6 @@
 """A command line program as the child: a coding agent, a script, or here `cp`.
 
-Shows that a verdict is about the work, whoever does it. The program runs in a folder of its own, reads the task on
+Shows that a verdict depends on the work alone. The program runs in a folder of its own, reads the task on
 stdin, and prints its report. Checks decide here, so no model is asked and no key is needed.
 
     python examples/own_cli.py                                            # cp does the work: PASS
