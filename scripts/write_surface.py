@@ -13,6 +13,7 @@ from typing import Any, cast
 import typer
 
 import delegate
+from delegate._util import resources
 from delegate.cli.app import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +33,11 @@ def surface() -> dict[str, Any]:
             name: sorted(option for one in command.params for option in (*one.opts, *one.secondary_opts))
             for name, command in sorted(commands.items())
         },
-        "schemas": {path.name: _digest(path) for path in sorted((ROOT / "schemas").glob("*.json"))},
+        "schemas": {
+            file.name: _digest(file.read_text(encoding="utf-8"))
+            for file in sorted(resources.folder("schemas").iterdir(), key=lambda file: file.name)
+            if file.name.endswith(".json")
+        },
     }
 
 
@@ -47,9 +52,9 @@ def _public_names(module: Path) -> list[str]:
     return sorted(node.name for node in defined if not node.name.startswith("_"))
 
 
-def _digest(schema: Path) -> str:
-    """The SHA-256 of a schema without its prose."""
-    parsed = _without_prose(json.loads(schema.read_text(encoding="utf-8")))
+def _digest(schema: str) -> str:
+    """The SHA-256 of a schema's text without its prose."""
+    parsed = _without_prose(json.loads(schema))
     return hashlib.sha256(json.dumps(parsed, sort_keys=True).encode()).hexdigest()
 
 
