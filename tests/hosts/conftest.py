@@ -1,6 +1,6 @@
-"""Frameworks are guests: what they warn of and what threads they keep is theirs; processes and workspaces are ours.
+"""Fixtures of the host tests. A framework may warn and keep threads; processes and workspaces must not remain.
 
-With `DELEGATE_HOSTS_TABLE` set, what the scenarios came to is written into that folder, for docs/hosts.md.
+If `DELEGATE_HOSTS_TABLE` is set, the results of the scenarios are written to that folder, for docs/hosts.md.
 """
 
 import json
@@ -19,7 +19,7 @@ from tests.support import leaks
 _HERE = Path(__file__).parent
 _TABLE = os.environ.get("DELEGATE_HOSTS_TABLE")
 _NAME = "conformance"
-_FOUND: dict[tuple[str, str], dict[str, str]] = {}
+_RESULTS: dict[tuple[str, str], dict[str, str]] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,7 +36,9 @@ def pytest_runtest_makereport(
     if _TABLE and call.when == "call" and isinstance(item, pytest.Function) and "scenario" in item.fixturenames:
         host, scenario = (str(item.callspec.params[name]) for name in ("host", "scenario"))
         if "isn't installed" not in (outcome := _outcome(report)):
-            report.user_properties.append((_NAME, json.dumps([*table.told_of(driver_of(host)), scenario, outcome])))
+            report.user_properties.append(
+                (_NAME, json.dumps([*table.name_and_version(driver_of(host)), scenario, outcome]))
+            )
     return report
 
 
@@ -47,17 +49,17 @@ def _outcome(report: pytest.TestReport) -> str:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Seen where all reports come together, however many processes run the tests."""
+    """Collect the results in the main process, which gets the reports of all workers."""
     for name, value in report.user_properties:
         if name == _NAME:
             host, version, scenario, outcome = json.loads(str(value))
-            _FOUND.setdefault((host, version), {})[scenario] = outcome
+            _RESULTS.setdefault((host, version), {})[scenario] = outcome
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if not hasattr(session.config, "workerinput"):
-        for (host, version), outcomes in _FOUND.items():
-            table.Found(host, version, platform.python_version(), outcomes).save(Path(str(_TABLE)))
+        for (host, version), outcomes in _RESULTS.items():
+            table.HostResults(host, version, platform.python_version(), outcomes).save(Path(str(_TABLE)))
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], None]:
 
 @pytest.fixture
 async def world(use: Callable[[World], None]) -> AsyncGenerator[World]:
-    """A parent that makes one call, at a server that serves as long as the test lasts."""
+    """A parent that makes one call, with a model server that runs until the end of the test."""
     world = World([{"goal": "Find the answer."}])
     with world.server:
         use(world)
@@ -84,7 +86,7 @@ async def world(use: Callable[[World], None]) -> AsyncGenerator[World]:
 def nothing_is_left(
     request: pytest.FixtureRequest, home: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[None]:
-    """No process and no workspace of ours outlives its test."""
+    """Fails a test that leaves a process or a workspace of delegate behind."""
     watch = leaks.Watch(home, scratch)
     yield
     left = watch.left_of_ours()
@@ -95,4 +97,4 @@ def nothing_is_left(
 
 @pytest.fixture
 async def no_task_is_left() -> None:
-    """A framework's own tasks end when they end."""
+    """Replaces the fixture that fails on unfinished tasks: a framework may leave its own."""

@@ -1,20 +1,20 @@
-"""What a host's driver does for the conformance suite: one turn of a parent in the framework's own agent loop.
+"""The conformance suite's interface to a framework: a driver runs a parent in the framework's own agent loop.
 
-A driver is a module `tests/hosts/drivers/<host>.py` with one object `DRIVER`. It builds an agent of the framework whose
-model is at `world.server`, gives it `delegate.hosts.<host>.tool(delegator)`, lets it run, and says what came of it.
+A driver is a module `tests/hosts/drivers/<host>.py` with one object `DRIVER`. It creates an agent of the framework
+whose model is at `world.server` and which has one of delegate's tools, runs it, and returns what the host observed.
 """
 
 import asyncio
 import importlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import pytest
 
-from delegate import Delegator
+from delegate import Delegator, Tool
 from delegate.types import JsonObject
-from tests.hosts.world import World
+from tests.hosts.world import NativeTool, World
 
 Scenario = Literal[
     "single",
@@ -23,54 +23,86 @@ Scenario = Literal[
     "criteria_failed",
     "check_fails",
     "bad_arguments",
+    "refused_call_marked",
     "too_many_tasks",
     "cancel_in_flight",
     "timeout",
     "progress_seen",
     "usage_counted",
+    "report_kept",
+    "report_read_later",
+    "think_checklist",
     "four_calls_in_one_turn",
+    "one_ledger_per_run",
+    "tier_ceiling",
     "forged_verdict",
     "judge_down",
     "nested_delegation_refused",
+    "own_tools_omitted",
+    "parent_tools_used",
+    "parent_tools_only",
+    "tool_refuses_arguments",
+    "approval_denied",
 ]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the host made of the turn. What the parent's model read is on record at the model server."""
+    """What the host observed of a run. What the parent's model read is recorded by the model server."""
 
     progress: list[str] = field(default_factory=list[str])
-    """Texts that the host's own channel of progress carried while children worked, in order."""
+    """The texts of the host's own progress reports, in order."""
     usage: tuple[int, int] | None = None
-    """Input and output tokens in the host's own totals at the end of the run; None where it has none."""
+    """Input and output tokens in the host's own totals at the end of the run; None if it has no totals."""
     structured: list[JsonObject] = field(default_factory=list[JsonObject])
-    """Reports that the host kept beside the texts, where it has a place for them."""
+    """The reports that the host kept in addition to the results' texts."""
+    errors: list[bool] = field(default_factory=list[bool])
+    """For each call, whether the host marked its result as an error."""
     results: list[str] | None = None
-    """What was answered to each call; only from hosts that have no model, such as an MCP client."""
+    """The text of each result; only if it differs from what the parent's model read, or if there is no such model."""
 
 
 class Driver(Protocol):
     """Drives one framework."""
 
     name: str
-    """As in `delegate.hosts.<name>`."""
+    """The host's name in the table."""
     package: str
-    """Distribution whose version stands in the table."""
+    """The distribution whose version is in the table."""
     side_by_side: bool
-    """Whether the framework makes the calls of one turn at the same time."""
+    """Whether the framework runs the calls of one turn in parallel."""
     gaps: Mapping[Scenario, str]
-    """What the framework can't do, each with the reason; those scenarios are not run."""
+    """The scenarios that the framework can't play, each with the reason. They are skipped."""
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        """Run a parent that makes `world.calls` in its first turn and ends in its second.
+        """Run a parent with the tools `world.own` and `world.native`, which makes `world.calls` and then ends.
 
-        When `cancel` is set, stop the run by the framework's own means, and return once it says it has stopped.
+        When `cancel` is set, stop the run in the framework's own way, and return after it has stopped.
         """
         ...
 
 
+class ToolDriver(Driver, Protocol):
+    """Drives a framework whose tools children can use."""
+
+    refusal: str
+    """The framework's error text for a call of `multiply` without its argument `b`."""
+
+    def native_tool(self, world: World, name: NativeTool) -> Any:
+        """The function of that name as a tool of the framework."""
+        ...
+
+    def own_tools(self, delegator: Delegator) -> list[Any]:
+        """All tools that delegate offers to the framework."""
+        ...
+
+    def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
+        """`child_tools` of the adapter."""
+        ...
+
+
 async def outcome_of(turn: Coroutine[Any, Any, Outcome], cancel: asyncio.Event | None) -> Outcome:
-    """What a turn comes to in a framework that is stopped by cancelling the task it runs in."""
+    """The outcome of a run in a framework that is stopped by canceling its task."""
     running = asyncio.create_task(turn)
     if cancel is None:
         return await running
@@ -80,8 +112,15 @@ async def outcome_of(turn: Coroutine[Any, Any, Outcome], cancel: asyncio.Event |
     return Outcome()
 
 
+def errors_in_messages(world: World) -> list[bool]:
+    """Whether each tool result in the last request of a parent on the Messages API is marked as an error."""
+    messages = world.of("parent")[-1].body["messages"]
+    blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
+    return [bool(block.get("is_error")) for block in blocks if block["type"] == "tool_result"]
+
+
 def driver_of(host: str) -> Driver:
-    """The driver of that name; skips the test where its framework isn't there."""
+    """The driver of that name. Skips the test if the framework isn't installed."""
     try:
         return importlib.import_module(f"tests.hosts.drivers.{host}").DRIVER
     except ModuleNotFoundError as error:

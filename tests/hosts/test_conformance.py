@@ -1,4 +1,4 @@
-"""Every host against every scenario, in the host's own agent loop. Hosts that aren't installed are skipped by name."""
+"""Plays every scenario in the agent loop of every host. Hosts that aren't installed are skipped."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Hermes's own: names and results, interrupts, the takeover, its agents as children, its tools, its judge."""
-# Hermes has no types of its own.
+"""Features that only Hermes has: its results, interrupts, the takeover, its agents as children, its judge."""
+# Hermes has no type hints.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import asyncio
@@ -46,23 +46,23 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModelServer], None]:
 
 @pytest.fixture
 def marks() -> Iterator[list[str]]:
-    """A tool `mark` in a toolset of its own, and what it was called with."""
-    said: list[str] = []
+    """Registers a tool `mark` in a toolset of its own. The words that it was called with."""
+    words: list[str] = []
 
     def mark(args: dict[str, Any], **_: Any) -> str:
-        said.append(args["word"])
+        words.append(args["word"])
         return json.dumps({"marked": args["word"]})
 
     parameters = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
-    schema = {"name": "mark", "description": "Marks a word.", "parameters": parameters}
+    schema = {"name": "mark", "description": "Mark a word.", "parameters": parameters}
     registry.register(name="mark", toolset="marking", schema=schema, handler=mark)
-    yield said
+    yield words
     registry.deregister("mark")
 
 
 @pytest.fixture
 def own_delegate_task() -> Iterator[None]:
-    """Hermes's tool is its own again afterwards."""
+    """Restores Hermes's own tool afterwards."""
     entry = registry.get_entry("delegate_task")
     assert entry is not None
     yield
@@ -71,7 +71,7 @@ def own_delegate_task() -> Iterator[None]:
 
 
 def hermes_children(server: ModelServer, **plugin: Any) -> None:
-    """The plugin with Hermes's agents as children, whose model is at `server` too."""
+    """Load the plugin with Hermes's agents as children, whose model is at `server` too."""
     model = {"provider": "custom", "base_url": server.openai_url, "api_key": "dummy", "default": PARENT}
     config = {"children": "hermes", "settings": {"judge_model": JUDGE}, **plugin}
     plug_in(None, plugin=config, model=model)
@@ -102,10 +102,10 @@ def marking(call: Call) -> Reply:
     return Reply("I marked it.") if call.tool_results else Reply("I begin.", tool_calls=(("mark", {"word": "done"}),))
 
 
-# ------------------------------------------------------------------------------------------------------ what comes back
+# ------------------------------------------------------------------------------------------------------------- results
 
 
-async def test_a_result_has_hermess_names_and_the_judges_reasons(keys: Any) -> None:
+async def test_a_result_has_the_fields_of_hermes_and_the_judge_s_reasons(keys: Any) -> None:
     def script(call: Call) -> Reply:
         if call.model == JUDGE:
             return Reply(verdicts(c1=("met", "The answer is 42.")))
@@ -118,10 +118,10 @@ async def test_a_result_has_hermess_names_and_the_judges_reasons(keys: Any) -> N
         plug_in(None, plugin={"settings": {"model": WORKER, "judge_model": JUDGE}})
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    told = result(server)
-    assert next(iter(told)) == "report"
-    assert told["report"].startswith("task 0: PASS")
-    (entry,) = told["results"]
+    answer = result(server)
+    assert next(iter(answer)) == "report"
+    assert answer["report"].startswith("task 0: PASS")
+    (entry,) = answer["results"]
     assert entry["judge"]["verdict"] == "PASS"
     assert entry["judge"]["reasoning"]
     assert entry["summary"] == '"The answer is 42."'
@@ -131,7 +131,7 @@ async def test_a_result_has_hermess_names_and_the_judges_reasons(keys: Any) -> N
     assert "error" not in entry
 
 
-async def test_a_call_that_takes_longer_than_it_may_is_ended_and_reported(keys: Any) -> None:
+async def test_a_call_that_exceeds_its_time_is_ended_and_reported(keys: Any) -> None:
     def script(call: Call) -> Reply | Fault:
         if call.model == WORKER:
             return Fault(kind="hang")
@@ -148,7 +148,7 @@ async def test_a_call_that_takes_longer_than_it_may_is_ended_and_reported(keys: 
         assert await asyncio.to_thread(server.wait_until_idle) == 0
 
 
-async def test_calls_of_one_turn_share_their_limits_and_the_next_turn_has_its_own(keys: Any) -> None:
+async def test_calls_of_one_user_turn_share_limits_and_the_next_has_its_own(keys: Any) -> None:
     def script(call: Call) -> Reply:
         if call.model == WORKER:
             return Reply("Done.")
@@ -167,10 +167,10 @@ async def test_calls_of_one_turn_share_their_limits_and_the_next_turn_has_its_ow
     assert refused == [False, True, False, True]
 
 
-# ----------------------------------------------------------------------------------------------------- who may not call
+# --------------------------------------------------------------------------------------------------- nested delegation
 
 
-async def test_a_child_of_hermess_own_may_not_delegate(keys: Any) -> None:
+async def test_a_child_of_hermes_may_not_delegate(keys: Any) -> None:
     def script(call: Call) -> Reply:
         if call.tool_results:
             return Reply("I was refused.")
@@ -180,8 +180,8 @@ async def test_a_child_of_hermess_own_may_not_delegate(keys: Any) -> None:
         keys(server)
         plug_in(None, plugin={"settings": {"model": WORKER}})
         with parent_at(server.openai_url) as agent:
-            said = json.loads(await asyncio.to_thread(delegate_task, goal="Do it.", parent_agent=agent))
-    assert said["results"][0]["summary"] == "I was refused."
+            answer = json.loads(await asyncio.to_thread(delegate_task, goal="Do it.", parent_agent=agent))
+    assert answer["results"][0]["summary"] == "I was refused."
     assert json.loads(server.calls[-1].tool_results[0])["error"]["code"] == "too_deep"
     assert not [call for call in server.calls if call.api == "chat" and call.model == WORKER]
 
@@ -190,7 +190,7 @@ async def test_a_child_of_hermess_own_may_not_delegate(keys: Any) -> None:
 
 
 @pytest.mark.usefixtures("own_delegate_task")
-async def test_with_a_grant_delegate_task_itself_is_answered_by_us(keys: Any) -> None:
+async def test_with_a_grant_delegate_task_itself_is_taken_over(keys: Any) -> None:
     def script(call: Call) -> Reply:
         if call.model == WORKER:
             return Reply("The answer is 42.")
@@ -207,17 +207,17 @@ async def test_with_a_grant_delegate_task_itself_is_answered_by_us(keys: Any) ->
 
 
 @pytest.mark.usefixtures("own_delegate_task")
-def test_without_a_grant_delegate_task_stays_hermess_own_and_ours_has_its_own_name(
+def test_without_a_grant_delegate_task_is_not_taken_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     plug_in(None, plugin={"takeover": True})
     assert registry.get_toolset_for_tool("delegate_task") == "delegation"
     assert registry.get_toolset_for_tool(OWN_NAME) == "delegate"
-    assert run_tool_execution_middleware("delegate_task", {"goal": "x"}, _hermess_own) == "Hermes's answer"
+    assert run_tool_execution_middleware("delegate_task", {"goal": "x"}, _own_answer) == "Hermes's answer"
     assert "delegate_task stays Hermes's own" in caplog.text
 
 
-def _hermess_own(_args: dict[str, Any]) -> str:
+def _own_answer(_args: dict[str, Any]) -> str:
     return "Hermes's answer"
 
 
@@ -231,7 +231,7 @@ class WithoutMiddleware:
 
 
 @pytest.mark.usefixtures("own_delegate_task")
-def test_where_there_is_no_middleware_nothing_is_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_middleware_nothing_is_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
     register = hermes.register
 
     def without(ctx: Any, _delegator: None) -> None:
@@ -244,16 +244,16 @@ def test_where_there_is_no_middleware_nothing_is_overridden(monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("own_delegate_task")
-def test_the_takeover_answers_with_an_error_where_the_call_fails_inside() -> None:
+def test_the_takeover_returns_an_error_if_the_call_fails() -> None:
     plug_in(None, plugin={"takeover": True}, grant=True)
-    said = run_tool_execution_middleware("delegate_task", {"goal": object()}, _hermess_own)
-    assert json.loads(said)["error"]["code"]
+    answer = run_tool_execution_middleware("delegate_task", {"goal": object()}, _own_answer)
+    assert json.loads(answer)["error"]["code"]
 
 
 # ------------------------------------------------------------------------------------------ Hermes's agents as children
 
 
-async def test_three_of_hermess_agents_work_side_by_side_and_leave_receipts(keys: Any, marks: list[str]) -> None:
+async def test_three_agents_of_hermes_run_in_parallel_with_receipts(keys: Any, marks: list[str]) -> None:
     together = threading.Barrier(3)
 
     async def child(call: Call) -> Reply:
@@ -268,17 +268,17 @@ async def test_three_of_hermess_agents_work_side_by_side_and_leave_receipts(keys
         hermes_children(server)
         with parent_at(server.openai_url, "marking") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    told = result(server)
-    heads = [line.split(",")[0] for line in told["report"].splitlines()[:3]]
+    answer = result(server)
+    heads = [line.split(",")[0] for line in answer["report"].splitlines()[:3]]
     assert heads == [f"task {n}: PASS (check" for n in range(3)]
-    traces = [[(call["tool"], call["status"]) for call in entry["tool_trace"]] for entry in told["results"]]
+    traces = [[(call["tool"], call["status"]) for call in entry["tool_trace"]] for entry in answer["results"]]
     assert traces == [[("mark", "ok")]] * 3
     assert marks == ["done"] * 3
-    assert {entry["model"] for entry in told["results"]} == {PARENT}
-    assert [entry["tokens"] for entry in told["results"]] == [{"input": 200, "output": 20}] * 3
+    assert {entry["model"] for entry in answer["results"]} == {PARENT}
+    assert [entry["tokens"] for entry in answer["results"]] == [{"input": 200, "output": 20}] * 3
 
 
-async def test_hermess_agents_get_none_of_the_tools_that_their_parent_lacks(keys: Any, marks: list[str]) -> None:
+async def test_agents_of_hermes_get_no_tool_that_their_parent_lacks(keys: Any, marks: list[str]) -> None:
     offered: list[list[str]] = []
 
     def script(call: Call) -> Reply:
@@ -297,7 +297,7 @@ async def test_hermess_agents_get_none_of_the_tools_that_their_parent_lacks(keys
     assert offered == [[], ["mark"]]
 
 
-async def test_hermess_agents_get_no_more_of_a_toolset_than_their_parent_has(keys: Any) -> None:
+async def test_agents_of_hermes_get_only_the_parent_s_part_of_a_toolset(keys: Any) -> None:
     offered: list[list[str]] = []
 
     def script(call: Call) -> Reply:
@@ -316,7 +316,7 @@ async def test_hermess_agents_get_no_more_of_a_toolset_than_their_parent_has(key
     assert offered == [["read_file"]]
 
 
-async def test_an_interrupt_ends_hermess_agents_with_what_they_did(keys: Any, marks: list[str]) -> None:
+async def test_an_interrupted_agent_of_hermes_keeps_its_receipts(keys: Any, marks: list[str]) -> None:
     hanging = threading.Event()
 
     def script(call: Call) -> Reply | Fault:
@@ -332,7 +332,7 @@ async def test_an_interrupt_ends_hermess_agents_with_what_they_did(keys: Any, ma
         hermes_children(server)
         with parent_at(server.openai_url, "marking") as agent:
             seconds, entry = await _interrupted(agent, hanging)
-        # Hermes leaves the connection of a request that hangs to itself: see the module's docstring.
+        # Hermes leaves the connection of a hanging request open: see the adapter's docstring.
         assert not [thread for thread in threading.enumerate() if thread.name == "delegate-hermes-child"]
     assert (entry["status"], entry["exit_reason"]) == ("interrupted", "interrupted")
     assert [call["tool"] for call in entry["tool_trace"]] == ["mark"]
@@ -341,7 +341,7 @@ async def test_an_interrupt_ends_hermess_agents_with_what_they_did(keys: Any, ma
     assert seconds < 5
 
 
-async def test_a_failure_of_hermess_agent_is_not_taken_for_its_report(keys: Any) -> None:
+async def test_a_failure_of_an_agent_of_hermes_is_not_its_report(keys: Any) -> None:
     def script(call: Call) -> Reply | Fault:
         return delegates({"goal": "Do it."})(call) if is_parent(call) else Fault(401)
 
@@ -355,7 +355,7 @@ async def test_a_failure_of_hermess_agent_is_not_taken_for_its_report(keys: Any)
     assert entry["error"].startswith("hermes_failed: ")
 
 
-async def test_hermess_agent_works_in_the_tasks_workspace(keys: Any) -> None:
+async def test_an_agent_of_hermes_works_in_the_task_s_workspace(keys: Any) -> None:
     def script(call: Call) -> Reply:
         if is_parent(call):
             criteria = [{"kind": "file", "path": "answer.txt", "contains": "42"}]
@@ -375,7 +375,7 @@ async def test_hermess_agent_works_in_the_tasks_workspace(keys: Any) -> None:
 # ----------------------------------------------------------------------------------------------------------- interrupts
 
 
-async def test_an_interrupt_ends_our_children(keys: Any) -> None:
+async def test_an_interrupt_ends_a_child_of_delegate_s_own_loop(keys: Any) -> None:
     hanging = threading.Event()
 
     def script(call: Call) -> Reply | Fault:
@@ -395,22 +395,22 @@ async def test_an_interrupt_ends_our_children(keys: Any) -> None:
 
 
 async def _interrupted(agent: Parent, hanging: threading.Event) -> tuple[float, dict[str, Any]]:
-    """Interrupt the agent while a child's model hangs: how long its end took, and the child's entry."""
+    """Interrupt the agent while a child's model hangs. The seconds until it ended, and the child's entry."""
     running = asyncio.create_task(asyncio.to_thread(agent.run_conversation, "Find it out."))
     assert await asyncio.to_thread(hanging.wait, 20)
-    began = time.monotonic()
+    start = time.monotonic()
     agent.interrupt("stop")
-    said = await running
-    seconds = time.monotonic() - began
-    (text,) = [message["content"] for message in said["messages"] if message["role"] == "tool"]
+    conversation = await running
+    seconds = time.monotonic() - start
+    (text,) = [message["content"] for message in conversation["messages"] if message["role"] == "tool"]
     (entry,) = json.loads(text)["results"]
     return seconds, entry
 
 
-# ----------------------------------------------------------------------------------------------- tools for our children
+# -------------------------------------------------------------------------------------------------- tools for children
 
 
-async def test_a_child_on_our_loop_uses_those_of_hermess_tools_that_its_parent_has(keys: Any, marks: list[str]) -> None:
+async def test_a_child_uses_the_configured_tools_that_its_parent_has(keys: Any, marks: list[str]) -> None:
     def script(call: Call) -> Reply:
         if call.model == WORKER:
             return marking(call)
@@ -435,12 +435,12 @@ def test_tools_that_are_not_for_children_are_refused() -> None:
             hermes.child_tools([name])
 
 
-# -------------------------------------------------------------------------------------------------- the judge of a user
+# ----------------------------------------------------------------------------------------------------------- the judge
 
 
-async def test_the_judge_that_a_user_picked_in_hermes_judges_through_hermes(keys: Any) -> None:
+async def test_the_judge_selected_in_hermes_is_called_through_hermes(keys: Any) -> None:
     def script(call: Call) -> Reply:
-        if call.model == "picked-judge-7b":
+        if call.model == "selected-judge-7b":
             return Reply(verdicts(c1=("met", "The answer is 42.")))
         if is_parent(call):
             return delegates({"goal": "Find the answer.", "acceptance_criteria": [CRITERION]})(call)
@@ -449,16 +449,16 @@ async def test_the_judge_that_a_user_picked_in_hermes_judges_through_hermes(keys
     with ModelServer(script) as server:
         url = server.openai_url
         access = {"provider": "custom", "base_url": url, "api_key": "dummy"}
-        judge = {**access, "model": "picked-judge-7b"}
+        judge = {**access, "model": "selected-judge-7b"}
         plug_in(None, plugin={"children": "hermes"}, model={**access, "default": PARENT}, auxiliary={"judge": judge})
         with parent_at(url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     report = result(server)["report"]
     assert report.startswith("task 0: PASS (judge, verified)")
-    assert "- judge: picked-judge-7b" in report
+    assert "- judge: selected-judge-7b" in report
 
 
-def test_hermes_offers_the_judge_among_its_side_models() -> None:
+def test_hermes_lists_the_judge_among_its_auxiliary_models() -> None:
     plug_in(None)
     offered = {task["key"]: task["plugin"] for task in hermes_cli.plugins.get_plugin_auxiliary_tasks()}
     assert offered["judge"] == PLUGIN
@@ -467,14 +467,14 @@ def test_hermes_offers_the_judge_among_its_side_models() -> None:
 # ----------------------------------------------------------------------------------------------------------- the plugin
 
 
-def test_an_error_in_config_yaml_switches_the_plugin_off_and_names_the_field() -> None:
+def test_an_error_in_config_yaml_disables_the_plugin_and_is_named() -> None:
     plug_in(None, plugin={"wait_seconds": "soon"})
     (plugin,) = [one for one in hermes_cli.plugins.get_plugin_manager().list_plugins() if one["name"] == PLUGIN]
     assert not plugin["enabled"]
     assert "plugins.entries.under-test.config.wait_seconds" in plugin["error"]
 
 
-def test_the_small_tools_beside_it_are_there_where_they_are_wanted() -> None:
+def test_the_additional_tools_work_and_are_not_for_children() -> None:
     plug_in(None, plugin={"also": ["think", "read"]})
     thought = {"thought": "It is 42.", "acceptance_criteria": ["it is a number"]}
     assert "it is a number" in model_tools.handle_function_call("think", thought, session_id="s")
@@ -507,16 +507,16 @@ def test_hermes_finds_the_plugin_and_runs_a_batch(kind: str, keys: Any, tmp_path
         source = Path(hermes.__file__).parent.parent / "hermes_plugin"
         target = home / "plugins" / name
         target.mkdir(parents=True)
-        for file in ("plugin.yaml", "__init__.py"):  # an entry point goes before a folder of the same name
+        for file in ("plugin.yaml", "__init__.py"):  # an entry point takes precedence over a folder of the same name
             (target / file).write_text((source / file).read_text().replace("name: delegate-task", f"name: {name}"))
-    with ModelServer(lambda call: Reply(f"Did {call.last_text}.")) as server:
+    with ModelServer(lambda call: Reply(f"Done: {call.last_text}")) as server:
         keys(server)
         ran = _python(_FRESH, PLUGIN=name, HERMES_HOME=str(home), DELEGATE_MODEL=WORKER)
     plugin, dispatched, called = json.loads(ran.splitlines()[-1])
     assert (plugin["enabled"], plugin["error"]) == (True, None)
     assert plugin["source"] == ("user" if kind == "folder" else "entrypoint")
     for text in (dispatched, called):
-        assert [entry["summary"] for entry in json.loads(text)["results"]] == ['"Did one."', '"Did two."']
+        assert [entry["summary"] for entry in json.loads(text)["results"]] == ['"Done: one"', '"Done: two"']
 
 
 def _python(program: str, **environ: str) -> str:

@@ -1,6 +1,6 @@
-"""What is LangChain's own: sync and async, streams, callbacks, graphs in graphs, and children that are graphs."""
+"""Features that only LangChain has: sync runs, streams, callbacks, nested graphs, and children that are graphs."""
 
-# create_agent's and LangGraph's types are partly open:
+# create_agent and LangGraph are partly untyped:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import asyncio
@@ -26,7 +26,7 @@ from langgraph.types import Command, interrupt
 from delegate import Delegator
 from delegate.hosts import langchain
 from delegate.types import JsonObject, Task
-from tests.hosts.drivers.langchain import chat_model, total, watched
+from tests.hosts.drivers.langchain import chat_model, observed, total
 from tests.hosts.world import (
     CHILD_TOKENS,
     JUDGE,
@@ -69,32 +69,11 @@ def tool_messages(state: Mapping[str, Any]) -> list[ToolMessage]:
     return [message for message in state["messages"] if isinstance(message, ToolMessage)]
 
 
-def tools_of_children(world: World) -> set[str]:
-    return {name for call in world.of("child") for name in call.tool_names}
-
-
 # ------------------------------------------------------------------------------------------------------- the tool
 
 
-async def test_the_report_is_the_artifact_of_the_tool_message(world: World, client: httpx.AsyncClient) -> None:
-    async with delegating() as delegator:
-        agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
-        (message,) = tool_messages(await agent.ainvoke(ASKED))
-    assert message.status == "success"
-    assert message.artifact["results"][0]["summary"] == "The answer is 42."
-
-
-async def test_a_refused_call_is_an_error_to_langchain_too(world: World, client: httpx.AsyncClient) -> None:
-    world.calls = [{"gaol": "Find the answer."}]
-    async with delegating() as delegator:
-        agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
-        (message,) = tool_messages(await agent.ainvoke(ASKED))
-    assert message.status == "error"
-    assert message.artifact["error"]["field"] == "gaol"
-
-
 @pytest.mark.parametrize("name", ["config", "run_manager", "runtime", "callbacks", "self", "args", "kwargs"])
-async def test_an_unknown_field_is_refused_whatever_langchain_means_by_its_name(
+async def test_unknown_fields_with_names_special_to_langchain_are_refused(
     name: str, world: World, client: httpx.AsyncClient
 ) -> None:
     world.calls = [{**TASK, name: {}}]
@@ -105,30 +84,30 @@ async def test_an_unknown_field_is_refused_whatever_langchain_means_by_its_name(
     assert world.of("child") == []
 
 
-async def test_it_works_in_a_graph_that_is_run_synchronously(world: World) -> None:
-    counted, said = UsageMetadataCallbackHandler(), list[str]()
+async def test_it_works_in_a_sync_run(world: World) -> None:
+    counted, lines = UsageMetadataCallbackHandler(), list[str]()
     async with delegating() as delegator:
         agent = create_agent(chat_model(world, PARENT), [langchain.tool(delegator)])
 
         def run() -> None:
             for part in agent.stream(ASKED, {"callbacks": [counted]}, stream_mode="custom"):
-                said.append(part["delegate"]["text"])
+                lines.append(part["delegate"]["text"])
 
         world.calls = [JUDGED]
         await asyncio.to_thread(run)
     assert world.results[0].startswith("task 0: PASS")
-    assert "task 0 verdict: PASS" in "\n".join(said)
+    assert "task 0 verdict: PASS" in "\n".join(lines)
     parent, child, judge = PARENT_TOKENS, CHILD_TOKENS, JUDGE_TOKENS
     assert total(counted) == (2 * parent[0] + child[0] + judge[0], 2 * parent[1] + child[1] + judge[1])
 
 
-async def test_it_can_be_called_by_hand_outside_of_any_graph(world: World) -> None:
+async def test_it_can_be_called_outside_any_graph(world: World) -> None:
     async with delegating() as delegator:
         assert "The answer is 42." in await langchain.tool(delegator).ainvoke(TASK)
 
 
 @pytest.mark.parametrize("name", ["config", "run_manager", "self"])
-async def test_an_unknown_field_is_refused_in_a_synchronous_call_too(name: str) -> None:
+async def test_such_fields_are_refused_in_a_sync_call_too(name: str) -> None:
     async with delegating() as delegator:
         assert "unknown_field" in await asyncio.to_thread(langchain.tool(delegator).invoke, {**TASK, name: {}})
 
@@ -136,26 +115,17 @@ async def test_an_unknown_field_is_refused_in_a_synchronous_call_too(name: str) 
 async def test_it_works_inside_deepagents(world: World, client: httpx.AsyncClient) -> None:
     world.calls = [JUDGED]
     async with delegating() as delegator:
-        outcome = await watched(create_deep_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)]))
+        outcome = await observed(create_deep_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)]))
     assert world.results[0].startswith("task 0: PASS")
     assert "task 0 verdict: PASS" in "\n".join(outcome.progress)
     assert outcome.structured[0]["results"][0]["verdict"]["verdict"] == "PASS"
 
 
-async def test_the_second_tool_reads_what_was_cut(world: World) -> None:
-    world.child = lambda call: Reply("x" * 30_000 + " the end")
-    async with delegating() as delegator:
-        report = await delegator.call(TASK)
-        assert "the end" not in report.results[0].summary
-        wanted = {"handle": report.results[0].handle, "offset": 29_990}
-        assert "the end" in await langchain.read_tool(delegator).ainvoke(wanted)
-
-
-# ------------------------------------------------------------------------------------------------- what it hands over
+# --------------------------------------------------------------------------------------------------- ledger and usage
 
 
 def in_sequence(tool: BaseTool, times: int) -> Any:
-    """A graph that calls a tool several times, one after the other."""
+    """A graph that calls a tool so many times in sequence."""
     graph = StateGraph(MessagesState)
 
     def ask(_: Any) -> Any:
@@ -165,15 +135,6 @@ def in_sequence(tool: BaseTool, times: int) -> Any:
         (f"{name}{n}", node) for n in range(times) for name, node in (("ask", ask), ("call", ToolNode([tool])))
     ]
     return graph.add_sequence(steps).set_entry_point("ask0").compile()
-
-
-async def test_calls_one_after_the_other_in_one_run_share_a_ledger_and_other_runs_dont(world: World) -> None:
-    async with delegating(max_children=1) as delegator:
-        graph = in_sequence(langchain.tool(delegator), 2)
-        for _ in range(2):
-            first, second = tool_messages(await graph.ainvoke({"messages": []}))
-            assert (first.status, second.status) == ("success", "error")
-            assert second.artifact["error"]["code"] == "budget_exceeded"
 
 
 async def test_graphs_inside_a_graph_share_its_ledger(world: World) -> None:
@@ -186,16 +147,7 @@ async def test_graphs_inside_a_graph_share_its_ledger(world: World) -> None:
     assert (first.status, second.status) == ("success", "error")
 
 
-async def test_children_stay_under_the_tier_of_the_parents_model(world: World, client: httpx.AsyncClient) -> None:
-    world.calls = [{**TASK, "tier": "deep"}]
-    async with delegating() as delegator:
-        agent = create_agent(chat_model(world, "gpt-5.4-nano", client), [langchain.tool(delegator)])
-        (message,) = tool_messages(await agent.ainvoke(ASKED))
-    assert message.status == "error"
-    assert "tier" in message.artifact["error"]["message"]
-
-
-async def test_tokens_are_counted_wherever_langchain_counts(world: World, client: httpx.AsyncClient) -> None:
+async def test_tokens_are_counted_per_model_by_langchain_s_callback(world: World, client: httpx.AsyncClient) -> None:
     world.calls = [JUDGED]
     async with delegating() as delegator:
         agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
@@ -208,7 +160,7 @@ async def test_tokens_are_counted_wherever_langchain_counts(world: World, client
     }
 
 
-async def test_the_count_of_tokens_is_no_message(world: World, client: httpx.AsyncClient) -> None:
+async def test_token_counts_are_not_streamed_as_messages(world: World, client: httpx.AsyncClient) -> None:
     async with delegating() as delegator:
         agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
         streamed = [message async for message, _ in agent.astream(ASKED, stream_mode="messages")]
@@ -217,25 +169,11 @@ async def test_the_count_of_tokens_is_no_message(world: World, client: httpx.Asy
     ]
 
 
-# --------------------------------------------------------------------------------- the parent's tools, for children
+# ------------------------------------------------------------------------------------- the parent's tools for children
 
 
-async def test_a_child_uses_the_parents_tools_and_only_those(world: World, client: httpx.AsyncClient) -> None:
-    world.child = child_that_calls("multiply", {"a": 6, "b": 7})
-    async with delegating([multiply, send_money]) as delegator:
-        agent = create_agent(chat_model(world, PARENT, client), [multiply, langchain.tool(delegator)])
-        await agent.ainvoke(ASKED)
-    assert "42" in world.results[0]
-    assert tools_of_children(world) == {"multiply"}
-
-
-async def test_our_own_tools_and_a_providers_are_never_a_childs(world: World) -> None:
-    async with delegating() as delegator:
-        others = [langchain.tool(delegator), langchain.read_tool(delegator), {"type": "web_search"}]
-        assert [tool.name for tool in langchain.child_tools([multiply, send_money, *others])] == [
-            "multiply",
-            "send_money",
-        ]
+def test_tools_of_a_provider_are_omitted() -> None:
+    assert [tool.name for tool in langchain.child_tools([multiply, {"type": "web_search"}])] == ["multiply"]
 
 
 async def child_reads(world: World, client: httpx.AsyncClient, tool: Any, **run: Any) -> str:
@@ -247,7 +185,7 @@ async def child_reads(world: World, client: httpx.AsyncClient, tool: Any, **run:
     return world.of("child")[-1].tool_results[0]
 
 
-async def test_a_childs_tool_has_the_context_of_the_run_that_called(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_child_s_tool_gets_the_context_of_the_parent_s_run(world: World, client: httpx.AsyncClient) -> None:
     @as_tool
     def who(runtime: ToolRuntime[Any, Any]) -> str:
         """Who is it?"""
@@ -257,16 +195,7 @@ async def test_a_childs_tool_has_the_context_of_the_run_that_called(world: World
     assert "Ada in London" in await child_reads(world, client, who, **run)
 
 
-async def test_a_child_gets_no_answer_from_a_tool_that_asks_a_person(world: World, client: httpx.AsyncClient) -> None:
-    @as_tool
-    def approve() -> str:
-        """Ask for approval."""
-        return f"approved by {interrupt('May I?')}"
-
-    assert "needs a person's approval" in await child_reads(world, client, approve)
-
-
-async def test_a_child_is_told_that_it_cant_change_a_graphs_state(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_child_reads_that_it_can_t_change_a_graph_s_state(world: World, client: httpx.AsyncClient) -> None:
     @as_tool
     def remember(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Remember it."""
@@ -275,7 +204,7 @@ async def test_a_child_is_told_that_it_cant_change_a_graphs_state(world: World, 
     assert "nothing was changed" in await child_reads(world, client, remember)
 
 
-async def test_a_tool_that_fails_is_a_receipt_of_an_error(world: World) -> None:
+async def test_a_tool_that_fails_leaves_a_receipt_with_the_error(world: World) -> None:
     @as_tool
     def broken() -> str:
         """Break."""
@@ -291,21 +220,21 @@ async def test_a_tool_that_fails_is_a_receipt_of_an_error(world: World) -> None:
 # ------------------------------------------------------------------------------------------ children that are graphs
 
 
-def graph_children(world: World, client: httpx.AsyncClient, tools: list[Any] | None = None, **given: Any) -> Delegator:
+def graph_children(
+    world: World, client: httpx.AsyncClient, tools: list[Any] | None = None, **settings: Any
+) -> Delegator:
     model = chat_model(world, WORKER, client)
-    return delegating(tools, runner=langchain.runner(lambda tools: create_agent(model, tools)), **given)
+    return delegating(tools, runner=langchain.runner(lambda tools: create_agent(model, tools)), **settings)
 
 
-async def test_a_child_that_is_a_graph_uses_the_parents_tools_with_receipts(
-    world: World, client: httpx.AsyncClient
-) -> None:
+async def test_a_graph_uses_the_parent_s_tools_with_receipts(world: World, client: httpx.AsyncClient) -> None:
     world.calls = [{**TASK, "acceptance_criteria": [{"kind": "receipt", "calls": [{"tool": "multiply"}]}]}]
     world.child = child_that_calls("multiply", {"a": 6, "b": 7})
     async with graph_children(world, client, [multiply, send_money]) as delegator:
         agent = create_agent(chat_model(world, PARENT, client), [multiply, langchain.tool(delegator)])
-        outcome = await watched(agent)
+        outcome = await observed(agent)
     assert world.results[0].startswith("task 0: PASS")
-    assert tools_of_children(world) == {"multiply"}
+    assert world.tools_of_children == {"multiply"}
     assert "task 0 used multiply" in "\n".join(outcome.progress)
 
 
@@ -313,13 +242,13 @@ async def test_the_tokens_of_a_graph_are_counted_once(world: World, client: http
     async with graph_children(world, client) as delegator:
         agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
         with get_usage_metadata_callback() as counted:
-            outcome = await watched(agent)
+            outcome = await observed(agent)
     read, written = 2 * PARENT_TOKENS[0] + CHILD_TOKENS[0], 2 * PARENT_TOKENS[1] + CHILD_TOKENS[1]
     assert outcome.usage == total(counted) == (read, written)
     assert outcome.structured[0]["results"][0]["model"] == WORKER
 
 
-async def test_a_graphs_messages_are_not_the_parents(world: World, client: httpx.AsyncClient) -> None:
+async def test_messages_of_a_graph_are_not_streamed_as_the_parent_s(world: World, client: httpx.AsyncClient) -> None:
     async with graph_children(world, client) as delegator:
         agent = create_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)])
         streamed = [part async for part in agent.astream(ASKED, stream_mode="messages", subgraphs=True)]
@@ -327,7 +256,7 @@ async def test_a_graphs_messages_are_not_the_parents(world: World, client: httpx
     assert texts == "I have read the results."
 
 
-async def test_a_graph_works_with_the_built_in_tools_in_its_workspace(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_graph_uses_the_built_in_tools_in_its_workspace(world: World, client: httpx.AsyncClient) -> None:
     world.child = child_that_calls("write_file", {"path": "answer.txt", "content": "42"})
     async with graph_children(world, client) as delegator:
         report = await delegator.call(TASK)
@@ -335,7 +264,7 @@ async def test_a_graph_works_with_the_built_in_tools_in_its_workspace(world: Wor
     assert report.results[0].receipts.tools == {"write_file": 1}
 
 
-async def test_a_tool_that_refuses_a_graph_is_a_receipt_of_that(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_refused_call_of_a_graph_leaves_a_receipt(world: World, client: httpx.AsyncClient) -> None:
     world.child = child_that_calls("read_file", {"path": "../../secret"})
     async with graph_children(world, client) as delegator:
         report = await delegator.call(TASK)
@@ -344,7 +273,7 @@ async def test_a_tool_that_refuses_a_graph_is_a_receipt_of_that(world: World, cl
     assert report.results[0].receipts.total == 1
 
 
-async def test_a_graph_ends_at_the_turns_that_its_task_has(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_graph_ends_after_its_steps(world: World, client: httpx.AsyncClient) -> None:
     world.child = lambda call: Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),))
     async with graph_children(world, client, [multiply], max_steps=2) as delegator:
         report = await delegator.call(TASK)
@@ -352,7 +281,7 @@ async def test_a_graph_ends_at_the_turns_that_its_task_has(world: World, client:
     assert len(world.of("child")) == 2
 
 
-async def test_a_graph_ends_where_its_tokens_are_used_up(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_graph_ends_when_its_tokens_are_used_up(world: World, client: httpx.AsyncClient) -> None:
     world.child = lambda call: Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),))
     async with graph_children(world, client, [multiply], max_tokens=1_500) as delegator:
         report = await delegator.call(TASK)
@@ -376,7 +305,7 @@ async def test_a_graph_that_is_stopped_keeps_its_receipts(world: World, client: 
     assert result.usage.input_tokens == CHILD_TOKENS[0]
 
 
-async def test_a_graph_that_asks_a_person_ends(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_graph_whose_tool_asks_a_person_fails(world: World, client: httpx.AsyncClient) -> None:
     @as_tool
     def approve() -> str:
         """Ask for approval."""
@@ -389,7 +318,7 @@ async def test_a_graph_that_asks_a_person_ends(world: World, client: httpx.Async
     assert report.results[0].error.code == "needs_a_person"
 
 
-async def test_a_compiled_graph_is_a_child_with_the_tools_it_has(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_compiled_graph_keeps_its_own_tools(world: World, client: httpx.AsyncClient) -> None:
     world.child = child_that_calls("multiply", {"a": 6, "b": 7})
     graph: Any = create_agent(chat_model(world, WORKER, client), [multiply])
     async with delegating(runner=langchain.runner(graph)) as delegator:
@@ -400,7 +329,7 @@ async def test_a_compiled_graph_is_a_child_with_the_tools_it_has(world: World, c
     assert narrowed.results[0].error.code == "tools_fixed"
 
 
-async def test_a_model_that_fails_is_a_failed_graph(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_graph_whose_model_fails_is_failed(world: World, client: httpx.AsyncClient) -> None:
     world.child = lambda call: Fault(400)
     async with graph_children(world, client) as delegator:
         report = await delegator.call(TASK)

@@ -1,4 +1,4 @@
-"""The example of this host on the page of hosts, where its framework is installed."""
+"""Runs the OpenAI Agents SDK's example on the hosts page, if the SDK is installed."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.support.pages import blocks
 pytest.importorskip("agents")
 
 
-def test_the_example_makes_an_agent_that_has_the_tool() -> None:
+def test_the_example_creates_an_agent_with_the_tool() -> None:
     example = next(block for block in blocks("hosts.md") if "openai_agents.tool(model=" in block.text)
     names: dict[str, Any] = {}
     exec(example.text, names)

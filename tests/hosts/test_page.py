@@ -1,4 +1,4 @@
-"""docs/hosts.md names every host and scenario, and says of each host what its module says."""
+"""docs/hosts.md has every host and scenario, and the docstring of every adapter."""
 
 from pathlib import Path
 
@@ -17,6 +17,6 @@ def test_the_table_has_every_host_and_every_scenario_and_no_failure() -> None:
     assert "✗" not in PAGE
 
 
-def test_what_is_said_of_each_host_is_what_its_module_says() -> None:
+def test_the_page_has_the_docstring_of_each_adapter() -> None:
     for text in (HEAD, *sections()):
         assert text in PAGE, f"{text.splitlines()[0]}: run `make pages`"

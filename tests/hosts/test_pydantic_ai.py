@@ -1,4 +1,4 @@
-"""What is Pydantic AI's own: usage and its limits, deadlines, events, dependencies, and children that are agents."""
+"""Features that only Pydantic AI has: usage limits, deadlines, events, dependencies, and children that are agents."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -19,7 +19,7 @@ from delegate import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts import pydantic_ai
 from delegate.types import JsonObject, Task
-from tests.hosts.drivers.pydantic_ai import chat_model, client_of, tool_returns, watched
+from tests.hosts.drivers.pydantic_ai import chat_model, client_of, observed
 from tests.hosts.world import (
     CHILD_TOKENS,
     JUDGE_TOKENS,
@@ -48,7 +48,7 @@ def send_money(to: str) -> str:
 
 
 def who(context: RunContext[str]) -> str:
-    """Who is it?"""
+    """Tell the user's name."""
     return f"it is {context.deps}"
 
 
@@ -65,42 +65,23 @@ def parent_of(client: openai.AsyncOpenAI, delegator: Delegator, *tools: Any, mod
     return Agent[Any, str](chat_model(client, model), tools=[*tools, pydantic_ai.tool(delegator)])
 
 
-def tools_of_children(world: World) -> set[str]:
-    return {name for call in world.of("child") for name in call.tool_names}
-
-
 # ------------------------------------------------------------------------------------------------------- the tool
 
 
-async def test_the_report_is_the_metadata_of_the_return(world: World, client: openai.AsyncOpenAI) -> None:
-    async with delegating() as delegator:
-        (report,) = (await watched(parent_of(client, delegator))).structured
-    assert report["results"][0]["summary"] == "The answer is 42."
-
-
-async def test_a_refused_call_reads_as_in_every_other_host(world: World, client: openai.AsyncOpenAI) -> None:
-    world.calls = [{"gaol": "Find the answer."}]
-    async with delegating() as delegator:
-        result = await parent_of(client, delegator).run("Find it out.")
-    (part,) = tool_returns(result.all_messages())
-    assert part.metadata["error"]["field"] == "gaol"
-    assert world.results[0].startswith('{"error"')
-
-
 @pytest.mark.parametrize("name", ["ctx", "run_context", "self", "args", "kwargs"])
-async def test_an_unknown_field_is_refused_whatever_its_name(
+async def test_unknown_fields_with_special_names_are_refused(
     name: str, world: World, client: openai.AsyncOpenAI
 ) -> None:
     world.calls = [{**TASK, name: {}}]
     async with delegating() as delegator:
-        (report,) = (await watched(parent_of(client, delegator))).structured
+        (report,) = (await observed(parent_of(client, delegator))).structured
     assert report["error"]["code"] == "unknown_field"
 
 
-async def test_it_works_in_a_run_that_is_synchronous(world: World) -> None:
+async def test_it_works_in_a_sync_run(world: World) -> None:
     def run() -> None:
         with asyncio.Runner() as loop:
-            asyncio.set_event_loop(loop.get_loop())  # where the framework looks for one
+            asyncio.set_event_loop(loop.get_loop())  # the framework looks for one there
             client, delegator = client_of(world), delegating()
             parent_of(client, delegator).run_sync("Find it out.")
             loop.run(client.close())
@@ -113,32 +94,20 @@ async def test_it_works_in_a_run_that_is_synchronous(world: World) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"), [("nothing", "invalid_json"), ("[1]", "not_an_object"), ("", "no_task")]
 )
-async def test_arguments_that_are_no_object_are_refused(
+async def test_arguments_that_are_not_an_object_are_refused(
     arguments: str, code: str, world: World, client: openai.AsyncOpenAI
 ) -> None:
     world.calls = [arguments]
     async with delegating() as delegator:
-        (report,) = (await watched(parent_of(client, delegator))).structured
+        (report,) = (await observed(parent_of(client, delegator))).structured
     assert report["error"]["code"] == code
     assert world.of("child") == []
 
 
-async def test_the_second_tool_reads_what_was_cut(world: World, client: openai.AsyncOpenAI) -> None:
-    world.child = answers(Reply("x" * 30_000 + " the end"))
-    async with delegating() as delegator:
-        report = await delegator.call(TASK)
-        world.tool = "read_delegation"
-        world.calls = [{"handle": report.results[0].handle, "offset": 29_990}]
-        await Agent(chat_model(client, PARENT), tools=[pydantic_ai.read_tool(delegator)]).run("Read it.")
-    assert "the end" in world.results[0]
+# ------------------------------------------------------------------------------------------- usage, limits and events
 
 
-# ------------------------------------------------------------------------------------------------- what it hands over
-
-
-async def test_tokens_and_cost_are_in_the_runs_usage_and_requests_are_not(
-    world: World, client: openai.AsyncOpenAI
-) -> None:
+async def test_the_run_s_usage_has_tokens_and_cost_but_not_requests(world: World, client: openai.AsyncOpenAI) -> None:
     world.calls = [JUDGED]
     async with delegating() as delegator:
         usage = (await parent_of(client, delegator).run("Find it out.")).usage
@@ -148,23 +117,23 @@ async def test_tokens_and_cost_are_in_the_runs_usage_and_requests_are_not(
     assert usage.cost > Decimal(0)
 
 
-async def test_a_childs_requests_dont_use_up_the_parents(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_requests_of_children_don_t_count_toward_the_limit(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = child_that_calls("multiply", {"a": 6, "b": 7})
     async with delegating([multiply]) as delegator:
         limits = UsageLimits(request_limit=2)
-        outcome = await watched(parent_of(client, delegator, multiply), usage_limits=limits)
+        outcome = await observed(parent_of(client, delegator, multiply), usage_limits=limits)
     assert outcome.structured[0]["results"][0]["status"] == "completed"
 
 
-async def test_children_end_within_the_deadline_of_the_run(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_children_end_before_the_run_s_deadline(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = answers(Fault(kind="hang"))
     async with delegating() as delegator:
-        (report,) = (await watched(parent_of(client, delegator), timeout=3)).structured
+        (report,) = (await observed(parent_of(client, delegator), timeout=3)).structured
     assert report["results"][0]["status"] == "timeout"
     assert world.server.in_flight == 0
 
 
-async def test_a_token_that_is_cancelled_stops_the_children(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_a_cancelled_token_stops_the_children(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = answers(Fault(kind="hang"))
     token = CancellationToken()
     async with delegating() as delegator:
@@ -178,55 +147,20 @@ async def test_a_token_that_is_cancelled_stops_the_children(world: World, client
     assert world.server.in_flight == 0
 
 
-async def test_calls_one_after_the_other_in_one_run_share_a_ledger_and_other_runs_dont(
-    world: World, client: openai.AsyncOpenAI
-) -> None:
-    async with delegating(max_children=1) as delegator:
-        agent = Agent[Any, str](chat_model(client, PARENT))
-        delegate: Any = pydantic_ai.tool(delegator).function
-
-        @agent.tool(name="delegate_task")
-        async def twice(context: RunContext[Any], goal: str) -> str:
-            """Delegate two times."""
-            return "\n".join([(await delegate(context, goal=goal)).return_value for _ in range(2)])
-
-        for _ in range(2):
-            await agent.run("Find it out.")
-            assert "The answer is 42." in world.results[0]
-            assert world.results[0].count("budget_exceeded") == 1
-
-
-async def test_children_stay_under_the_tier_of_the_parents_model(world: World, client: openai.AsyncOpenAI) -> None:
-    world.calls = [{**TASK, "tier": "deep"}]
-    async with delegating() as delegator:
-        (report,) = (await watched(parent_of(client, delegator, model="gpt-5.4-nano"))).structured
-    assert "tier" in report["error"]["message"]
-
-
-async def test_events_say_which_call_they_belong_to(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_progress_events_name_their_tool_call(world: World, client: openai.AsyncOpenAI) -> None:
     async with delegating() as delegator, parent_of(client, delegator).run_stream_events("Find it out.") as events:
-        seen = [event async for event in events if isinstance(event, pydantic_ai.ChildProgressEvent)]
-    assert seen[0].kind == "child_started"
-    assert {event.tool_name for event in seen} == {"delegate_task"}
-    assert all(event.tool_call_id for event in seen)
+        received = [event async for event in events if isinstance(event, pydantic_ai.ChildProgressEvent)]
+    assert received[0].kind == "child_started"
+    assert {event.tool_name for event in received} == {"delegate_task"}
+    assert all(event.tool_call_id for event in received)
 
 
-# --------------------------------------------------------------------------------- the parent's tools, for children
+# ------------------------------------------------------------------------------------- the parent's tools for children
 
 
-async def test_a_child_uses_the_parents_tools_and_only_those(world: World, client: openai.AsyncOpenAI) -> None:
-    world.child = child_that_calls("multiply", {"a": 6, "b": 7})
-    async with delegating([multiply, send_money]) as delegator:
-        await parent_of(client, delegator, multiply).run("Find it out.")
-    assert "42" in world.results[0]
-    assert tools_of_children(world) == {"multiply"}
-
-
-async def test_our_own_tools_are_never_a_childs() -> None:
-    async with delegating() as delegator:
-        ours = [pydantic_ai.tool(delegator), pydantic_ai.read_tool(delegator)]
-        given = pydantic_ai.child_tools([multiply, Tool(send_money, sequential=True), *ours])
-    assert [(tool.name, tool.parallel) for tool in given] == [("multiply", True), ("send_money", False)]
+def test_a_sequential_tool_is_never_called_in_parallel() -> None:
+    tools = pydantic_ai.child_tools([multiply, Tool(send_money, sequential=True)])
+    assert [(tool.name, tool.parallel) for tool in tools] == [("multiply", True), ("send_money", False)]
 
 
 async def child_reads(world: World, client: openai.AsyncOpenAI, tool: Any, name: str, **run: Any) -> str:
@@ -237,13 +171,11 @@ async def child_reads(world: World, client: openai.AsyncOpenAI, tool: Any, name:
     return world.of("child")[-1].tool_results[0]
 
 
-async def test_a_childs_tool_has_the_dependencies_of_the_run_that_called(
-    world: World, client: openai.AsyncOpenAI
-) -> None:
+async def test_a_child_s_tool_gets_the_run_s_dependencies(world: World, client: openai.AsyncOpenAI) -> None:
     assert "it is Ada" in await child_reads(world, client, who, "who", deps="Ada")
 
 
-async def test_what_a_childs_tool_spends_is_the_runs_and_its_call_is_not(
+async def test_the_run_s_usage_has_tokens_of_a_child_s_tool_but_not_its_call(
     world: World, client: openai.AsyncOpenAI
 ) -> None:
     def spend(context: RunContext[Any]) -> str:
@@ -258,20 +190,7 @@ async def test_what_a_childs_tool_spends_is_the_runs_and_its_call_is_not(
     assert usage.tool_calls == 1
 
 
-async def test_a_child_gets_no_answer_from_a_tool_that_needs_an_approval(
-    world: World, client: openai.AsyncOpenAI
-) -> None:
-    sent: list[str] = []
-
-    def send() -> None:
-        """Send it."""
-        sent.append("it")
-
-    assert "needs a person's approval" in await child_reads(world, client, Tool(send, requires_approval=True), "send")
-    assert sent == []
-
-
-async def test_a_child_reads_why_a_tool_failed_and_what_a_tool_returned(
+async def test_a_child_reads_the_error_or_the_value_that_a_tool_returns(
     world: World, client: openai.AsyncOpenAI
 ) -> None:
     def again() -> str:
@@ -279,8 +198,8 @@ async def test_a_child_reads_why_a_tool_failed_and_what_a_tool_returned(
         raise ModelRetry("ask for something else")
 
     def rich() -> ToolReturn[dict[str, int]]:
-        """Give much."""
-        return ToolReturn({"answer": 42}, metadata="for nobody")
+        """Return a value with metadata."""
+        return ToolReturn({"answer": 42}, metadata="not for models")
 
     assert "ask for something else" in await child_reads(world, client, again, "again")
     assert '{"answer":42}' in await child_reads(world, client, rich, "rich")
@@ -289,33 +208,29 @@ async def test_a_child_reads_why_a_tool_failed_and_what_a_tool_returned(
 # ------------------------------------------------------------------------------------------ children that are agents
 
 
-def agent_children(client: openai.AsyncOpenAI, tools: list[Any] | None = None, **given: Any) -> Delegator:
-    return delegating(tools, runner=pydantic_ai.runner(Agent(chat_model(client, WORKER))), **given)
+def agent_children(client: openai.AsyncOpenAI, tools: list[Any] | None = None, **settings: Any) -> Delegator:
+    return delegating(tools, runner=pydantic_ai.runner(Agent(chat_model(client, WORKER))), **settings)
 
 
-async def test_a_child_that_is_an_agent_uses_the_parents_tools_with_receipts(
-    world: World, client: openai.AsyncOpenAI
-) -> None:
+async def test_an_agent_uses_the_parent_s_tools_with_receipts(world: World, client: openai.AsyncOpenAI) -> None:
     world.calls = [{**TASK, "acceptance_criteria": [{"kind": "receipt", "calls": [{"tool": "who"}]}]}]
     world.child = child_that_calls("who", {})
     async with agent_children(client, [who, send_money]) as delegator:
-        outcome = await watched(parent_of(client, delegator, who), deps="Ada")
+        outcome = await observed(parent_of(client, delegator, who), deps="Ada")
     assert world.results[0].startswith("task 0: PASS")
     assert "it is Ada" in world.results[0]
-    assert tools_of_children(world) == {"who"}
+    assert world.tools_of_children == {"who"}
     assert "task 0 used who" in "\n".join(outcome.progress)
 
 
 async def test_the_tokens_of_an_agent_are_counted_once(world: World, client: openai.AsyncOpenAI) -> None:
     async with agent_children(client) as delegator:
-        outcome = await watched(parent_of(client, delegator))
+        outcome = await observed(parent_of(client, delegator))
     assert outcome.usage == (2 * PARENT_TOKENS[0] + CHILD_TOKENS[0], 2 * PARENT_TOKENS[1] + CHILD_TOKENS[1])
     assert outcome.structured[0]["results"][0]["model"] == WORKER
 
 
-async def test_an_agent_works_with_the_built_in_tools_in_its_workspace(
-    world: World, client: openai.AsyncOpenAI
-) -> None:
+async def test_an_agent_uses_the_built_in_tools_in_its_workspace(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = child_that_calls("write_file", {"path": "answer.txt", "content": "42"})
     async with agent_children(client) as delegator:
         report = await delegator.call(TASK)
@@ -323,10 +238,10 @@ async def test_an_agent_works_with_the_built_in_tools_in_its_workspace(
     assert report.results[0].receipts.tools == {"write_file": 1}
 
 
-async def test_a_tool_that_refuses_or_fails_is_a_receipt_of_that(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_refused_and_failed_calls_of_an_agent_leave_receipts(world: World, client: openai.AsyncOpenAI) -> None:
     def child(call: Call) -> Reply:
         if call.tool_results:
-            return Reply("Both went wrong.")
+            return Reply("Both failed.")
         return Reply(tool_calls=(("run_shell", {"command": "true"}), ("read_file", {"path": "missing.txt"})))
 
     world.child = child
@@ -336,7 +251,7 @@ async def test_a_tool_that_refuses_or_fails_is_a_receipt_of_that(world: World, c
     assert (report.results[0].receipts.denied, report.results[0].receipts.error) == (1, 1)
 
 
-async def test_an_agents_tool_that_needs_an_approval_is_denied(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_a_tool_that_needs_approval_is_denied_to_an_agent(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = child_that_calls("send_money", {"to": "me"})
     async with agent_children(client, [Tool(send_money, requires_approval=True)]) as delegator:
         report = await delegator.call(TASK)
@@ -345,18 +260,18 @@ async def test_an_agents_tool_that_needs_an_approval_is_denied(world: World, cli
     assert "needs a person's approval" in world.of("child")[-1].tool_results[0]
 
 
-async def test_an_agent_has_no_other_tools_than_its_task(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_an_agent_has_only_the_tools_of_its_task(world: World, client: openai.AsyncOpenAI) -> None:
     async with agent_children(client) as delegator:
         await delegator.run(Task(goal="Find the answer.", tools=("read_file",)))
-    assert tools_of_children(world) == {"read_file"}
+    assert world.tools_of_children == {"read_file"}
 
 
-async def test_an_agent_is_not_offered_tools_that_it_was_given_later(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_tools_added_to_an_agent_later_are_not_offered(world: World, client: openai.AsyncOpenAI) -> None:
     agent = Agent(chat_model(client, WORKER))
     async with delegating([multiply], runner=pydantic_ai.runner(agent)) as delegator:
         agent.tool_plain(send_money)
         await delegator.call(TASK)
-    assert tools_of_children(world) == {"multiply"}
+    assert world.tools_of_children == {"multiply"}
 
 
 async def test_an_agent_with_tools_of_its_own_is_refused(world: World, client: openai.AsyncOpenAI) -> None:
@@ -364,7 +279,7 @@ async def test_an_agent_with_tools_of_its_own_is_refused(world: World, client: o
         pydantic_ai.runner(Agent(chat_model(client, WORKER), tools=[multiply]))
 
 
-async def test_an_agent_ends_at_the_turns_that_its_task_has(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_an_agent_ends_after_its_steps(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = answers(Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),)))
     async with agent_children(client, [multiply], max_steps=2) as delegator:
         report = await delegator.call(TASK)
@@ -372,7 +287,7 @@ async def test_an_agent_ends_at_the_turns_that_its_task_has(world: World, client
     assert len(world.of("child")) == 2
 
 
-async def test_an_agent_ends_where_its_tokens_are_used_up(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_an_agent_ends_when_its_tokens_are_used_up(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = answers(Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),)))
     async with agent_children(client, [multiply], max_tokens=1_500) as delegator:
         report = await delegator.call(TASK)
@@ -394,7 +309,7 @@ async def test_an_agent_that_is_stopped_keeps_its_receipts(world: World, client:
     assert result.usage.input_tokens == CHILD_TOKENS[0]
 
 
-async def test_an_agent_whose_output_is_typed_reports_it_as_json(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_an_agent_with_typed_output_reports_it_as_json(world: World, client: openai.AsyncOpenAI) -> None:
     class Answer(BaseModel):
         answer: int
 
@@ -405,7 +320,7 @@ async def test_an_agent_whose_output_is_typed_reports_it_as_json(world: World, c
     assert report.results[0].structured_output == {"answer": 42}
 
 
-async def test_a_model_that_fails_is_a_failed_agent(world: World, client: openai.AsyncOpenAI) -> None:
+async def test_an_agent_whose_model_fails_is_failed(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = answers(Fault(400))
     async with agent_children(client) as delegator:
         report = await delegator.call(TASK)

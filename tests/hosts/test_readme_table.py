@@ -1,4 +1,4 @@
-"""The README's table of frameworks, each row tried where its framework is installed."""
+"""Runs each row of the README's table of frameworks, if the framework is installed."""
 
 import re
 from pathlib import Path
@@ -17,14 +17,14 @@ ROWS = {
 
 
 @pytest.mark.parametrize("host", ROWS)
-def test_a_row_makes_the_tool(host: str) -> None:
-    driver_of(host)  # skips where the framework isn't installed
+def test_the_code_of_a_row_creates_the_tool(host: str) -> None:
+    driver_of(host)  # skips the test if the framework isn't installed
     names: dict[str, Any] = {}
     line, code = ROWS[host]
     exec(line, names)
-    made = eval(code, names)
+    tool = eval(code, names)
     assert (
-        "delegate_task" in {getattr(made, name, None) for name in ("name", "tool_name")} or made["name"] == "delegate"
+        "delegate_task" in {getattr(tool, name, None) for name in ("name", "tool_name")} or tool["name"] == "delegate"
     )
 
 

@@ -1,12 +1,12 @@
-"""The models behind a conformance scenario: a parent that makes given calls, children and judges as the scenario wants.
+"""The models of a conformance scenario: a parent that makes the given calls, and children and judges with a script.
 
-All are served over HTTP by one `ModelServer`, whatever API a host speaks to its parent's model.
+One `ModelServer` serves all of them over HTTP, whatever API a host uses for its parent's model.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from delegate import Delegator, Tool
 from delegate.types import JsonObject
@@ -16,26 +16,31 @@ from tests.support.words import verdicts
 WORKER = "gpt-6.1-terra"
 JUDGE = "gpt-6-luna"
 PARENT = "parent-model"
-"""What hosts that may name any model give their parent; any name but those two will do."""
+"""The parent's model. Its name may be any but those two."""
 
 PARENT_TOKENS, CHILD_TOKENS, JUDGE_TOKENS = (10, 5), (1_000, 100), (500, 50)
 
 Answer = Reply | Fault
 Script = Callable[[Call], Answer | Awaitable[Answer]]
+OwnTool = Literal["delegate", "read", "think"]
+"""The tools that every host offers."""
+NAMES: dict[OwnTool, str] = {"delegate": "delegate_task", "read": "read_delegation", "think": "think"}
+NativeTool = Literal["multiply", "send_money", "erase"]
+"""The parent's own tools: `World.functions`, as objects of the framework. `erase` asks a person first."""
 
 
 def answers(answer: Answer) -> Script:
-    """A model that always answers this."""
+    """A model that always gives the same answer."""
     return lambda call: answer
 
 
 def finds(verdict: str, quote: str) -> Script:
-    """A judge that finds this of the first criterion, and quotes that."""
+    """A judge that gives this verdict on the first criterion, with this quote."""
     return answers(Reply(verdicts(c1=(verdict, quote))))
 
 
 def child_that_calls(tool: str, arguments: JsonObject) -> Script:
-    """A child that calls one tool, and then reports what it answered."""
+    """A child that calls one tool and then reports the tool's answer."""
 
     def child(call: Call) -> Reply:
         return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((tool, arguments),))
@@ -44,42 +49,90 @@ def child_that_calls(tool: str, arguments: JsonObject) -> Script:
 
 
 def delegating_with(child_tools: Callable[[Any], Sequence[Tool]]) -> Callable[..., Delegator]:
-    """Makes delegators: of a framework's own tools, for children, and of settings."""
+    """A function that creates delegators from a framework's tools for children, and settings."""
 
-    def delegating(tools: Sequence[Any] | None = None, **given: Any) -> Delegator:
-        for_children = None if tools is None else child_tools(tools)
-        return Delegator(model=WORKER, judge_model=JUDGE, tools=for_children, **given)
+    def delegating(tools: Sequence[Any] | None = None, **settings: Any) -> Delegator:
+        converted = None if tools is None else child_tools(tools)
+        return Delegator(model=WORKER, judge_model=JUDGE, tools=converted, **settings)
 
     return delegating
 
 
 @dataclass
 class World:
-    """One scenario's models. `server` serves them."""
+    """The models and the parent of one scenario. `server` serves the models."""
 
     calls: Sequence[JsonObject | str]
-    """The arguments of the parent's tool calls, all in its first turn."""
+    """The arguments of the parent's tool calls in each of its turns."""
     child: Script = field(default_factory=lambda: answers(Reply("The answer is 42.")))
     judge: Script = field(default_factory=lambda: finds("met", "The answer is 42."))
-    tool: str = "delegate_task"
-    """As the parent's model calls it; hosts that put a prefix before it are found by the end of the name."""
+    parent: str = PARENT
+    """The name of the parent's model."""
+    own: OwnTool = "delegate"
+    """Which of delegate's tools the parent has."""
+    native: Sequence[NativeTool] = ()
+    """The framework's tools that the parent has, besides delegate's."""
     turns: int = 1
-    """In how many turns, one after the other, the parent makes its calls."""
+    """The number of turns in which the parent makes its calls."""
+    tool: str = ""
+    """The tool that the parent calls, by its name or the end of it; by default that of `own`."""
+    called: list[str] = field(default_factory=list[str])
+    """The functions of native tools that were called."""
     working: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set on the test's loop when the first child's model is asked."""
+    """Set on the test's loop when the first child's model is called."""
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.server = ModelServer(self._answer, models=(PARENT, WORKER, JUDGE))
+        self.server = ModelServer(self._answer, models=(self.parent, WORKER, JUDGE))
 
     @property
     def results(self) -> list[str]:
-        """What the parent's model read: the text of each tool result, in its last request."""
-        asked = self.of("parent")
-        return asked[-1].tool_results if asked else []
+        """The tool results that the parent's model was sent last."""
+        calls = self.of("parent")
+        return calls[-1].tool_results if calls else []
+
+    @property
+    def tools_of_children(self) -> set[str]:
+        """The names of the tools in the requests to the children's models."""
+        return {name for call in self.of("child") for name in call.tool_names}
+
+    @property
+    def functions(self) -> dict[NativeTool, Callable[..., str]]:
+        """The functions of the native tools. Each call is recorded in `called`."""
+        called = self.called
+
+        def multiply(a: int, b: int) -> str:
+            """Multiply two numbers.
+
+            Args:
+                a: one number
+                b: the other number
+            """
+            called.append("multiply")
+            return f"that is {a * b}"
+
+        def send_money(to: str) -> str:
+            """Send all the money.
+
+            Args:
+                to: the recipient
+            """
+            called.append("send_money")
+            return f"sent to {to}"
+
+        def erase(path: str) -> str:
+            """Erase a file.
+
+            Args:
+                path: the file
+            """
+            called.append("erase")
+            return f"erased {path}"
+
+        return {"multiply": multiply, "send_money": send_money, "erase": erase}
 
     def of(self, role: str) -> list[Call]:
-        """All calls of the parent's, the children's or the judges' models."""
+        """All calls to the models of the parent, the children or the judges."""
         return [call for call in self.server.calls if call.api not in ("models", "other") and _role(call) == role]
 
     def _answer(self, call: Call) -> Any:
@@ -89,14 +142,14 @@ class World:
         if role == "child":
             self._loop.call_soon_threadsafe(self.working.set)
         script, tokens = (self.child, CHILD_TOKENS) if role == "child" else (self.judge, JUDGE_TOKENS)
-        return _counted(script(call), tokens)
+        return _with_usage(script(call), tokens)
 
     def _parent(self, call: Call) -> Reply:
-        used = PARENT_TOKENS
-        named = [name for name in call.tool_names if name.endswith(self.tool)]
-        if len(call.tool_results) > (self.turns - 1) * len(self.calls) or not named:
+        used, tool = PARENT_TOKENS, self.tool or NAMES[self.own]
+        names = [name for name in call.tool_names if name.endswith(tool)]
+        if len(call.tool_results) > (self.turns - 1) * len(self.calls) or not names:
             return Reply("I have read the results.", input_tokens=used[0], output_tokens=used[1])
-        calls = tuple((named[0], arguments) for arguments in self.calls)
+        calls = tuple((names[0], arguments) for arguments in self.calls)
         return Reply(tool_calls=calls, input_tokens=used[0], output_tokens=used[1])  # pyright: ignore[reportArgumentType]
 
 
@@ -106,19 +159,14 @@ def _role(call: Call) -> str:
     return "judge" if call.wants_json else "child"
 
 
-def _counted(answer: Answer | Awaitable[Answer], tokens: tuple[int, int]) -> Any:
-    """The reply with its tokens; of a coroutine, when it has come."""
+def _with_usage(answer: Answer | Awaitable[Answer], tokens: tuple[int, int]) -> Any:
+    """The answer with these tokens; a coroutine if the answer has to be awaited."""
     if isinstance(answer, Fault):
         return answer
     if isinstance(answer, Reply):
-        return _with(answer, tokens)
-    return _later(answer, tokens)
+        return Reply(answer.text, answer.tool_calls, input_tokens=tokens[0], output_tokens=tokens[1])
+    return _awaited_with_usage(answer, tokens)
 
 
-async def _later(answer: Awaitable[Answer], tokens: tuple[int, int]) -> Answer:
-    given = await answer
-    return _with(given, tokens) if isinstance(given, Reply) else given
-
-
-def _with(reply: Reply, tokens: tuple[int, int]) -> Reply:
-    return Reply(reply.text, reply.tool_calls, input_tokens=tokens[0], output_tokens=tokens[1])
+async def _awaited_with_usage(answer: Awaitable[Answer], tokens: tuple[int, int]) -> Answer:
+    return _with_usage(await answer, tokens)

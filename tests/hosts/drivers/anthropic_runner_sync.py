@@ -1,16 +1,17 @@
-"""The anthropic SDK's tool runner of a client that isn't async, in a thread of its own."""
+"""The anthropic SDK's tool runner of a sync client, in a thread of its own."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from anthropic import Anthropic
+from anthropic import Anthropic, beta_tool
 
-from delegate import Delegator, Parent
+from delegate import Delegator, Parent, Tool
 from delegate.hosts import anthropic_runner
 from delegate.hosts.host_tool import ToolAnswer
-from tests.hosts.drivers.anthropic_runner import WATCHING, outcome
+from tests.hosts.drivers.anthropic_runner import GAPS, SPANS, outcome
 from tests.hosts.driving import Outcome, Scenario
-from tests.hosts.world import PARENT, World
+from tests.hosts.world import NativeTool, World
 
 
 class AnthropicRunnerSync:
@@ -18,23 +19,44 @@ class AnthropicRunnerSync:
     package = "anthropic"
     side_by_side = False
     gaps: Mapping[Scenario, str] = {
-        "cancel_in_flight": "nothing stops a sync runner from outside its thread; an interrupt of it stops the children"
+        **GAPS,
+        "cancel_in_flight": "a sync runner can be stopped only by interrupting its thread, which stops the children",
     }
+    refusal = "Invalid arguments for function multiply"
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        return await asyncio.to_thread(_run, delegator, world)
+        return await asyncio.to_thread(self._run, delegator, world)
 
+    def _run(self, delegator: Delegator, world: World) -> Outcome:
+        answers: list[ToolAnswer] = []
+        SPANS.names.clear()
+        if world.own == "delegate":
+            parent = Parent(model=world.parent)
+            own = anthropic_runner.tool_sync(delegator, parent=parent, on_answer=answers.append)
+        else:
+            make = {"read": anthropic_runner.read_tool_sync, "think": anthropic_runner.think_tool_sync}[world.own]
+            own = make(delegator)
+        tools = [own, *(self.native_tool(world, name) for name in world.native)]
+        with Anthropic(base_url=world.server.anthropic_url, api_key="dummy") as client:
+            runner = client.beta.messages.tool_runner(
+                model=world.parent,
+                max_tokens=1_000,
+                tools=tools,
+                messages=[{"role": "user", "content": "Find it out."}],
+                thread=False,  # every request then has all messages
+            )
+            used = [(message.usage.input_tokens, message.usage.output_tokens) for message in runner]
+        return outcome(world, used, answers)
 
-def _run(delegator: Delegator, world: World) -> Outcome:
-    answers: list[ToolAnswer] = []
-    WATCHING.said.clear()
-    tool = anthropic_runner.tool_sync(delegator, parent=Parent(model=PARENT), on_answer=answers.append)
-    with Anthropic(base_url=world.server.anthropic_url, api_key="dummy") as client:
-        runner = client.beta.messages.tool_runner(
-            model=PARENT, max_tokens=1_000, tools=[tool], messages=[{"role": "user", "content": "Find it out."}]
-        )
-        used = [(message.usage.input_tokens, message.usage.output_tokens) for message in runner]
-    return outcome(used, answers)
+    def native_tool(self, world: World, name: NativeTool) -> Any:
+        return beta_tool(world.functions[name])
+
+    def own_tools(self, delegator: Delegator) -> list[Any]:
+        own = (anthropic_runner.tool_sync, anthropic_runner.read_tool_sync, anthropic_runner.think_tool_sync)
+        return [make(delegator) for make in own]
+
+    def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
+        return anthropic_runner.child_tools(tools)
 
 
 DRIVER = AnthropicRunnerSync()

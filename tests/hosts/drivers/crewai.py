@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Read when CrewAI is imported.
+# CrewAI reads these when it is imported.
 os.environ["CREWAI_DISABLE_TELEMETRY"] = "true"
 os.environ["CREWAI_DISABLE_VERSION_CHECK"] = "true"
 os.environ["CREWAI_TRACING_ENABLED"] = "false"
@@ -19,13 +19,14 @@ from crewai import LLM, Agent, Crew, Task
 from crewai.crews.crew_output import CrewOutput
 from crewai.events.event_bus import crewai_event_bus
 from crewai.llms.base_llm import BaseLLM
+from crewai.tools import tool as as_tool
 from crewai.tools.base_tool import BaseTool
 
-from delegate import Delegator
+from delegate import Delegator, Tool
 from delegate.hosts import crewai
 from delegate.types import JsonObject
 from tests.hosts.driving import Outcome, Scenario
-from tests.hosts.world import PARENT, World
+from tests.hosts.world import NativeTool, World
 
 atexit.register(shutil.rmtree, os.environ["CREWAI_STORAGE_DIR"], ignore_errors=True)
 
@@ -35,37 +36,55 @@ class CrewAI:
     package = "crewai"
     side_by_side = True
     gaps: Mapping[Scenario, str] = {
-        "cancel_in_flight": "CrewAI has no way to stop a run, and its tools work in threads, which can't be stopped",
+        "cancel_in_flight": "CrewAI can't stop a run, and its tools run in threads, which can't be stopped",
+        "parent_tools_only": "a tool isn't told which tools the parent has: children get all that were converted",
+        "approval_denied": "CrewAI's tools don't ask a person; a hook can, and it runs for children's calls too",
     }
+    refusal = "arguments validation failed"
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
         llm = parent_llm(world)
+        own = {
+            "delegate": lambda: crewai.tool(delegator, llm=llm),
+            "read": lambda: crewai.read_tool(delegator),
+            "think": lambda: crewai.think_tool(delegator),
+        }[world.own]()
         with crewai_event_bus.scoped_handlers():
-            said, kept = heard()
-            output = await run(llm, [crewai.tool(delegator, llm=llm)])
+            lines, reports = recorded_events()
+            output = await run(llm, [own, *(self.native_tool(world, name) for name in world.native)])
             await asyncio.to_thread(crewai_event_bus.flush)
         used = output.token_usage
-        return Outcome(said, (used.prompt_tokens, used.completion_tokens), kept)
+        errors = [bool(output.tasks_output[0].tool_failures)]
+        return Outcome(lines, (used.prompt_tokens, used.completion_tokens), reports, errors)
+
+    def native_tool(self, world: World, name: NativeTool) -> Any:
+        return as_tool(name)(world.functions[name])
+
+    def own_tools(self, delegator: Delegator) -> list[Any]:
+        return [crewai.tool(delegator), crewai.read_tool(delegator), crewai.think_tool(delegator)]
+
+    def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
+        return crewai.child_tools(tools)
 
 
-def heard() -> tuple[list[str], list[JsonObject]]:
-    """The lines of progress and the reports that come on the event bus from now on."""
-    said: list[str] = []
-    kept: list[JsonObject] = []
+def recorded_events() -> tuple[list[str], list[JsonObject]]:
+    """The lines of progress and the reports that are emitted on the event bus from now on."""
+    lines: list[str] = []
+    reports: list[JsonObject] = []
 
-    def say(_: Any, event: crewai.DelegationProgressEvent) -> None:
-        said.append(event.text)
+    def add_line(_: Any, event: crewai.DelegationProgressEvent) -> None:
+        lines.append(event.text)
 
-    def keep(_: Any, event: crewai.DelegationReportEvent) -> None:
-        kept.append(event.report)
+    def add_report(_: Any, event: crewai.DelegationReportEvent) -> None:
+        reports.append(event.report)
 
-    crewai_event_bus.on(crewai.DelegationProgressEvent)(say)
-    crewai_event_bus.on(crewai.DelegationReportEvent)(keep)
-    return said, kept
+    crewai_event_bus.on(crewai.DelegationProgressEvent)(add_line)
+    crewai_event_bus.on(crewai.DelegationReportEvent)(add_report)
+    return lines, reports
 
 
 def parent_llm(world: World) -> BaseLLM:
-    return LLM(model=f"openai/{PARENT}", base_url=world.server.openai_url, api_key="dummy")
+    return LLM(model=f"openai/{world.parent}", base_url=world.server.openai_url, api_key="dummy")
 
 
 async def run(llm: BaseLLM, tools: Sequence[BaseTool], **crew_options: Any) -> CrewOutput:
@@ -79,7 +98,7 @@ async def run(llm: BaseLLM, tools: Sequence[BaseTool], **crew_options: Any) -> C
 
 
 async def invoke(tool_object: BaseTool, arguments: dict[str, Any]) -> object:
-    """Call the tool as the agent's loop does, in a thread."""
+    """Call the tool like the agent's loop does, in a thread."""
     return await asyncio.to_thread(tool_object.run, **arguments)
 
 

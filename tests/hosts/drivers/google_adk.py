@@ -1,7 +1,7 @@
 """An `LlmAgent` in an `InMemoryRunner`, with Gemini at the model server."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from functools import cache
 from typing import Any
@@ -13,13 +13,14 @@ from google.adk.models.google_llm import Gemini
 from google.adk.runners import InMemoryRunner
 from google.adk.sessions import InMemorySessionService, Session
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from delegate import Delegator
+from delegate import Delegator, Tool
 from delegate.hosts import google_adk
 from tests.hosts.driving import Outcome, Scenario
-from tests.hosts.world import PARENT, World
+from tests.hosts.world import PARENT, NativeTool, World
 
 
 class GoogleADK:
@@ -27,14 +28,26 @@ class GoogleADK:
     package = "google-adk"
     side_by_side = True
     gaps: Mapping[Scenario, str] = {}
+    refusal = "mandatory input parameters are not present"
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        return _outcome(await run(world, [google_adk.tool(delegator)], abort=cancel))
+        make = {"delegate": google_adk.tool, "read": google_adk.read_tool, "think": google_adk.think_tool}[world.own]
+        native = [self.native_tool(world, name) for name in world.native]
+        return _outcome(await run(world, [make(delegator), *native], abort=cancel))
+
+    def native_tool(self, world: World, name: NativeTool) -> Any:
+        return FunctionTool(world.functions[name], require_confirmation=name == "erase")
+
+    def own_tools(self, delegator: Delegator) -> list[Any]:
+        return [google_adk.tool(delegator), google_adk.read_tool(delegator), google_adk.think_tool(delegator)]
+
+    def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
+        return google_adk.child_tools(tools)
 
 
 async def run(world: World, tools: list[Any], *, abort: asyncio.Event | None = None, **agent: Any) -> list[Event]:
     """All events of one run of an agent with these tools."""
-    gemini = Gemini(model=PARENT, base_url=world.server.google_url, client_kwargs={"api_key": "dummy"})
+    gemini = Gemini(model=world.parent, base_url=world.server.google_url, client_kwargs={"api_key": "dummy"})
     lead = LlmAgent(name="lead", model=gemini, tools=tools, **agent)
     async with InMemoryRunner(agent=lead, app_name="test") as runner:
         await runner.session_service.create_session(app_name="test", user_id="u", session_id="s")
@@ -48,9 +61,12 @@ def _outcome(events: list[Event]) -> Outcome:
     used = [event.usage_metadata for event in events if event.usage_metadata]
     read = sum(one.prompt_token_count or 0 for one in used)
     written = sum(one.candidates_token_count or 0 for one in used)
-    kept = [event.custom_metadata["delegate"] for event in events if event.custom_metadata]
-    said = [text(event) for event in events if event.partial]
-    return Outcome(said, (read, written), kept)
+    return Outcome(
+        progress=[text(event) for event in events if event.partial],
+        usage=(read, written),
+        structured=[event.custom_metadata["delegate"] for event in events if event.custom_metadata],
+        errors=["error" in (one.response or {}) for event in events for one in event.get_function_responses()],
+    )
 
 
 def text(event: Event) -> str:
@@ -65,9 +81,9 @@ def _idle() -> InvocationContext:
 
 
 async def invoke(tool_object: BaseTool, arguments: dict[str, Any]) -> object:
-    """Call the tool as the agent's loop does."""
+    """Call the tool like the agent's loop does."""
     run = _idle().model_copy(update={"invocation_id": uuid4().hex})
-    run._event_queue = asyncio.Queue()  # pyright: ignore[reportPrivateUsage] — as a runner does, which reads it
+    run._event_queue = asyncio.Queue()  # pyright: ignore[reportPrivateUsage] — a runner sets and reads it
     return await tool_object.run_async(args=arguments, tool_context=ToolContext(run, function_call_id="c1"))
 
 

@@ -1,4 +1,4 @@
-"""Hermes Agent: an `AIAgent` whose tools come from Hermes's own registry, into which its plugin manager put ours."""
+"""Hermes Agent: an `AIAgent` with tools from Hermes's registry, where its plugin manager registered delegate's."""
 # ruff: noqa: E402
 # Hermes has no types of its own.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -9,12 +9,12 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-# Hermes reads and writes there, also when it is imported.
+# Hermes reads and writes there, even while it is imported.
 HOME = Path(tempfile.mkdtemp(prefix="dlg-hermes"))
 atexit.register(shutil.rmtree, HOME, True)
 os.environ["HERMES_HOME"] = str(HOME)
@@ -26,41 +26,44 @@ from hermes_state import SessionDB
 from run_agent import AIAgent
 from tools.registry import registry
 
-from delegate import Delegator
+from delegate import Delegator, Tool
 from delegate.hosts import hermes
 from delegate.types import JsonObject
 from tests.hosts.driving import Outcome, Scenario
-from tests.hosts.world import PARENT, World
+from tests.hosts.world import PARENT, NativeTool, World
 
 PLUGIN = "under-test"
+_TOOLSETS: dict[NativeTool, str] = {"multiply": "native-multiply", "send_money": "native-send", "erase": "native-erase"}
 _MODULE = f"from {__name__} import register_current as register\n"
 _current: list[Delegator | None] = [None]
+_worlds: list[World] = []
+"""The world of the running scenario, last."""
 
 
 def register_current(ctx: Any) -> None:
-    """What the plugin's folder names as its `register`."""
+    """The `register` of the plugin in the plugin directory."""
     hermes.register(ctx, _current[0])
 
 
 def plug_in(delegator: Delegator | None, *, plugin: JsonObject | None = None, grant: bool = False, **more: Any) -> None:
-    """Let Hermes find and load the plugin, with `plugin` and `more` in config.yaml; with `grant`, it may override."""
+    """Let Hermes discover and load the plugin, with `plugin` and `more` in config.yaml. `grant` allows the override."""
     _current[0] = delegator
     folder = HOME / "plugins" / PLUGIN
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plugin.yaml").write_text(f"name: {PLUGIN}\nversion: '1'\n")
     (folder / "__init__.py").write_text(_MODULE)
     entry = {"allow_tool_override": grant, "config": plugin or {}}
-    model = {"context_length": 128_000, **more.pop("model", {})}  # else Hermes asks the world for it
+    model = {"context_length": 128_000, **more.pop("model", {})}  # otherwise Hermes looks it up on the network
     plugins = {"enabled": [PLUGIN], "entries": {PLUGIN: entry}}
     (HOME / "config.yaml").write_text(yaml.safe_dump({"plugins": plugins, **more, "model": model}))
-    for name in (hermes.OWN_NAME, "delegate_task"):
+    for name in (hermes.OWN_NAME, "delegate_task", "read_delegation", "think"):
         if registry.get_toolset_for_tool(name) == "delegate":
             registry.deregister(name)
     discover_plugins(force=True)
 
 
 class Parent(AIAgent):
-    """Keeps what Hermes shows as its activity."""
+    """Records the activity that Hermes shows."""
 
     activity: list[str]
     tools: list[Any]
@@ -72,7 +75,7 @@ class Parent(AIAgent):
 
 @contextmanager
 def parent_at(url: str, *toolsets: str, model: str = PARENT, **more: Any) -> Generator[Parent]:
-    """An agent whose model is at `url`, with these toolsets and ours."""
+    """An agent whose model is at `url`, with these toolsets and delegate's."""
     agent = Parent(
         base_url=url,
         api_key="dummy",
@@ -96,38 +99,77 @@ class Hermes:
     name = "hermes"
     package = "hermes-agent"
     side_by_side = False
-    gaps: Mapping[Scenario, str] = {}
+    gaps: Mapping[Scenario, str] = {
+        "report_kept": "Hermes keeps only the text, whose `results` have the fields of Hermes's own delegate_task",
+        "own_tools_omitted": "Hermes's tools are given by name, and a name of delegate's own is refused with an error",
+        "approval_denied": "Hermes's tools ask for approval while they run, and on a child's thread the answer is no",
+    }
+    refusal = "KeyError"
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        world.tool = hermes.OWN_NAME
-        plug_in(delegator)
+        world.tool = hermes.OWN_NAME if world.own == "delegate" else ""
+        plug_in(delegator, plugin={"also": ["read", "think"]})
+        errors: list[bool] = []
+
+        def on_progress(event: str, *_: Any, is_error: bool = False, **__: Any) -> None:
+            if event == "tool.completed":
+                errors.append(is_error)
+
         database = SessionDB(HOME / "state.db")
-        with closing(database), parent_at(world.server.openai_url, session_db=database) as agent:
+        toolsets = [_TOOLSETS[name] for name in world.native]
+        options: JsonObject = {"model": world.parent, "session_db": database, "tool_progress_callback": on_progress}
+        with closing(database), parent_at(world.server.openai_url, *toolsets, **options) as agent:
             running = asyncio.create_task(asyncio.to_thread(agent.run_conversation, "Find it out."))
             if cancel is not None:
                 await cancel.wait()
                 agent.interrupt("stop")
             session = (await running)["session_id"]
             usage = _tokens(session, database)
-            return Outcome(progress=agent.activity, usage=usage, results=[_read(text) for text in world.results])
+            results = [_report(text) if world.own == "delegate" else text for text in world.results]
+            return Outcome(progress=agent.activity, usage=usage, errors=errors, results=results)
+
+    def native_tool(self, world: World, name: NativeTool) -> Any:
+        _worlds[:] = [world]
+        return name
+
+    def own_tools(self, delegator: Delegator) -> list[Any]:
+        return [hermes.OWN_NAME, "read_delegation", "think"]
+
+    def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
+        return hermes.child_tools(tools)
+
+
+def _register_native_tool(name: NativeTool, *parameters: str) -> None:
+    def handler(args: JsonObject, **_: Any) -> str:
+        return _worlds[-1].functions[name](*(args[parameter] for parameter in parameters))
+
+    properties: JsonObject = {parameter: {} for parameter in parameters}
+    schema = {"type": "object", "properties": properties, "required": list(parameters)}
+    definition = {"name": name, "description": f"The tool {name}.", "parameters": schema}
+    registry.register(name=name, toolset=_TOOLSETS[name], schema=definition, handler=handler)
+
+
+_register_native_tool("multiply", "a", "b")
+_register_native_tool("send_money", "to")
+_register_native_tool("erase", "path")
 
 
 def _tokens(session: str, database: Any) -> tuple[int, int]:
-    """What Hermes's insights sum up: the agent's own tokens, and those counted under its session."""
+    """The sums of Hermes's insights: the agent's own tokens, and the others recorded for its session."""
     sums = "SELECT COALESCE(SUM(input_tokens), 0), COALESCE(SUM(output_tokens), 0) FROM session_model_usage"
     with database._lock:
         read, written = database._conn.execute(f"{sums} WHERE session_id = ?", (session,)).fetchone()
     return read, written
 
 
-def _read(result: str) -> str:
-    """The report in a result as the parent's model read it; a refusal is its own text."""
+def _report(result: str) -> str:
+    """The report in a result that the parent's model read; for a refused call, the whole result."""
     body: JsonObject = json.loads(result)
     return body.get("report", result)
 
 
 async def invoke(tool_object: str, arguments: dict[str, Any]) -> object:
-    """Call the registered tool of that name as Hermes's loop does: through its hooks, middleware and registry."""
+    """Call the registered tool of that name like Hermes's loop does: through its hooks, middleware and registry."""
     return await asyncio.to_thread(model_tools.handle_function_call, tool_object, arguments, "task", "call", "session")
 
 

@@ -1,7 +1,7 @@
-"""MCP: the SDK's own client, of version 1 or 2, at the real command. This host has no model: the client calls."""
+"""MCP: the SDK's own client, of version 1 or 2, at the real command. The client makes the calls, without a model."""
 # pyright: reportAttributeAccessIssue=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportCallIssue=false, reportArgumentType=false
-# Of the SDK's two versions one is installed, and the other's names are unknown.
+# Only one of the SDK's two versions is installed, so names of the other are unknown.
 
 import asyncio
 import contextlib
@@ -24,13 +24,13 @@ from delegate import Delegator
 from delegate.settings import Settings, variable
 from delegate.types import JsonObject
 from tests.hosts.driving import Outcome, Scenario
-from tests.hosts.world import World
+from tests.hosts.world import NAMES, World
 
 V2 = hasattr(mcp, "Client")
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 TOKEN = "a-token-of-the-tests"
 QUIET_SECONDS = 10
-"""How long a cancelled call's model calls may take to end."""
+"""How long the model calls of a canceled call may take to end."""
 
 
 class Session:
@@ -45,15 +45,15 @@ class Session:
     async def call(
         self, arguments: JsonObject, on_progress: OnProgress | None = None, *, tool: str = "delegate_task"
     ) -> JsonObject:
-        """One call. A cancel of whoever waits for it is told to the server; version 1 leaves that to its user."""
+        """One call. Its cancellation is sent to the server, which version 1 of the SDK leaves to its user."""
         request_id = None if V2 else self._client._request_id
         try:
             return _wire(await self._client.call_tool(tool, arguments, progress_callback=on_progress))
         except asyncio.CancelledError:
             if request_id is not None:
                 with anyio.CancelScope(shield=True):
-                    told = {"method": "notifications/cancelled", "params": {"requestId": request_id}}
-                    await self._client.send_notification(types.ClientNotification.model_validate(told))
+                    notification = {"method": "notifications/cancelled", "params": {"requestId": request_id}}
+                    await self._client.send_notification(types.ClientNotification.model_validate(notification))
             raise
 
 
@@ -63,7 +63,7 @@ def _wire(value: Any) -> JsonObject:
 
 @asynccontextmanager
 async def connected(transport: AbstractAsyncContextManager[Any], *, latest: bool = False) -> AsyncGenerator[Session]:
-    """A client on this transport. `latest` takes the newest protocol there is; version 2 of the SDK has two."""
+    """A client on this transport. `latest` selects the newest protocol; version 2 of the SDK supports two."""
     if V2:
         async with mcp.Client(transport, mode="auto" if latest else "legacy") as client:
             yield Session(client)
@@ -74,14 +74,14 @@ async def connected(transport: AbstractAsyncContextManager[Any], *, latest: bool
 
 
 def over_stdio(settings: Settings | None = None, *, command: tuple[str, ...] = ("-m", "delegate", "mcp")) -> Any:
-    """The command in a process of its own, in the environment of the test and with these settings."""
+    """The command in its own process, with the environment of the test and these settings."""
     env = {**os.environ, **(environment(settings) if settings else {})}
     return stdio_client(StdioServerParameters(command=sys.executable, args=list(command), env=env))
 
 
 @asynccontextmanager
 async def over_http(url: str, token: str | None = TOKEN) -> AsyncGenerator[Any]:
-    """A server that listens at `url`."""
+    """A transport to the server at `url`."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         create_mcp_http_client(headers=headers) as client,
@@ -91,7 +91,7 @@ async def over_http(url: str, token: str | None = TOKEN) -> AsyncGenerator[Any]:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """The variables that give a process these settings."""
+    """The environment variables for these settings."""
     given = {name: getattr(settings, name) for name in settings.model_fields_set}
     return {
         variable(name): ",".join(value) if isinstance(value, tuple) else str(value)
@@ -105,41 +105,58 @@ class Mcp:
     package = "mcp"
     side_by_side = True
     gaps: Mapping[Scenario, str] = {
-        "usage_counted": "MCP has no totals: what children and judges used stands in the report, `structuredContent`"
+        "usage_counted": "MCP has no usage totals: token usage is in the report, `structuredContent`",
+        "one_ledger_per_run": "MCP doesn't say which run a call belongs to: calls share a ledger only if they overlap",
+        "tier_ceiling": "MCP doesn't say which model the parent is",
+        **dict.fromkeys(
+            (
+                "own_tools_omitted",
+                "parent_tools_used",
+                "parent_tools_only",
+                "tool_refuses_arguments",
+                "approval_denied",
+            ),
+            "MCP gives a server no access to the client's tools",
+        ),
     }
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        said: list[str] = []
+        lines: list[str] = []
 
         async def on_progress(done: float, of: float | None, message: str | None) -> None:
-            said.append(message or "")
+            lines.append(message or "")
 
         async with connected(over_stdio(delegator.settings)) as session:
             await session.tools()
-            made = [arguments for arguments in world.calls if isinstance(arguments, dict)]
-            running = asyncio.gather(*(session.call(arguments, on_progress) for arguments in made))
+            calls = [arguments for arguments in world.calls if isinstance(arguments, dict)]
+            tool = NAMES[world.own]
+            running = asyncio.gather(*(session.call(arguments, on_progress, tool=tool) for arguments in calls))
             if cancel is not None:
                 await cancel.wait()
                 running.cancel()
                 await asyncio.wait([running])
                 await _quiet(world)
-                await session.tools()  # whatever was under way to version 1 of the client, which breaks on it, is there
+                # By its answer, version 1 of the client has received all that was on its way, and can be closed.
+                await session.tools()
                 return Outcome()
             answers = await running
-        texts = ["\n".join(block["text"] for block in answer["content"]) for answer in answers]
-        kept = [answer["structuredContent"] for answer in answers]
-        return Outcome(said, structured=kept, results=texts)
+        return Outcome(
+            progress=lines,
+            structured=[answer["structuredContent"] for answer in answers if "structuredContent" in answer],
+            errors=[answer["isError"] for answer in answers],
+            results=["\n".join(block["text"] for block in answer["content"]) for answer in answers],
+        )
 
 
 async def _quiet(world: World) -> None:
-    """Until no model is asked any more, while the connection is still there: its end would stop the children too."""
+    """Wait until all model calls have ended, with the connection still open: closing it would stop them, too."""
     async with asyncio.timeout(QUIET_SECONDS):
-        while world.server.in_flight:  # noqa: ASYNC110 - the server has a loop of its own
+        while world.server.in_flight:  # noqa: ASYNC110 - the model server runs in another thread
             await asyncio.sleep(0.01)
 
 
 async def invoke(server: Any, arguments: JsonObject) -> object:
-    """Call the tool as the SDK's dispatcher does, without a transport."""
+    """Call the tool like the SDK's dispatcher does, without a transport."""
     params = {"name": "delegate_task", "arguments": arguments}
     if V2:
         context = SimpleNamespace(meta=None, request=None, session=None)

@@ -1,50 +1,86 @@
-"""No framework: a loop of twenty lines around the openai SDK, with the tool in OpenAI's own dialect."""
+"""No framework: a loop of twenty lines around the openai SDK, with the tool in OpenAI's own format."""
 
 import asyncio
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 import openai
 
-from delegate import Delegator
+from delegate import Delegator, Parent, Tool
+from delegate.errors import ToolError
 from delegate.hosts import host_tool, progress
+from delegate.types import JsonObject
 from tests.hosts.driving import Outcome, Scenario, outcome_of
-from tests.hosts.world import PARENT, World
+from tests.hosts.world import NativeTool, World
 
 
 class Raw:
     name = "raw"
     package = "openai"
     side_by_side = True
-    gaps: Mapping[Scenario, str] = {}
+    gaps: Mapping[Scenario, str] = {
+        "own_tools_omitted": "a loop of your own decides which tools it passes on",
+        "approval_denied": "a loop of your own has no approvals",
+    }
+    refusal = "missing a required argument: 'b'"
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        return await outcome_of(_loop(delegator, world), cancel)
+        return await outcome_of(self._loop(delegator, world), cancel)
 
+    async def _loop(self, delegator: Delegator, world: World) -> Outcome:
+        lines: list[str] = []
+        reports: list[JsonObject] = []
+        errors: list[bool] = []
+        make, definition = {
+            "delegate": (host_tool.make_delegate_tool, delegator.tool),
+            "read": (host_tool.make_read_tool, delegator.read_tool),
+            "think": (host_tool.make_think_tool, delegator.think_tool),
+        }[world.own]
+        tool, used = make(delegator), [0, 0]
+        parent = Parent(run_id=f"run-{uuid4().hex}", model=world.parent, tools=tuple(world.native))
+        invocation = host_tool.Invocation(parent=parent, on_event=progress.lines(lines.append))
+        messages: list[Any] = [{"role": "user", "content": "Find it out."}]
+        async with openai.AsyncOpenAI(base_url=world.server.openai_url, api_key="dummy") as client:
+            while True:
+                reply = await client.chat.completions.create(
+                    model=world.parent,
+                    messages=messages,
+                    tools=[definition("openai")],  # pyright: ignore[reportArgumentType]
+                )
+                assert reply.usage
+                used = [used[0] + reply.usage.prompt_tokens, used[1] + reply.usage.completion_tokens]
+                message = reply.choices[0].message
+                if not message.tool_calls:
+                    return Outcome(lines, (used[0], used[1]), reports, errors)
+                messages.append(message.model_dump(exclude_none=True))
+                calls = [call for call in message.tool_calls if call.type == "function"]
+                answers = await asyncio.gather(*(tool.call(call.function.arguments, invocation) for call in calls))
+                for call, answer in zip(calls, answers, strict=True):
+                    used = [used[0] + answer.usage.input_tokens, used[1] + answer.usage.output_tokens]
+                    reports += [answer.structured] if answer.structured else []
+                    errors.append(answer.is_error)
+                    messages.append({"role": "tool", "tool_call_id": call.id, "content": answer.text})
 
-async def _loop(delegator: Delegator, world: World) -> Outcome:
-    said: list[str] = []
-    tool, spent = host_tool.make_delegate_tool(delegator), [0, 0]
-    known = host_tool.Invocation(session="raw", on_event=progress.lines(said.append))
-    messages: list[Any] = [{"role": "user", "content": "Find it out."}]
-    async with openai.AsyncOpenAI(base_url=world.server.openai_url, api_key="dummy") as client:
-        while True:
-            reply = await client.chat.completions.create(
-                model=PARENT,
-                messages=messages,
-                tools=[delegator.tool("openai")],  # pyright: ignore[reportArgumentType]
-            )
-            assert reply.usage
-            spent = [spent[0] + reply.usage.prompt_tokens, spent[1] + reply.usage.completion_tokens]
-            message = reply.choices[0].message
-            if not message.tool_calls:
-                return Outcome(said, (spent[0], spent[1]))
-            messages.append(message.model_dump(exclude_none=True))
-            made = [call for call in message.tool_calls if call.type == "function"]
-            answers = await asyncio.gather(*(tool.call(call.function.arguments, known) for call in made))
-            for call, answer in zip(made, answers, strict=True):
-                spent = [spent[0] + answer.usage.input_tokens, spent[1] + answer.usage.output_tokens]
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": answer.text})
+    def native_tool(self, world: World, name: NativeTool) -> Tool:
+        function = world.functions[name]
+
+        async def call(arguments: Mapping[str, Any]) -> str:
+            try:
+                inspect.signature(function).bind(**arguments)
+            except TypeError as error:
+                raise ToolError(str(error)) from None
+            return function(**arguments)
+
+        properties: JsonObject = {argument: {} for argument in inspect.signature(function).parameters}
+        return Tool(name, str(function.__doc__), {"type": "object", "properties": properties}, call)
+
+    def own_tools(self, delegator: Delegator) -> list[Any]:
+        return []
+
+    def child_tools(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        return tools
 
 
 DRIVER = Raw()
