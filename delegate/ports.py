@@ -145,7 +145,7 @@ class Tool:
 
     The message of a `ToolError` raised by `call` is returned to the child's model; any other exception is recorded as
     an error of the tool. With `parallel`, the tool may run concurrently with others of the same turn; otherwise it runs
-    alone, in order.
+    alone, in order. `read_only` says that the tool changes nothing: its calls don't show that anything was done.
     """
 
     name: str
@@ -153,6 +153,7 @@ class Tool:
     parameters: JsonObject
     call: Callable[[Mapping[str, Any]], Awaitable[str | ToolOutput]]
     parallel: bool = True
+    read_only: bool = False
 
     @property
     def spec(self) -> ToolSpec:

@@ -67,22 +67,42 @@ class CriterionBase(Value):
         raise NotImplementedError
 
 
+class AboutFile(Value):
+    """Says that a criterion is about a file. `file` is its path in the workspace, or a glob such as `src/*.py`."""
+
+    file: Text
+
+
+About = Literal["report", "deed"] | AboutFile
+"""What a criterion in words is about, which decides where the judge's quote must come from: the child's report, a
+file, or for a `deed` the receipt of a call that did it, or a check."""
+
+
 class TextCriterion(CriterionBase):
-    """A statement that a judge decides. A plain string is parsed as a text criterion."""
+    """A statement that a judge decides. A plain string is parsed as a text criterion.
+
+    Without `about`, what the statement is about is read from its words. Start it with "the report" for what the text
+    must say; everything else has to be shown by files, tool calls or checks.
+    """
 
     kind: Literal["text"] = "text"
     text: Text
+    about: About | None = None
 
     def describe(self) -> str:
         return self.text
 
 
 class QuestionCriterion(CriterionBase):
-    """A yes/no question that a judge decides. With `high_confidence`, the judge must also be confident."""
+    """A yes/no question that a judge decides. With `high_confidence`, the judge must also be confident.
+
+    `about` is as in a text criterion.
+    """
 
     kind: Literal["question"]
     question: Text
     threshold: Literal["yes", "high_confidence"] = "yes"
+    about: About | None = None
 
     def describe(self) -> str:
         return self.question if self.threshold == "yes" else f"{self.question} (with high confidence)"
@@ -529,6 +549,9 @@ class CriterionResult(Value):
     evidence: str | None = None
     source: str | None = None
     """Where the quoted evidence was found: `output`, `artifact:<path>`, `receipt:<n>` or `check:<id>`."""
+    about: str | None = None
+    """For criteria in words: what the criterion was read to be about, which decides where the quote must come from:
+    `report`, `files`, `file: <path>`, `deed` or `absence`."""
     weight: float = 1
     findings_only: bool = False
     score: float | None = None
@@ -614,6 +637,10 @@ class JudgeRecord(Value):
     seconds: float = 0
 
 
+_UNVERIFIED = {"trusted": "on trust", "own_tests_only": "own tests only"}
+"""Why a criterion counts as met and isn't verified, by its code."""
+
+
 class Verdict(Value):
     """PASS or FAIL, and the reasons for it. PASS requires every criterion to be met."""
 
@@ -642,6 +669,14 @@ class Verdict(Value):
     receipts: ReceiptsAvailability = "recorded"
     """`unavailable` if tool calls weren't recorded. The lack of receipts then proves nothing, and only checks show what
     the child did."""
+
+    @property
+    def worth(self) -> str:
+        """What the verdict rests on: `verified`, or `unverified` with the reason ("unverified: on trust")."""
+        if self.verified:
+            return "verified"
+        codes = dict.fromkeys(one.code for one in self.criteria if one.code in _UNVERIFIED)
+        return ": ".join(["unverified", *([", ".join(_UNVERIFIED[code] for code in codes)] if codes else [])])
 
 
 # ------------------------------------------------------------------------------------------- the parent's report

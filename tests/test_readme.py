@@ -56,7 +56,7 @@ def test_the_demo_prints_what_it_shows() -> None:
 
 def test_the_program_prints_what_it_shows() -> None:
     assert stable(printed(PROGRAM)) == stable(PROGRAM_OUTPUT)
-    assert PROGRAM_OUTPUT.startswith("task 0: PASS (judge, verified)\n")
+    assert PROGRAM_OUTPUT.startswith("task 0: PASS (verified)\n")
 
 
 def test_the_program_has_about_twelve_lines() -> None:
@@ -87,11 +87,12 @@ def clerk(call: Call) -> Reply:
     """A child that does what the commands ask for, and a judge that quotes it."""
     if call.wants_json:
         (asked,) = re.findall(r"exactly once: (\S+)$", call.last_text)
-        return Reply(judge_reply(**{asked: ("met", "Old river" if "haiku" in call.last_text else "Ada Acme")}))
+        quote = "Old river, teach me" if "haiku" in call.last_text else "The CEO is Ada Acme"
+        return Reply(judge_reply(**{asked: ("met", quote)}))
     if "CEO of" in call.last_text:
         return Reply("The CEO is Ada Acme.")
     if not call.tool_results:
-        return Reply(tool_calls=(("write_file", {"path": "haiku.txt", "content": "Old river\n"}),))
+        return Reply(tool_calls=(("write_file", {"path": "haiku.txt", "content": "Old river, teach me\n"}),))
     return Reply("I wrote the haiku.")
 
 

@@ -6,6 +6,7 @@ A child's output, file contents, command output and a judge's reasons are data, 
     fence      puts the text between two lines with a nonce that the author of the text could not know
     frame      does the same for tool output that a child reads, in few tokens, and keeps the exact text
     one_line   shortens text to a quote within one line
+    visible    shows the characters of a name that a reader can't see as escapes
 
 `clean` runs first. Its result is what a model sees *and* what quotes are verified against, so a judge can't quote text
 that it never saw. Cleaning is idempotent.
@@ -117,6 +118,16 @@ def one_line(text: str, limit: int) -> str:
     # Twice the limit leaves room for whitespace and hidden characters, and bounds the work on long texts.
     line = " ".join(clean(text[: 2 * limit + 80]).text.split())
     return line if len(line) <= limit and len(text) <= 2 * limit + 80 else line[: limit - 1].rstrip() + "…"
+
+
+def visible(name: str) -> str:
+    """A file name with escapes for what a reader can't see, such as a line break within it.
+
+    A name that is shown as it is could add a line to a list of files, or look like another name.
+    """
+    if name.isprintable():
+        return name
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
 
 
 def quoted(text: str, limit: int) -> str:

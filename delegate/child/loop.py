@@ -27,6 +27,7 @@ class AgentLoop:
 
     needs_model = True
     records_tools = True
+    uses_job_tools = True
 
     async def run(self, job: Job) -> ChildRun:
         """Run turns until the model reports, or until none are left."""

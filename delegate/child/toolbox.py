@@ -16,7 +16,7 @@ from delegate import contract
 from delegate._util import resources
 from delegate.child.fetch import FetchPolicy, fetch_url
 from delegate.errors import CallError, ToolError
-from delegate.ports import Tool, ToolOutput
+from delegate.ports import Tool, ToolOutput, ToolSpec
 from delegate.sandbox import files, search
 from delegate.sandbox.commands import CommandResult, Commands
 from delegate.sandbox.workspace import Folder
@@ -41,6 +41,11 @@ def toolbox(folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = N
         for one in _definitions()
     ]
     return (*tools, _think_tool())
+
+
+def toolbox_specs() -> tuple[ToolSpec, ...]:
+    """The definitions of the built-in tools."""
+    return (*(ToolSpec(one.name, one.description, one.parameters) for one in _definitions()), _think_tool().spec)
 
 
 @dataclass(frozen=True, slots=True)

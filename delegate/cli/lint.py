@@ -1,5 +1,9 @@
-"""`delegate lint`: finds shell commands that can't fail and so are useless as checks."""
+"""`delegate lint`: finds shell commands that can't fail, and statements that only a report could show.
 
+Both are useless as criteria: the first always hold, the second never count.
+"""
+
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,12 +24,22 @@ def lint(
         str | None, typer.Argument(metavar="COMMAND|-", help="The command, in quotes. `-` reads it from stdin.")
     ] = None,
     exit_code: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="The exit code that means success.")] = 0,
+    criteria: Annotated[
+        Path | None,
+        typer.Option(
+            "--criteria", metavar="FILE", help="Instead of a command, a file of criteria as for `delegate judge`."
+        ),
+    ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
     format: FormatOption = Format.pretty,
 ) -> None:
     """Find parts of a shell command that hide its failure, as in `pytest || true`.
 
-    The command isn't run. Exits with 0 if there are no findings, 1 if there
+    With --criteria, check the commands of all its shell criteria, and show what
+    each criterion in words is about, with a criterion that code decides for
+    those that no report can show.
+
+    Nothing is run. Exits with 0 if there are no findings, 1 if there
     are, and 2 if there is no command.
     """
     if rules:
@@ -34,11 +48,55 @@ def lint(
     from delegate.cli.output import refusals_as
     from delegate.judging.checks.vacuous import find_vacuous
 
+    if criteria is not None:
+        raise typer.Exit(_lint_criteria(criteria, command, format))
     with refusals_as(format):
         text = _read(command)
     found = find_vacuous(text, exit_code=exit_code)
     _print(text, exit_code, found, format)
     raise typer.Exit(1 if found else 0)
+
+
+def _lint_criteria(file: Path, command: str | None, format: Format) -> int:
+    """Print what was found on each criterion; returns the exit code."""
+    from delegate.cli.output import console, print_json, print_jsonl, refusals_as
+    from delegate.errors import CallError
+
+    with refusals_as(format):
+        if command is not None:
+            raise CallError("two_inputs", "give a command or --criteria, not both", hint="leave out one of them")
+        rows = _criteria_rows(file)
+    if format is Format.json:
+        print_json({"criteria": rows})
+    elif format is Format.jsonl:
+        print_jsonl(rows)
+    else:
+        for row in rows:
+            about = f" [about: {row['about']}]" if row["about"] else ""
+            console().print(
+                "\n".join([f"{row['id']} {row['text']}{about}", *(f"  {one}" for one in row["findings"])]),
+                soft_wrap=True,
+                markup=False,
+            )
+    return 1 if any(row["findings"] for row in rows) else 0
+
+
+def _criteria_rows(file: Path) -> list[dict[str, Any]]:
+    from delegate.child.toolbox import toolbox_specs
+    from delegate.cli.workfile import read_criteria, to_task
+    from delegate.judging import suggest
+    from delegate.judging.judge.subject import subject_of
+    from delegate.judging.validate import vacuous_parts
+    from delegate.types import QuestionCriterion, ShellCriterion, TextCriterion
+
+    specs, rows = toolbox_specs(), list[dict[str, Any]]()
+    for criterion in to_task("lint", read_criteria(file)).criteria:
+        in_words = isinstance(criterion, (TextCriterion, QuestionCriterion))
+        found = [one.message for one in suggest.findings([criterion], specs)]
+        found += vacuous_parts(criterion) if isinstance(criterion, ShellCriterion) else []
+        about = str(subject_of(criterion)) if in_words else None
+        rows.append({"id": criterion.id, "text": criterion.describe(), "about": about, "findings": found})
+    return rows
 
 
 def _read(command: str | None) -> str:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from delegate._util.fencing import clean, one_line
+from delegate._util.fencing import clean, one_line, visible
 from delegate.cli.costs import task_costs, totals_line, verdict_costs
 from delegate.cli.options import Format
 from delegate.errors import CallError, ConfigError
@@ -143,8 +143,13 @@ def task_text(result: TaskResult, goal: str, *, full_report: str | None = None) 
 
 
 def _head(result: TaskResult, goal: str) -> Text:
-    head = word(result.verdict).append(f"  {result.task_index + 1}. ", "bold").append(one_line(goal, 100), "bold")
+    head = _worth(result.verdict).append(f"  {result.task_index + 1}. ", "bold").append(one_line(goal, 100), "bold")
     return head if result.status == "completed" else head.append(f"  [{result.status}]", "red")
+
+
+def _worth(verdict: Verdict | None) -> Text:
+    """The verdict's word, and what a PASS rests on."""
+    return word(verdict).append(f" ({verdict.worth})" if verdict and verdict.verdict == "PASS" else "")
 
 
 def _reasons(result: TaskResult) -> list[Text]:
@@ -157,7 +162,7 @@ def _reasons(result: TaskResult) -> list[Text]:
 
 def verdict_text(verdict: Verdict, goal: str) -> Text:
     """A verdict on existing work, without a task result."""
-    head = word(verdict).append("  ").append(one_line(goal, 100), "bold")
+    head = _worth(verdict).append("  ").append(one_line(goal, 100), "bold")
     return Text("\n").join([head, *_grounds(verdict), *_details(verdict), *verdict_costs(verdict)])
 
 
@@ -215,7 +220,9 @@ def _indented(text: str) -> Text:
 
 
 def _files(result: TaskResult) -> list[Text]:
-    listed = [f"{item.change} {one_line(item.path, 120)} ({item.bytes:,} bytes)" for item in result.artifacts[:10]]
+    listed = [
+        f"{item.change} {one_line(visible(item.path), 120)} ({item.bytes:,} bytes)" for item in result.artifacts[:10]
+    ]
     listed += [f"and {len(result.artifacts) - 10} more"] if len(result.artifacts) > 10 else []
     lines = [Text("  files: ", "dim").append("; ".join(listed))] if listed else []
     return lines + ([Text("  workspace: ", "dim").append(result.workspace)] if result.workspace else [])

@@ -17,7 +17,7 @@ from typing import Any
 
 import regex
 
-from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted
+from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted, visible
 from delegate.contract.amounts import Priced, cost, counted, out_of_budget, paid, percent, tally
 from delegate.types import Artifact, CriterionResult, JudgeRecord, ReceiptCounts, Report, TaskResult, Totals, Verdict
 
@@ -98,8 +98,7 @@ def verdict_line(result: TaskResult) -> str:
         crashed = result.error is not None and result.error.code == "internal_error"
         return f"{start}no verdict ({'internal error' if crashed else 'no criteria'}{status})"
     if verdict.verdict == "PASS":
-        trust = "verified" if verdict.verified else "not verified"
-        return f"{start}PASS ({verdict.decided_by}, {trust}{status})"
+        return f"{start}PASS ({verdict.worth}{status})"
     status = "" if verdict.code in (result.status, f"run_{result.status}") else status
     line = f"{start}FAIL ({verdict.decided_by}, {one_line(verdict.code, 40)}{status})"
     return f"{line}: {_first_cause(verdict, _HEAD_LINE - len(line) - 2)}"
@@ -223,7 +222,7 @@ def _spent(result: TaskResult) -> str:
 
 
 def _files(artifacts: Sequence[Artifact]) -> str:
-    shown = [f"{quoted(a.path, 120)} {a.change}, {a.bytes:,} bytes" for a in artifacts[:_MAX_ARTIFACTS]]
+    shown = [f"{quoted(visible(a.path), 120)} {a.change}, {a.bytes:,} bytes" for a in artifacts[:_MAX_ARTIFACTS]]
     shown += [f"and {len(artifacts) - _MAX_ARTIFACTS} more"] if len(artifacts) > _MAX_ARTIFACTS else []
     return "; ".join(shown)
 

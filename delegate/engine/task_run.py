@@ -90,6 +90,8 @@ class TaskRun:
     handle: str
     folder: Folder | None = None
     """The workspace, once it is open."""
+    _offered: tuple[Tool, ...] | None = None
+    """The child's tools, if its runner gives it exactly those of the job."""
 
     async def run(self) -> TaskResult:
         """Run the task and store its result. An error inside delegate fails only this task, never the host."""
@@ -231,6 +233,7 @@ class TaskRun:
     def _job(self, context: RunContext, folder: Folder, recorder: Recorder) -> Job:
         settings = self.call.services.settings
         tools = self._tools(context, folder)
+        self._offered = tools if getattr(self.call.services.runner, "uses_job_tools", False) else None
         context.tools = frozenset(tool.name for tool in tools)
         return Job(
             task=self.task,
@@ -267,5 +270,6 @@ class TaskRun:
             self._served(child),
             self.call.ceiling,
             has_receipts=self.call.services.records_tools,
+            tools=self._offered,
             redactor=self.call.redactor,
         )

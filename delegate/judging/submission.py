@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from delegate._util.redaction import Redactor
+from delegate.judging.effects import is_named_like_a_lookup
 from delegate.models.catalog import Model
+from delegate.ports import Tool
 from delegate.sandbox.workspace import Folder
 from delegate.types import AnyCriterion, ChildRun, CriterionOutcome, CriterionResult, DecidedBy, Task, Tier
 
@@ -27,8 +29,20 @@ class Submission:
     """No judge above this tier, or above the worker's, is asked."""
     has_receipts: bool = True
     """Whether tool calls were recorded. If so, a call without a receipt wasn't made."""
+    tools: tuple[Tool, ...] | None = None
+    """The tools that the child had; None if they aren't known."""
     redactor: Redactor = field(default_factory=Redactor)
     """Removes secrets from what a judge sees, and so from what it quotes. `run` is already redacted."""
+
+    def only_looks_up(self, tool: str) -> bool:
+        """Whether a tool changes nothing: it is marked so, or its name says so, as in `get_weather`."""
+        known = next((one for one in self.tools or () if one.name == tool), None)
+        return (known is not None and known.read_only) or is_named_like_a_lookup(tool)
+
+    @property
+    def can_act(self) -> bool | None:
+        """Whether the child had a tool that can change anything; None if its tools aren't known."""
+        return None if self.tools is None else any(not self.only_looks_up(tool.name) for tool in self.tools)
 
 
 def result(
@@ -41,6 +55,7 @@ def result(
     evidence: str | None = None,
     source: str | None = None,
     score: float | None = None,
+    about: str | None = None,
 ) -> CriterionResult:
     """The result of one criterion; its `id`, text and kind are copied from the criterion."""
     return CriterionResult(
@@ -53,6 +68,7 @@ def result(
         reason=reason,
         evidence=evidence,
         source=source,
+        about=about,
         score=score,
         weight=criterion.weight,
         findings_only=criterion.findings_only,

@@ -20,7 +20,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
 from delegate.errors import ToolError
-from delegate.judging import gate, validate
+from delegate.judging import gate, suggest, validate
 from delegate.judging.checks.run import run_checks
 from delegate.judging.combine import combine, findings_of, weighted_score
 from delegate.judging.judge import decide, escalation, rubric
@@ -132,12 +132,12 @@ class _Judgment:
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         results: list[CriterionResult] = []
         if stated := [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]:
-            reply = await session.ask(decide.build_question(goal, stated, evidence))
+            reply = await session.ask(decide.build_question(submission, stated, evidence))
             results = decide.read_reply(submission, stated, reply, evidence)
             if self.judging.pool.escalate and not session.recorder.escalated:
                 undecided = escalation.undecided_criteria(submission, results, so_far)
                 if undecided:
-                    reply = await session.ask(decide.build_question(goal, undecided, evidence), second=True)
+                    reply = await session.ask(decide.build_question(submission, undecided, evidence), second=True)
                     second = decide.read_reply(submission, undecided, reply, evidence)
                     results = escalation.merge(session.recorder, results, second)
         for criterion in criteria:
@@ -160,7 +160,13 @@ class _Judgment:
             code=combined.code,
             reasoning=combined.reasoning,
             criteria=tuple(results),
-            findings=(*self.findings, *recorder.findings(), *findings_of(results), *_vacuous(shell)),
+            findings=(
+                *self.findings,
+                *recorder.findings(),
+                *findings_of(results),
+                *_vacuous(shell),
+                *self._suggestions(results),
+            ),
             judge=recorder.record(),
             score=score,
             coverage=coverage,
@@ -170,6 +176,12 @@ class _Judgment:
             sandbox=await self.judging.commands.mechanism() if shell else None,
             receipts=self._receipts,
         )
+
+    def _suggestions(self, results: Sequence[CriterionResult]) -> list[Finding]:
+        """For deeds and absences that a judge was asked about: criteria with which code decides them."""
+        in_words = {one.id for one in results if one.about in ("deed", "absence")}
+        criteria = [criterion for criterion in self.submission.task.criteria if criterion.id in in_words]
+        return suggest.findings(criteria, [tool.spec for tool in self.submission.tools or ()])
 
     def refused(self, decided_by: DecidedBy, code: str, reason: str) -> Verdict:
         """A FAIL for the whole task, with the judges asked so far and their cost."""

@@ -27,6 +27,7 @@ def judge_version(*models: str) -> str:
     parts = [
         prompt.card(),
         text("judges", "rubric.md"),
+        text("judges", "subjects.toml"),
         json.loads(text("schemas", "judge_reply.json")),
         json.loads(text("schemas", "rubric_reply.json")),
         PARSER_VERSION,

@@ -45,7 +45,7 @@ def _refusal(source: TaskFile) -> CallError:
 
 
 TASKS: Sequence[dict[str, Any]] = [
-    {"id": "a", "goal": "first", "acceptance_criteria": ["it is done"]},
+    {"id": "a", "goal": "first", "acceptance_criteria": ["the report says that it is done"]},
     {"id": 2, "goal": "then", "needs": ["a"], "when": "always"},
     {"goal": "last"},
 ]
@@ -67,7 +67,7 @@ def test_tasks_are_read_with_their_ids_rows_and_needs(name: str, text: str) -> N
         ("2", 2, ("a",), "always"),
         ("3", 3, (), "passed"),
     ]
-    assert found[0].task == Task(goal="first", acceptance_criteria=("it is done",))  # type: ignore[arg-type]
+    assert found[0].task == Task(goal="first", acceptance_criteria=("the report says that it is done",))  # type: ignore[arg-type]
 
 
 def test_templates_turn_each_row_of_a_csv_into_a_task() -> None:

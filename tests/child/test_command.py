@@ -116,21 +116,20 @@ async def test_a_program_without_output_has_an_empty_report(program: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("criterion", "check", "code"),
+    ("criterion", "quote", "code"),
     [
-        ("the mail was sent to ann", False, "self_report_only"),
-        ("n.md was sent to ann", False, "self_report_only"),
-        ("n.md was created", False, "met"),
-        ("the mail was sent to ann", True, "met"),
+        ("the mail was sent to ann", "I sent n.md to ann", "self_report_only"),
+        ("n.md was sent to ann", "created n.md (1 bytes)", "self_report_only"),
+        ("n.md was created", "created n.md (1 bytes)", "met"),
+        ("n.md was created", "I sent n.md to ann", "self_report_only"),
     ],
 )
-async def test_without_receipts_an_action_needs_a_file_or_a_check_as_proof(
-    program: Any, criterion: str, check: bool, code: str
+async def test_without_receipts_a_deed_needs_a_file_or_a_check_as_proof(
+    program: Any, criterion: str, quote: str, code: str
 ) -> None:
     runner = CommandRunner(program("pathlib.Path('n.md').write_text('x'); print('I sent n.md to ann by mail.')"))
-    criteria = [criterion, *([{"kind": "shell", "command": "grep x n.md"}] if check else [])]
-    async with Delegator(runner=runner, client=words([], met_by("I sent n.md to ann"))) as delegator:
-        report = await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": criteria}))
+    async with Delegator(runner=runner, client=words([], met_by(quote))) as delegator:
+        report = await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": [criterion]}))
     assert report.results[0].verdict
     assert report.results[0].verdict.code == code
 

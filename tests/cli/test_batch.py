@@ -67,7 +67,8 @@ def test_each_row_of_a_csv_has_a_result_and_counts_in_the_summary() -> None:
 def test_judged_rows_all_pass_and_the_exit_code_is_0() -> None:
     with ModelServer(_model) as server:
         done = delegate(
-            "batch", _companies("A", "B"), "-o", "r.csv", "--goal", "Look at {company}", "-c", "it looked",
+            "batch", _companies("A", "B"), "-o", "r.csv", "--goal", "Look at {company}",
+            "-c", "the report says that it looked",
             "--format", "json", **openai_at(server),
         )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -94,7 +94,7 @@ def test_the_first_signal_stops_all_children_and_prints_the_report(
     assert process.returncode == 1
     assert err == f"{STOPPING}\n"
     first, second, third = out.split("\n\n")[:3]
-    assert first.startswith("PASS  1. quick\n"), "a finished task keeps its verdict"
+    assert first.startswith("PASS (verified)  1. quick\n"), "a finished task keeps its verdict"
     assert second.startswith("FAIL  2. command  [cancelled]\n")
     assert "now the tests" in second
     assert "created half.txt (4 bytes)" in second
@@ -184,7 +184,7 @@ def test_a_live_display_restores_the_cursor_and_shows_every_result(
     finally:
         os.close(ours)
     assert process.returncode == 1
-    assert out.startswith("PASS  1. quick\n")
+    assert out.startswith("PASS (verified)  1. quick\n")
     assert "stopping, and waiting" in shown
     assert "3 of 3 done" in shown
     assert "✗ cancelled" in shown

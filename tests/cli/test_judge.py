@@ -40,7 +40,7 @@ def test_checks_alone_give_a_pass_without_a_key_or_allowed_commands() -> None:
                     "-c", "never called: send_email", DELEGATE_COMMANDS="deny")  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     first, second, *rest = done.stdout.splitlines()
-    assert first == "PASS  Write note.md"
+    assert first == "PASS (verified)  Write note.md"
     assert second == "  met, decided by check; every decision rests on evidence that code verified"
     assert "  ✓ c4 never called send_email" in rest
     assert done.stderr == ""
@@ -80,7 +80,7 @@ def test_a_check_that_fails_spends_nothing_on_a_judge() -> None:
 def test_the_report_may_come_from_stdin() -> None:
     done = delegate("judge", "--goal", "Count", "--output", "-", "-c", "json: total === 3", stdin='{"total": 3}')
     assert done.returncode == 0
-    assert done.stdout.startswith("PASS  Count\n")
+    assert done.stdout.startswith("PASS (verified)  Count\n")
 
 
 def test_without_a_key_it_says_why_no_model_may_judge() -> None:

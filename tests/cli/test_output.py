@@ -75,7 +75,7 @@ def test_the_exit_code_depends_on_all_tasks(report: Report, code: int) -> None:
 
 
 def test_the_verdict_is_the_first_word_and_needs_no_color() -> None:
-    assert _shown(_result(_verdict())).startswith("PASS  1. Ask for")
+    assert _shown(_result(_verdict())).startswith("PASS (verified)  1. Ask for")
     assert _shown(_result(_verdict("FAIL"))).startswith("FAIL  1. Ask for")
     assert _shown(_result()).startswith("UNJUDGED  1. Ask for")
     assert "\x1b" not in _shown(_result(_verdict()))
@@ -142,7 +142,7 @@ def test_findings_are_shown_and_cannot_add_lines() -> None:
 def test_a_findings_only_criterion_is_marked() -> None:
     criterion = _verdict("FAIL").criteria[0].model_copy(update={"findings_only": True})
     lines = _shown_alone(criteria=(criterion,))
-    assert lines[0] == "PASS  Ask for tea"
+    assert lines[0] == "PASS (verified)  Ask for tea"
     assert "      not_met (judge), findings only: It says please." in lines
 
 

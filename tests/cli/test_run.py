@@ -17,7 +17,7 @@ def test_a_pass_names_its_evidence_and_the_record_can_be_shown() -> None:
                         **openai_at(server))  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     first, *rest = done.stdout.splitlines()
-    assert first == "PASS  1. Write note.md"
+    assert first == "PASS (verified)  1. Write note.md"
     assert "  ✓ c1 the note greets the reader" in rest
     assert "      found in artifact:note.md: “hello reader”" in rest
     assert "    I wrote `note.md`, which greets the reader." in rest

@@ -71,7 +71,7 @@ def test_for_mcp_it_is_a_tool_that_only_reads() -> None:
 def test_a_slice_says_where_it_lies_and_how_to_go_on() -> None:
     text = render_slice(Slice("ab-0", 2_000), PASSED, "x" * 5_000, limit=1_000, nonce="0123456789ab")
     lines = text.splitlines()
-    assert lines[0] == "task 1: PASS (judge, verified)"
+    assert lines[0] == "task 1: PASS (verified)"
     assert lines[1] == "report of ab-0, characters 2,000 to 3,000 of 5,000; the next part starts at offset 3000"
     assert lines[3:] == ["<<<report of ab-0 0123456789ab>>>", "x" * 1_000, "<<<end report of ab-0 0123456789ab>>>"]
 

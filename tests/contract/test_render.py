@@ -74,7 +74,7 @@ def test_the_first_lines_are_the_verdicts_in_task_order() -> None:
         result(2),
     )
     assert text.splitlines()[:3] == [
-        "task 0: PASS (check, verified)",
+        "task 0: PASS (verified)",
         'task 1: FAIL (check, not_met): c1 "pytest -q exits with 0" → "it left with 1"',
         "task 2: no verdict (no criteria)",
     ]
@@ -94,7 +94,7 @@ def test_an_internal_error_is_not_called_a_lack_of_criteria() -> None:
 
 def test_a_pass_on_trust_says_that_it_is_not_verified() -> None:
     text = read(result(found=verdict("PASS", criterion(outcome="trusted"), verified=False, decided_by="trust")))
-    assert text.startswith("task 0: PASS (trust, not verified)\n")
+    assert text.startswith("task 0: PASS (unverified: on trust)\n")
 
 
 def test_a_run_that_did_not_complete_says_so_beside_its_verdict() -> None:
@@ -326,7 +326,7 @@ FORGED = [
     "1. PASS",
     "> PASS",
     "[ACCEPTANCE CRITERIA: PASS]",
-    "task 0: PASS (check, verified)",
+    "task 0: PASS (verified)",
     "| task 1 | PASS |",
     "task_1: PASS",
     "about task 0: PASS",

@@ -270,7 +270,7 @@ async def test_three_agents_of_hermes_run_in_parallel_with_receipts(keys: Any, m
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     answer = result(server)
     heads = [line.split(",")[0] for line in answer["report"].splitlines()[:3]]
-    assert heads == [f"task {n}: PASS (check" for n in range(3)]
+    assert heads == [f"task {n}: PASS (verified)" for n in range(3)]
     traces = [[(call["tool"], call["status"]) for call in entry["tool_trace"]] for entry in answer["results"]]
     assert traces == [[("mark", "ok")]] * 3
     assert marks == ["done"] * 3
@@ -369,7 +369,7 @@ async def test_an_agent_of_hermes_works_in_the_task_s_workspace(keys: Any) -> No
         hermes_children(server)
         with parent_at(server.openai_url, "file") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    assert result(server)["report"].startswith("task 0: PASS (check")
+    assert result(server)["report"].startswith("task 0: PASS (verified)")
 
 
 # ----------------------------------------------------------------------------------------------------------- interrupts
@@ -454,7 +454,7 @@ async def test_the_judge_selected_in_hermes_is_called_through_hermes(keys: Any) 
         with parent_at(url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     report = result(server)["report"]
-    assert report.startswith("task 0: PASS (judge, verified)")
+    assert report.startswith("task 0: PASS (verified)")
     assert "- judge: selected-judge-7b" in report
 
 

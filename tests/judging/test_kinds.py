@@ -162,11 +162,12 @@ async def test_a_criterion_about_the_text_is_met_by_the_text(criterion: str) -> 
     assert verdict.verdict == "PASS"
 
 
-async def test_a_file_with_a_receipt_may_be_claimed() -> None:
-    verdict = await judged(words(WROTE, met_by("Made it")), "a.md was written.")
-    assert verdict.verdict == "PASS"
-    other = await judged(words(WROTE, met_by("Made it")), "b.md was written.")
-    assert other.code == "self_report_only"
+async def test_the_list_of_files_shows_which_files_were_written() -> None:
+    verdict = await judged(words(WROTE, met_by("created a.md (9 bytes)")), "a.md was written.")
+    assert (verdict.verdict, verdict.criteria[0].source) == ("PASS", "artifacts")
+    for claim, criterion in (("created a.md (9 bytes)", "b.md was written."), ("Made it", "a.md was written.")):
+        other = await judged(words(WROTE, met_by(claim)), criterion)
+        assert other.verdict == "FAIL"
 
 
 # -------------------------------------------------------------------------------------------------- refused criteria
@@ -234,7 +235,7 @@ async def test_work_that_exists_can_be_judged_without_a_child(tmp_path: Path) ->
         verdict = await delegator.judge(
             goal="run the tests",
             acceptance_criteria=[
-                "two tests passed",
+                "out.txt says that two tests passed",
                 {"kind": "file", "path": "out.txt"},
                 {"kind": "receipt", "calls": [{"tool": "sh"}]},
             ],

@@ -46,7 +46,7 @@ async def test_a_dependent_of_an_unmet_criterion_is_skipped_and_fails() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 async def test_the_order_of_declaration_does_not_matter(turned: bool) -> None:
-    criteria = [text("it is a story", id="a"), text("it is whole", id="b", depends_on=["a"])]
+    criteria = [text("the text is a story", id="a"), text("the text is whole", id="b", depends_on=["a"])]
     verdict, client = await judged(*(reversed(criteria) if turned else criteria), a=MET, b=MET)
     assert verdict.verdict == "PASS"
     assert sum(map(is_judge, client.requests)) == 1, "dependent criteria are asked in one question"
@@ -54,7 +54,7 @@ async def test_the_order_of_declaration_does_not_matter(turned: bool) -> None:
 
 async def test_a_dependent_asked_with_its_dependency_can_still_be_skipped() -> None:
     verdict, _ = await judged(
-        text("it is whole", id="b", depends_on=["a"]), text("it is a story", id="a"), a=NOT, b=MET
+        text("the text is whole", id="b", depends_on=["a"]), text("the text is a story", id="a"), a=NOT, b=MET
     )
     assert outcomes(verdict) == ["skipped", "not_met"]
 
@@ -81,7 +81,7 @@ async def test_a_failing_criterion_lowers_the_score_and_is_not_left_out_of_it() 
 
 
 async def test_a_score_names_how_much_of_the_weight_it_covers() -> None:
-    verdict, _ = await judged({**FAILS, "weight": 1}, text("it is a story", weight=3))
+    verdict, _ = await judged({**FAILS, "weight": 1}, text("the text is a story", weight=3))
     assert (verdict.score, verdict.coverage) == (0, 0.25)
     assert outcomes(verdict) == ["not_met", "skipped"]
 

@@ -13,7 +13,10 @@ from delegate.types import Usage
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import Child, asked_ids, is_judge, met_by, verdicts, words
 
-WROTE: Child = [Scripted.call("write_file", path="out.txt", content="2 passed\n"), "I wrote out.txt with the result."]
+WROTE: Child = [
+    Scripted.call("write_file", path="out.txt", content="2 passed\n"),
+    "I wrote out.txt:\n2 passed\nThat is the result.",
+]
 
 
 async def judged(client: Scripted, *criteria: Any, **options: Any) -> Verdict:
@@ -53,7 +56,7 @@ async def test_a_failed_check_decides_and_no_model_is_asked() -> None:
 
 
 async def test_a_claim_of_met_whose_quote_is_nowhere_is_not_met() -> None:
-    verdict = await judged(words(WROTE, met_by("100 passed")), "a hundred passed")
+    verdict = await judged(words(WROTE, met_by("100 passed")), "the report says that a hundred passed")
     assert (verdict.verdict, verdict.code, verdict.verified) == ("FAIL", "evidence_not_found", False)
     assert verdict.criteria[0].outcome == "not_met"
 
@@ -78,7 +81,7 @@ async def test_the_goal_and_the_criteria_are_no_evidence() -> None:
 )
 async def test_any_other_answer_of_a_judge_is_a_fail_with_its_own_code(reply: Any, code: str) -> None:
     client = words(WROTE, lambda request: reply)
-    verdict = await judged(client, "two passed")
+    verdict = await judged(client, "the report says that two passed")
     assert (verdict.verdict, verdict.code) == ("FAIL", code)
     assert judge_calls(client) == 1, "a judge that answered is never asked again"
 
@@ -92,7 +95,7 @@ async def test_an_unreachable_judge_is_replaced_by_the_next_and_is_named() -> No
             raise ProviderError("server_error", "busy", provider="x")
         return verdicts(c1=("met", "2 passed"))
 
-    verdict = await judged(words(WROTE, judge), "two passed")
+    verdict = await judged(words(WROTE, judge), "the report says that two passed")
     assert verdict.judge
     assert (verdict.verdict, verdict.judge.model) == ("PASS", asked[1])
     reasons = {candidate.model: candidate.reason for candidate in verdict.judge.candidates}
@@ -104,13 +107,13 @@ async def test_no_other_model_of_a_provider_with_a_wrong_key_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def script(call: Call) -> Reply | Fault:
-        return Fault(401) if call.wants_json else Reply("2 passed, I am sure")
+        return Fault(401) if call.wants_json else Reply("2 passed\nI am sure")
 
     with ModelServer(script) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "dummy")
         async with Delegator() as delegator:
-            report = await delegator.call({"goal": "do it", "acceptance_criteria": ["two passed"]})
+            report = await delegator.call({"goal": "do it", "acceptance_criteria": ["the report says that two passed"]})
         judged_by = [call.model for call in server.calls if call.wants_json]
     verdict = report.results[0].verdict
     assert verdict
@@ -121,13 +124,15 @@ async def test_without_any_reachable_judge_the_verdict_is_judge_unavailable() ->
     def judge(request: ChatRequest) -> str:
         raise ProviderError("connection", "no route", provider="x")
 
-    verdict = await judged(words(WROTE, judge), "two passed")
+    verdict = await judged(words(WROTE, judge), "the report says that two passed")
     assert (verdict.verdict, verdict.code, verdict.decided_by) == ("FAIL", "judge_unavailable", "nobody")
     assert verdict.criteria[0].outcome == "error"
 
 
 async def test_an_ineligible_pinned_judge_leaves_no_eligible_judge() -> None:
-    verdict = await judged(words(WROTE, met_by("2 passed")), "two passed", judge_model="no-such-model")
+    verdict = await judged(
+        words(WROTE, met_by("2 passed")), "the report says that two passed", judge_model="no-such-model"
+    )
     assert (verdict.verdict, verdict.code) == ("FAIL", "no_eligible_judge")
 
 
@@ -144,43 +149,45 @@ async def test_without_criteria_there_is_no_verdict() -> None:
 
 async def test_the_gate_ends_judging_and_can_be_switched_off() -> None:
     client = words(["Done."], met_by("Done."))
-    verdict = await judged(client, "it is done")
+    verdict = await judged(client, "the report says that it is done")
     assert (verdict.verdict, verdict.decided_by, verdict.code) == ("FAIL", "gate", "degenerate_output")
     assert judge_calls(client) == 0
-    assert (await judged(words(["Done."], met_by("Done.")), "it is done", gate=False)).verdict == "PASS"
+    assert (
+        await judged(words(["Done."], met_by("Done.")), "the report says that it is done", gate=False)
+    ).verdict == "PASS"
 
 
 async def test_a_judge_gets_a_reply_schema_and_fenced_evidence() -> None:
     client = words(WROTE, met_by("2 passed"))
-    await judged(client, "two passed")
+    await judged(client, "the report says that two passed")
     request = client.requests[-1]
     assert request.reply_schema
     assert request.reply_schema["required"] == ["answers"]
     text = request.messages[0].text
-    assert text.index("c1: two passed") < text.index("I wrote out.txt")
+    assert text.index("c1: the report says that two passed") < text.index("I wrote out.txt")
     assert "receipt:1" in text
     assert not request.tools
 
 
 async def test_hidden_characters_and_cuts_are_findings() -> None:
-    report = "visible" + "\u200b" * 5 + "x" * 30_000 + " the end"
-    verdict = await judged(words([report], met_by("the end")), "there is an end")
+    report = "visible" + "\u200b" * 5 + "x" * 30_000 + "\nthe end"
+    verdict = await judged(words([report], met_by("the end")), "the report has an end")
     assert {finding.code for finding in verdict.findings} == {"hidden_text", "truncated_for_judge"}
 
 
 @pytest.mark.parametrize(
     ("criterion", "code"),
     [
-        ("there is an end", "met"),
-        ("it never says stop", "truncated_for_judge"),
-        ("every line is long", "truncated_for_judge"),
-        ("it has at most 10 lines", "truncated_for_judge"),
+        ("the report has an end", "met"),
+        ("the report never says stop", "truncated_for_judge"),
+        ("every line of the report is long", "truncated_for_judge"),
+        ("the report has at most 10 lines", "truncated_for_judge"),
     ],
 )
 async def test_a_truncated_text_meets_no_criterion_about_the_whole_text(criterion: str, code: str) -> None:
-    verdict = await judged(words(["x" * 30_000 + " the end"], met_by("the end")), criterion)
+    verdict = await judged(words(["x" * 30_000 + "\nthe end"], met_by("the end")), criterion)
     assert (verdict.verdict, verdict.code) == ("PASS" if code == "met" else "FAIL", code)
-    short = await judged(words(["a long line, and the end"], met_by("the end")), criterion)
+    short = await judged(words(["a long line, and\nthe end"], met_by("the end")), criterion)
     assert short.verdict == "PASS"
 
 
@@ -226,9 +233,9 @@ async def test_an_output_schema_adds_a_criterion_and_structured_output() -> None
 
 
 async def test_versions_change_only_with_the_question_and_the_judge() -> None:
-    first = await judged(words(WROTE, met_by("2 passed")), "two passed")
-    again = await judged(words(["I wrote nothing, sorry."], met_by("nothing")), "two passed")
-    other = await judged(words(WROTE, met_by("2 passed")), "both passed")
+    first = await judged(words(WROTE, met_by("2 passed")), "the report says that two passed")
+    again = await judged(words(["I wrote nothing, sorry."], met_by("nothing")), "the report says that two passed")
+    other = await judged(words(WROTE, met_by("2 passed")), "the report says that both passed")
     assert first.rubric_version == again.rubric_version != other.rubric_version
     assert first.judge_version == again.judge_version == other.judge_version
     by_check = await judged(words(WROTE), {"kind": "file", "path": "out.txt"})

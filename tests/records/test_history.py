@@ -98,7 +98,12 @@ async def test_the_events_show_the_whole_run_in_order() -> None:
     client = words([Scripted.call("think", thought="hm"), "I thought about it"], met_by("I thought"))
     async with Delegator(client=client) as delegator:
         report = await delegator.run(
-            Task.model_validate({"goal": "x", "acceptance_criteria": [{"kind": "regex", "pattern": "I"}, "it thought"]})
+            Task.model_validate(
+                {
+                    "goal": "x",
+                    "acceptance_criteria": [{"kind": "regex", "pattern": "I"}, "the report says that it thought"],
+                }
+            )
         )
         record = await known(delegator, report.results[0].handle)
     assert [event["kind"] for event in record["events"]] == [

@@ -1,53 +1,47 @@
 """Decides text criteria and questions: asks one model one question, and verifies the quotes in its reply.
 
-The model answers per criterion, and code searches for every quote. A `met` whose quote isn't in the evidence is not
-met, and a reply that can't be parsed decides nothing.
+The model answers per criterion, and code searches for every quote. A `met` counts only if its quote stands in a source
+that can prove the criterion (`proof.py`), and a reply that can't be parsed decides nothing.
 """
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, is_prewritten
+from delegate.judging.judge.proof import HINT, Proof, relevant_cuts
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
+from delegate.judging.judge.subject import Subject, SubjectKind, subject_of
 from delegate.judging.submission import Submission, result
-from delegate.types import AnyCriterion, CriterionResult, QuestionCriterion
+from delegate.types import AnyCriterion, CriterionOutcome, CriterionResult, QuestionCriterion
 
 CONFIDENCE_SUFFIX = ".sure"
 """A question with high confidence is asked as two statements; the second one's id has this suffix. Ids of criteria
 contain no dot."""
 
-_ABOUT_THE_REPORT = re.compile(
-    r"\b(?:reports?|output|answers?|repl(?:y|ies)|responses?|summary|text|essay|says?|states?|mentions?|names?|lists?"
-    r"|explains?|describes?)\b",
-    re.IGNORECASE,
-)
-_FILE_NAME = re.compile(r"(?<![\w/@.])[\w./-]*\w\.(?:[a-z][a-z0-9]{0,4})\b(?!\.?\w*@)")
-_ACTION = re.compile(
-    r"\b(?:is|are|was|were|been|gets?)\s+(?:\w+\s+)?(?:created|written|saved|stored|deleted|removed|updated|changed|sent"
-    r"|committed|pushed|deployed|installed|executed|run|fixed|renamed|moved|uploaded|booked|cancelled|refunded|merged)\b(?!\s+(?:in|as|with)\b)"
-    r"|\b(?:tests?|suite|build|linter)\b.*\b(?:pass(?:es|ed)?|succeeds?|green|clean)\b",
-    re.IGNORECASE,
-)
-_FILE_ACTION = re.compile(
-    r"\b(?:created|written|saved|stored|deleted|removed|updated|changed|fixed|renamed|moved)\b", re.IGNORECASE
-)
-"""Actions that the files themselves show."""
+_QUOTE_FROM: dict[SubjectKind, str] = {
+    "report": "about the report: quote `output`",
+    "file": "about a file: quote an `artifact:`, `artifacts` or a `check:`",
+    "deed": "a deed: quote the `receipt:` of the call that did it, or a `check:`",
+    "absence": "that something was not done: no quote shows it",
+}
 _UNIVERSAL = re.compile(
     r"\b(?:all|every|each|only|no|none|never|nothing|not|without|at most|fewer than|less than|no more than|exactly)\b"
     r"|n't\b",
     re.IGNORECASE,
 )
 """Statements that one passage can't prove, since another passage could contradict it."""
-_THINKING_TOOLS = ("think",)
-_READ_ONLY_TOOLS = ("think", "read_file", "list_files", "search_files", "fetch_url")
-"""Tools of the toolbox that change nothing: their calls don't show that an action was done."""
 
 
-def build_question(goal: str, criteria: Sequence[AnyCriterion], evidence: Evidence) -> JudgeQuestion:
+def build_question(submission: Submission, criteria: Sequence[AnyCriterion], evidence: Evidence) -> JudgeQuestion:
     """The question whether `criteria` hold."""
-    return prompt.build_question(goal, _statements(criteria), evidence)
+    statements: list[tuple[str, str]] = []
+    for criterion in criteria:
+        where = _QUOTE_FROM[subject_of_submission(submission, criterion).kind]
+        statements += [(id, f"{statement} [{where}]") for id, statement in _statements(criterion)]
+    return prompt.build_question(submission.task.goal, statements, evidence)
 
 
 def read_reply(
@@ -57,7 +51,7 @@ def read_reply(
     if reply.reply is None:
         return [result(criterion, "error", "nobody", reply.code, reply.reason) for criterion in criteria]
     try:
-        answers = parse_reply(reply.reply.text, [id for id, _ in _statements(criteria)])
+        answers = parse_reply(reply.reply.text, [id for criterion in criteria for id, _ in _statements(criterion)])
     except UnparseableReply as error:
         return [result(criterion, "error", "nobody", "judge_unparseable", str(error)) for criterion in criteria]
     prewritten = evidence.prewritten_answers()
@@ -67,71 +61,58 @@ def read_reply(
     return [_verified(submission, criterion, answers, evidence) for criterion in criteria]
 
 
-def _statements(criteria: Sequence[AnyCriterion]) -> list[tuple[str, str]]:
-    """The statements that the judge is asked to decide, with ids. A question with high confidence is two statements."""
-    statements: list[tuple[str, str]] = []
-    for criterion in criteria:
-        id = criterion.id or ""
-        if not isinstance(criterion, QuestionCriterion):
-            statements.append((id, criterion.describe()))
-            continue
-        statements.append((id, f"The answer to this question is yes: {criterion.question}"))
-        if criterion.threshold == "high_confidence":
-            statements.append(
-                (id + CONFIDENCE_SUFFIX, f"The evidence leaves no reasonable doubt about the answer to {id}.")
-            )
-    return statements
+def subject_of_submission(submission: Submission, criterion: AnyCriterion) -> Subject:
+    """What the criterion is about, given the child's files and tools."""
+    files = [artifact.path for artifact in submission.run.artifacts]
+    return subject_of(criterion, files, can_act=submission.can_act)
+
+
+def _statements(criterion: AnyCriterion) -> list[tuple[str, str]]:
+    """What the judge is asked to decide, with ids. A question with high confidence is two statements."""
+    id = criterion.id or ""
+    if not isinstance(criterion, QuestionCriterion):
+        return [(id, criterion.describe())]
+    asked = [(id, f"The answer to this question is yes: {criterion.question}")]
+    if criterion.threshold == "high_confidence":
+        asked.append((id + CONFIDENCE_SUFFIX, f"The evidence leaves no reasonable doubt about the answer to {id}."))
+    return asked
 
 
 def _verified(
     submission: Submission, criterion: AnyCriterion, answers: dict[str, CriterionAnswer], evidence: Evidence
 ) -> CriterionResult:
-    """The result of one answer: a `met` stays only if its quote is found and it passes the other tests."""
-    answer = answers[criterion.id or ""]
-    source = evidence.find(answer.evidence, answer.source)
-    quote = answer.evidence or None
+    """The result of one answer: a `met` stays only if its quote stands in a source that can prove the criterion."""
+    answer, confidence = answers[criterion.id or ""], answers.get((criterion.id or "") + CONFIDENCE_SUFFIX)
+    quote, statement = answer.evidence or None, _statement(criterion)
+    subject = subject_of_submission(submission, criterion)
+    decided = partial(_result, criterion, quote, str(subject))
     if answer.verdict != "met":
-        return result(criterion, answer.verdict, "judge", answer.verdict, answer.reason, evidence=quote, source=source)
+        return decided(answer.verdict, answer.verdict, answer.reason, evidence.find(answer.evidence, answer.source))
+    source, fault = Proof(statement, subject, submission, evidence).find(answer.evidence, answer.source)
     if source is None:
         reason = f"the judge says met, but its quote is not in the evidence: {answer.evidence[:200]!r}"
-        return result(criterion, "not_met", "judge", "evidence_not_found", reason, evidence=quote)
-    confidence = answers.get((criterion.id or "") + CONFIDENCE_SUFFIX)
+        return decided("not_met", "evidence_not_found", reason)
     if confidence and (confidence.verdict != "met" or evidence.find(confidence.evidence, confidence.source) is None):
-        return result(criterion, "not_met", "judge", "not_confident", confidence.reason, evidence=quote, source=source)
-    if source in evidence.cut and _UNIVERSAL.search(criterion.describe()):
-        reason = f"{source} was too long for the judge to see whole, and the omitted part could contradict this"
-        return result(criterion, "cannot_tell", "judge", "truncated_for_judge", reason, evidence=quote, source=source)
-    if _is_self_report(submission, source) and (reason := _unsupported(submission, criterion.describe(), evidence)):
-        return result(criterion, "not_met", "judge", "self_report_only", reason, evidence=quote, source=source)
-    return result(criterion, "met", "judge", "met", answer.reason, evidence=quote, source=source)
+        return decided("not_met", "not_confident", confidence.reason, source)
+    if fault is not None:
+        return decided("not_met", "self_report_only", f"{fault}; {HINT}", source)
+    if _UNIVERSAL.search(statement) and (unseen := relevant_cuts(subject, source, evidence.cut)):
+        reason = f"the judge did not see all of {unseen[0]}, and the omitted part could contradict this"
+        return decided("cannot_tell", "truncated_for_judge", reason, source)
+    return decided("met", "met", answer.reason, source)
 
 
-def _is_self_report(submission: Submission, source: str) -> bool:
-    """Whether a source is only the worker's own statement: its report, or its input to the thinking tool."""
-    return source == "output" or any(
-        source == f"receipt:{one.n}" for one in submission.run.receipts if one.tool in _THINKING_TOOLS
-    )
+def _result(
+    criterion: AnyCriterion,
+    quote: str | None,
+    about: str,
+    outcome: CriterionOutcome,
+    code: str,
+    reason: str,
+    source: str | None = None,
+) -> CriterionResult:
+    return result(criterion, outcome, "judge", code, reason, evidence=quote, source=source, about=about)
 
 
-def _unsupported(submission: Submission, statement: str, evidence: Evidence) -> str | None:
-    """Why the self-report doesn't prove `statement`: it is about an action or a file that left no trace.
-
-    Only if actions were recorded, and only for statements that are clearly not about the report itself.
-    """
-    was_recorded = submission.folder is not None or bool(submission.run.receipts)
-    if not was_recorded or _ABOUT_THE_REPORT.search(statement):
-        return None
-    receipts = submission.run.receipts
-    traces = evidence.traces(receipts, not_by=_THINKING_TOOLS)
-    names = _FILE_NAME.findall(statement)
-    for name in names:
-        if not any(name in source or name in text for source, text in traces.items()):
-            return f"only the report mentions {name}: no artifact, tool call or check shows it"
-    if not _ACTION.search(statement):
-        return None
-    if not evidence.traces(receipts, not_by=_READ_ONLY_TOOLS):
-        return "only the report says that it was done: no artifact, tool call or check shows it"
-    shown = any(source.startswith("check:") for source in traces) or (names and _FILE_ACTION.search(statement))
-    if not submission.has_receipts and not shown:
-        return "only the report says that it was done: tool calls weren't recorded, and no check shows it"
-    return None
+def _statement(criterion: AnyCriterion) -> str:
+    return criterion.question if isinstance(criterion, QuestionCriterion) else criterion.describe()

@@ -1,56 +1,94 @@
 """Collects the evidence for a judge as named sources of cleaned, bounded text, and searches it for the judge's quotes.
 
-Sources are `output`, `artifacts` (a list of files), `artifact:<path>`, `receipt:<n>` and `check:<id>`. Quotes are
-searched for in exactly the text that the judge saw, so neither cleaning nor cutting can make a real quote fail or an
-invented one succeed.
+Sources are `output`, `artifacts` (a list of files), `artifact:<path>`, `receipt:<n>` and `check:<id>`. Of long texts,
+the judge sees the beginning and the end. Quotes are searched for in exactly the text that the judge saw, so neither
+cleaning nor cutting can make a real quote fail or an invented one succeed.
 """
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import cached_property
+from typing import NamedTuple
 
-from delegate._util.fencing import clean
+from delegate._util.fencing import clean, visible
 from delegate.errors import ToolError
 from delegate.judging.submission import Submission
+from delegate.sandbox.files import Excerpt
 from delegate.sandbox.workspace import Folder
-from delegate.types import Artifact, CriterionResult, Finding, Receipt
+from delegate.types import Artifact, CriterionResult, Finding
 
 OUTPUT_CHARS = 24_000
 ARTIFACT_CHARS = 6_000
 ARTIFACTS_CHARS = 24_000
-RECEIPT_CHARS = 1_200
+RECEIPT_OUTPUT_CHARS = 1_000
+RECEIPT_ARGS_CHARS = 400
+CHECK_CHARS = 1_200
 RECEIPTS = 40
-MIN_QUOTE = 3
-"""Least number of letters and digits in a quote."""
+EARLIER_RECEIPTS = "receipts"
+"""In `cut`: the calls before the last `RECEIPTS`, which the judge doesn't see."""
+MIN_QUOTE_CHARS = 12
+MIN_QUOTE_WORDS = 3
+"""A quote has at least this length, unless it is a whole line or most of a short source."""
 
 _ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf])?")
+_TYPOGRAPHY = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
+}
+_OUR_TEXT = re.compile(r"\[\u2026 [^\]\n]* \u2026\]|\u2192 (?:ok|error|denied|timeout)|\u2026 and \d+ more")
+"""Text of the runtime within the sources, which a judge can't quote: notes about cuts, the status of a call."""
 _JSON_PUNCTUATION = str.maketrans("", "", '"{}')
 LISTED_ARTIFACTS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """The sources by name, and the findings made while collecting them."""
 
     sources: dict[str, str]
     findings: tuple[Finding, ...]
     cut: frozenset[str] = frozenset()
-    """Names of the sources that the judge saw only in part."""
+    """Names of the sources that the judge saw only in part, or not at all."""
+    checks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The kind of criterion behind each `check:<id>`."""
     redacted: Callable[[str], str] = field(default=str, repr=False)
     """Removes secrets; for the other parts of a prompt too, since a goal may contain a parent's key."""
 
     def find(self, quote: str, preferred: str = "") -> str | None:
-        """The name of a source that contains `quote`, ignoring white space: the `preferred` one, else the first.
+        """The name of a source that contains `quote`: the `preferred` one, else the first. None if no source does."""
+        return next(self.find_all(quote, preferred), None)
 
-        None if no source does.
+    def find_all(self, quote: str, preferred: str = "") -> Iterator[str]:
+        """The names of all sources that contain `quote`, the `preferred` one first.
+
+        White space and typographic variants of quotes and dashes are ignored. The runtime's own notes don't count.
         """
-        normalized = " ".join(quote.split())
-        if not normalized:
-            return None
-        names = (preferred, *self.sources) if preferred in self.sources else self.sources
-        return next((name for name in names if _contains(self.sources[name], quote, normalized)), None)
+        folded = _fold(quote)
+        if not any(map(str.isalnum, _OUR_TEXT.sub("", folded))):
+            return
+        names = dict.fromkeys((preferred, *self.sources)) if preferred in self.sources else self.sources
+        for name in names:
+            if folded in self._folded(name) and self._is_long_enough(folded, name):
+                yield name
+
+    def _folded(self, name: str) -> str:
+        if name not in self._cache:
+            self._cache[name] = _fold(self.sources[name])
+        return self._cache[name]
+
+    @cached_property
+    def _cache(self) -> dict[str, str]:
+        return {}
+
+    def _is_long_enough(self, quote: str, name: str) -> bool:
+        own = _OUR_TEXT.sub(" ", quote).strip()
+        if len(own) >= MIN_QUOTE_CHARS or len(own.split()) >= MIN_QUOTE_WORDS:
+            return True
+        text = self.sources[name].strip()
+        return 2 * len(own) >= len(text) or any(_fold(line) == quote for line in text.splitlines())
 
     def prewritten_answers(self) -> list[str]:
         """The sources that may contain answers written for the judge, for `is_prewritten`; usually none."""
@@ -59,11 +97,6 @@ class Evidence:
             for text in self.sources.values()
             if '"' in text and ("reason" in text or "\\u" in text)
         ]
-
-    def traces(self, receipts: Sequence[Receipt], *, not_by: Collection[str] = ()) -> dict[str, str]:
-        """Sources that show actions: artifacts, checks, and successful tool calls except those of tools in `not_by`."""
-        excluded = {f"receipt:{one.n}" for one in receipts if one.status != "ok" or one.tool in not_by}
-        return {name: text for name, text in self.sources.items() if name != "output" and name not in excluded}
 
 
 def is_prewritten(evidence: str, reason: str, prewritten: Sequence[str]) -> bool:
@@ -81,79 +114,98 @@ def _normalized_json(text: str) -> str:
     return "".join(whole.split()).translate(_JSON_PUNCTUATION)
 
 
-def _contains(text: str, quote: str, normalized: str) -> bool:
-    return _is_long_enough(normalized, text) and (quote in text or normalized in " ".join(text.split()))
-
-
-def _is_long_enough(quote: str, text: str) -> bool:
-    """Any text contains a period or a letter, so a quote needs a few characters, unless the text is as short."""
-    count = sum(1 for _ in islice(filter(str.isalnum, quote), MIN_QUOTE))
-    return count >= MIN_QUOTE or (count > 0 and 2 * len(quote) >= len(text.strip()))
+def _fold(text: str) -> str:
+    return " ".join((text if text.isascii() else text.translate(_TYPOGRAPHY)).split())
 
 
 def gather(submission: Submission, checks: Sequence[CriterionResult]) -> Evidence:
     """Collect the evidence that a judge may see of a submission."""
+    redacted = submission.redactor.text
     sources: dict[str, str] = {}
     hidden: list[str] = []
     cut: list[str] = []
-    redacted = submission.redactor.text
-    for name, text, limit in _raw_sources(submission, checks):
-        cleaned = clean(text)
-        # Hidden characters inside a secret kept it from being recognized before.
-        shown = cleaned.text if cleaned.text == text else redacted(cleaned.text)
-        sources[name] = _bounded(shown, limit)
-        hidden += [name] if cleaned.hidden else []
-        cut += [name] if len(shown) > limit else []
-    return Evidence(sources, tuple(_findings(submission, hidden, cut)), frozenset(cut), redacted)
+    for source in _raw_sources(submission, checks):
+        shown = ""
+        for text, limit in source.parts:
+            cleaned = clean(text)
+            # Hidden characters inside a secret kept it from being recognized before.
+            whole = cleaned.text if cleaned.text == text else redacted(cleaned.text)
+            shown += _bounded(whole, limit)
+            hidden += [source.name] if cleaned.hidden else []
+            cut += [source.name] if len(whole) > limit else []
+        if source.parts:
+            sources[source.name] = shown
+        cut += [source.name] if source.is_partial else []
+    if len(submission.run.receipts) > RECEIPTS:
+        cut.append(EARLIER_RECEIPTS)
+    kinds = {redacted(f"check:{check.id}"): check.kind for check in checks if check.decided_by == "check"}
+    findings = tuple(_findings(submission, list(dict.fromkeys(hidden)), list(dict.fromkeys(cut))))
+    return Evidence(sources, findings, frozenset(cut), kinds, redacted)
 
 
-def _raw_sources(submission: Submission, checks: Sequence[CriterionResult]) -> Iterator[tuple[str, str, int]]:
+class _Source(NamedTuple):
+    """A source before it is cleaned and cut."""
+
+    name: str
+    parts: Sequence[tuple[str, int]]
+    """Texts, each with the number of characters that are shown of it. Empty if nothing can be shown (a binary file)."""
+    is_partial: bool = False
+    """Whether the texts are already less than the whole."""
+
+
+def _raw_sources(submission: Submission, checks: Sequence[CriterionResult]) -> Iterator[_Source]:
     """The sources, redacted. The run already is, except file names and numbers in tool arguments."""
-    redacted = submission.redactor.text
-    yield "output", submission.run.output, OUTPUT_CHARS
-    if submission.run.artifacts:
-        yield "artifacts", redacted(_manifest(submission.run.artifacts)), OUTPUT_CHARS
-    for name, text, limit in _artifact_texts(submission):
-        yield redacted(name), redacted(text), limit
-    for receipt in submission.run.receipts[-RECEIPTS:]:
-        output = receipt.output[: RECEIPT_CHARS - 200]
-        yield f"receipt:{receipt.n}", f"{redacted(_call_line(receipt))}\n{output}", RECEIPT_CHARS
+    redacted, run = submission.redactor.text, submission.run
+    yield _Source("output", [(run.output, OUTPUT_CHARS)])
+    if run.artifacts:
+        listed = redacted(_manifest(run.artifacts))
+        yield _Source("artifacts", [(listed, OUTPUT_CHARS)], len(run.artifacts) > LISTED_ARTIFACTS)
+    yield from _artifact_texts(submission)
+    for receipt in run.receipts[-RECEIPTS:]:
+        args = redacted(json.dumps(receipt.args, ensure_ascii=False, default=str))
+        parts = [
+            (f"{receipt.tool} ", RECEIPT_ARGS_CHARS),
+            (args, RECEIPT_ARGS_CHARS),
+            (f" → {receipt.status}\n", RECEIPT_ARGS_CHARS),
+            (receipt.output, RECEIPT_OUTPUT_CHARS),
+        ]
+        yield _Source(
+            f"receipt:{receipt.n}", parts, receipt.output_bytes > len(receipt.output.encode(errors="replace"))
+        )
     for check in checks:
         if check.decided_by == "check":
             text = redacted(f"{check.text}: {check.outcome}. {check.reason}")
-            yield redacted(f"check:{check.id}"), text, RECEIPT_CHARS
+            yield _Source(redacted(f"check:{check.id}"), [(text, CHECK_CHARS)])
 
 
-def _artifact_texts(submission: Submission) -> Iterator[tuple[str, str, int]]:
+def _artifact_texts(submission: Submission) -> Iterator[_Source]:
     chars_left = ARTIFACTS_CHARS
     for artifact in submission.run.artifacts:
-        if artifact.change == "deleted" or not submission.folder or chars_left <= 0:
+        if artifact.change == "deleted" or not submission.folder:
             continue
-        if (text := _text_of(submission.folder, artifact)) is not None:
-            yield f"artifact:{artifact.path}", text, min(ARTIFACT_CHARS, chars_left)
-            chars_left -= min(ARTIFACT_CHARS, len(text))
+        name = submission.redactor.text(f"artifact:{visible(artifact.path)}")
+        excerpt = _excerpt(submission.folder, artifact) if chars_left > 0 else None
+        if excerpt is None or not excerpt.is_text:
+            yield _Source(name, [], is_partial=True)
+            continue
+        text = submission.redactor.text(excerpt.text)
+        text += f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else ""
+        limit = min(ARTIFACT_CHARS, chars_left)
+        yield _Source(name, [(text, limit)], is_partial=excerpt.cut)
+        chars_left -= min(limit, len(text))
 
 
-def _text_of(folder: Folder, artifact: Artifact) -> str | None:
+def _excerpt(folder: Folder, artifact: Artifact) -> Excerpt | None:
     try:
-        excerpt = folder.read(artifact.path, 4 * ARTIFACT_CHARS)
+        return folder.read(artifact.path, 4 * ARTIFACT_CHARS)
     except ToolError:
         return None
-    if not excerpt.is_text:
-        return None
-    return excerpt.text + (f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else "")
 
 
 def _manifest(artifacts: Iterable[Artifact]) -> str:
-    lines = [f"{item.change} {item.path} ({item.bytes} bytes)" for item in artifacts]
+    lines = [f"{item.change} {visible(item.path)} ({item.bytes} bytes)" for item in artifacts]
     more = [f"… and {len(lines) - LISTED_ARTIFACTS} more"] if len(lines) > LISTED_ARTIFACTS else []
     return "\n".join(lines[:LISTED_ARTIFACTS] + more)
-
-
-def _call_line(receipt: Receipt) -> str:
-    args = json.dumps(receipt.args, ensure_ascii=False, default=str)
-    short = args if len(args) <= 400 else args[:399] + "…"
-    return f"{receipt.tool} {short} → {receipt.status}"
 
 
 def _bounded(text: str, limit: int) -> str:
@@ -168,8 +220,8 @@ def _findings(submission: Submission, hidden: list[str], cut: list[str]) -> Iter
     if hidden:
         message = f"characters that a reader cannot see were removed from {', '.join(hidden[:5])}"
         yield Finding(severity="major", code="hidden_text", message=message)
-    if cut:
-        message = f"too long for the judge to see whole: {', '.join(cut[:5])}"
+    if cut := [name for name in cut if name != EARLIER_RECEIPTS]:
+        message = f"the judge did not see all of {', '.join(cut[:5])}"
         yield Finding(severity="minor", code="truncated_for_judge", message=message)
     if len(submission.run.receipts) > RECEIPTS:
         message = f"the judge saw the last {RECEIPTS} of {len(submission.run.receipts)} tool calls"

@@ -15,6 +15,7 @@ from delegate._util.fencing import clean
 from delegate._util.resources import folder, schema, text
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
+from delegate.judging.judge.proof import is_own_word
 from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.submission import result
@@ -96,8 +97,11 @@ def _scores(rubric: Rubric, reply: dict[str, Any], evidence: Evidence) -> dict[s
         if id not in dimensions or id in scores:
             raise UnparseableReply(f"dimension {id[:40]!r} was not asked for, or was scored twice")
         scores[id] = _score(dimensions[id], fields["score"])
-        if evidence.find(str(fields["evidence"])) is None:
-            raise UnparseableReply(f"the quote for {id} is not in the evidence: {str(fields['evidence'])[:100]!r}")
+        quote = str(fields["evidence"])
+        if evidence.find(quote) is None:
+            raise UnparseableReply(f"the quote for {id} is not in the evidence: {quote[:100]!r}")
+        if scores[id] > dimensions[id].min and is_own_word(dimensions[id].description, quote, evidence):
+            raise UnparseableReply(f"{id} asks for a deed, and its quote is only the report's: {quote[:100]!r}")
     if missing := [id for id in dimensions if id not in scores]:
         raise UnparseableReply(f"dimension {missing[0]!r} was not scored")
     return scores

@@ -13,7 +13,7 @@ from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JudgeRecord, Usage
 from tests.support.words import Answer, asked_ids, verdicts
 
-OUTPUT = "I ran the suite: 2 passed. It took 4 seconds."
+OUTPUT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."
 USAGE = Usage(model_calls=1, input_tokens=1_000, output_tokens=100)
 MET: Answer = ("met", "2 passed")
 NOT: Answer = ("not_met", "2 passed")
@@ -42,7 +42,10 @@ def judges(*said: Said) -> Scripted:
 async def judged(client: Scripted, *criteria: Any, worker: str | None = None, **settings: Any) -> Verdict:
     async with Delegator(client=client, escalate=True, **settings) as delegator:
         return await delegator.judge(
-            goal="run the suite", acceptance_criteria=criteria or ("two passed",), output=OUTPUT, worker_model=worker
+            goal="run the suite",
+            acceptance_criteria=criteria or ("the report says that two passed",),
+            output=OUTPUT,
+            worker_model=worker,
         )
 
 
@@ -63,14 +66,21 @@ def text(statement: str, **fields: Any) -> dict[str, Any]:
 async def test_it_is_disabled_by_default() -> None:
     client = judges({"c1": UNSURE}, {"c1": MET})
     async with Delegator(client=client) as delegator:
-        verdict = await delegator.judge(goal="x", acceptance_criteria=["two passed"], output=OUTPUT)
+        verdict = await delegator.judge(
+            goal="x", acceptance_criteria=["the report says that two passed"], output=OUTPUT
+        )
     assert (verdict.code, len(client.requests), record_of(verdict).escalated) == ("cannot_tell", 1, False)
 
 
 @pytest.mark.parametrize("first", [UNSURE, UNPROVEN], ids=["cannot tell", "no such quote"])
 async def test_another_family_is_asked_about_undecided_or_unproven_criteria(first: Answer) -> None:
     client = judges({"c1": MET, "c2": first, "c3": MET}, {"c2": ("met", "4 seconds")})
-    verdict = await judged(client, "two passed", "it took four seconds", "the suite ran")
+    verdict = await judged(
+        client,
+        "the report says that two passed",
+        "the report says that it took four seconds",
+        "the report says that the suite ran",
+    )
     one, other = models(client)
     assert (verdict.verdict, verdict.verified) == ("PASS", True)
     assert one.family != other.family
@@ -82,7 +92,7 @@ async def test_another_family_is_asked_about_undecided_or_unproven_criteria(firs
 
 async def test_the_verdict_has_both_answers_and_the_cost_of_both() -> None:
     client = judges({"c1": MET, "c2": UNPROVEN}, {"c2": MET})
-    verdict = await judged(client, "two passed", "all passed")
+    verdict = await judged(client, "the report says that two passed", "the report says that all passed")
     record, (one, other) = record_of(verdict), models(client)
     first, second = record.attempts
     assert record.escalated
@@ -118,20 +128,24 @@ async def test_the_second_judge_can_fail_to_prove_it_too() -> None:
 
 async def test_what_a_judge_decided_is_not_asked_again() -> None:
     client = judges({"c1": NOT, "c2": UNSURE}, {"c1": MET, "c2": MET})
-    verdict = await judged(client, "three passed", "it took four seconds")
+    verdict = await judged(client, "the report says that three passed", "the report says that it took four seconds")
     assert (verdict.verdict, verdict.code) == ("FAIL", "not_met")
     assert len(client.requests) == 1, "the verdict is FAIL whatever a second judge says"
 
 
 async def test_doubt_about_a_confident_answer_is_not_asked_again() -> None:
     client = judges({"c1": MET, "c1.sure": UNSURE}, {"c1": MET, "c1.sure": MET})
-    verdict = await judged(client, {"kind": "question", "question": "did two pass?", "threshold": "high_confidence"})
+    verdict = await judged(
+        client, {"kind": "question", "question": "does the report say that two passed?", "threshold": "high_confidence"}
+    )
     assert (verdict.code, len(client.requests)) == ("not_confident", 1)
 
 
 async def test_a_high_confidence_question_is_asked_again_in_both_parts() -> None:
     client = judges({"c1": UNSURE, "c1.sure": UNSURE}, {"c1": MET, "c1.sure": MET})
-    verdict = await judged(client, {"kind": "question", "question": "did two pass?", "threshold": "high_confidence"})
+    verdict = await judged(
+        client, {"kind": "question", "question": "does the report say that two passed?", "threshold": "high_confidence"}
+    )
     assert (verdict.verdict, asked_ids(client.requests[1])) == ("PASS", ["c1", "c1.sure"])
 
 
@@ -139,7 +153,7 @@ async def test_a_text_that_is_too_long_for_one_judge_is_too_long_for_another() -
     client = judges({"c1": ("met", "the end")}, {"c1": ("met", "the end")})
     async with Delegator(client=client, escalate=True) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=["it never says stop"], output="x" * 30_000 + " the end"
+            goal="x", acceptance_criteria=["the report never says stop"], output="x" * 30_000 + "\nthe end"
         )
     assert (verdict.code, len(client.requests)) == ("truncated_for_judge", 1)
 
@@ -164,7 +178,7 @@ async def test_a_rubric_whose_score_is_unproven_is_not_asked_again() -> None:
 )
 async def test_without_a_usable_second_answer_the_first_ones_are_kept(second: Said, said: str) -> None:
     client = judges({"c1": MET, "c2": UNSURE}, second, {"c2": MET})
-    verdict = await judged(client, "two passed", "it took four seconds")
+    verdict = await judged(client, "the report says that two passed", "the report says that it took four seconds")
     record, (one, other) = record_of(verdict), models(client)
     assert (verdict.verdict, verdict.code) == ("FAIL", "cannot_tell")
     assert [result.outcome for result in verdict.criteria] == ["met", "cannot_tell"]
@@ -205,9 +219,9 @@ async def test_no_second_judge_is_above_the_workers_tier() -> None:
 
 async def test_it_happens_at_most_once_per_verdict() -> None:
     criteria = [
-        text("two passed", id="a"),
+        text("the report says that two passed", id="a"),
         {"kind": "regex", "pattern": "passed", "id": "b", "depends_on": ["a"]},
-        text("it took four seconds", id="c", depends_on=["b"]),
+        text("the report says that it took four seconds", id="c", depends_on=["b"]),
     ]
     client = judges({"a": UNSURE}, {"a": MET}, {"c": UNSURE}, {"c": MET})
     verdict = await judged(client, *criteria)
@@ -218,7 +232,11 @@ async def test_it_happens_at_most_once_per_verdict() -> None:
 
 async def test_dependents_of_an_undecided_criterion_are_asked_again_with_it() -> None:
     client = judges({"a": UNSURE, "b": UNSURE, "c": MET}, {"a": MET, "b": MET})
-    criteria = [text("b", id="b", depends_on=["a"]), text("a", id="a"), text("c", id="c", depends_on=["b"])]
+    criteria = [
+        text("the report has letter b", id="b", depends_on=["a"]),
+        text("the report has letter a", id="a"),
+        text("the report has letter c", id="c", depends_on=["b"]),
+    ]
     verdict = await judged(client, *criteria)
     assert sorted(asked_ids(client.requests[1])) == ["a", "b"]
     assert verdict.verdict == "PASS"
@@ -226,13 +244,17 @@ async def test_dependents_of_an_undecided_criterion_are_asked_again_with_it() ->
 
 async def test_a_dependent_of_an_unmet_criterion_is_not_asked_again() -> None:
     client = judges({"a": NOT, "b": UNSURE}, {"b": MET})
-    verdict = await judged(client, text("a", id="a", findings_only=True), text("b", id="b", depends_on=["a"]))
+    verdict = await judged(
+        client,
+        text("the report has letter a", id="a", findings_only=True),
+        text("the report has letter b", id="b", depends_on=["a"]),
+    )
     assert [result.outcome for result in verdict.criteria] == ["not_met", "skipped"]
     assert len(client.requests) == 1
 
 
 async def test_a_finding_is_asked_again_only_if_a_criterion_depends_on_it() -> None:
-    finding, plain = text("a", id="a", findings_only=True), text("b", id="b")
+    finding, plain = text("the report has an a", id="a", findings_only=True), text("the report has a b", id="b")
     client = judges({"a": UNSURE, "b": MET}, {"a": MET})
     assert (await judged(client, finding, plain)).verdict == "PASS"
     assert len(client.requests) == 1

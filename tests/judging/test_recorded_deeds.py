@@ -1,0 +1,99 @@
+"""Deeds of recorded runs, asked for in words: which are believed undone, and which are refused done.
+
+The judges quote true sentences for everything: of the report, of any source, or whichever quote would be accepted.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Verdict
+from delegate.judging.judge.evidence import gather
+from delegate.judging.judge.proof import Proof
+from delegate.judging.judge.subject import read_statement
+from delegate.judging.submission import Submission
+from delegate.models.providers.scripted import Scripted
+from delegate.types import ChildRun, Receipt, Task
+from tests.support.deeds import AIRLINE, believer
+
+DATA = Path(__file__).parents[1] / "data"
+RUNS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "tau_airline_runs.jsonl").read_text().splitlines()]
+Deed = tuple[dict[str, Any], str, bool]
+"""A run, a deed in words, and whether it was done."""
+
+
+def done(run: dict[str, Any], action: dict[str, Any]) -> bool:
+    return any(
+        call["tool"] == action["tool"]
+        and not call["result"].startswith("Error")
+        and all(call["args"].get(key) == value for key, value in action["args"].items())
+        for call in run["calls"]
+    )
+
+
+def deeds() -> list[Deed]:
+    """The expected writes of every run, and as undone ones those of the other runs' same customers and reservations."""
+    found: list[Deed] = []
+    for run in RUNS:
+        actions = [one for one in run["expected_actions"] if one["tool"] in AIRLINE]
+        found += [(run, AIRLINE[one["tool"]](one["args"]), done(run, one)) for one in actions]
+        for call in run["calls"]:
+            if call["tool"] in AIRLINE and not call["result"].startswith("Error"):
+                found.append((run, AIRLINE[call["tool"]](call["args"]), True))
+    return list({(run["task_id"], text): (run, text, was) for run, text, was in found}.values())
+
+
+def receipts(run: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "tool": call["tool"],
+            "args": call["args"],
+            "status": "error" if call["result"].startswith("Error") else "ok",
+            "output": call["result"],
+        }
+        for call in run["calls"]
+    ]
+
+
+async def judged(run: dict[str, Any], text: str, client: Scripted) -> Verdict:
+    async with Delegator(client=client) as delegator:
+        return await delegator.judge(
+            goal="Serve the customer.",
+            acceptance_criteria=[text],
+            output=run["closing"] or "I transferred the user to a human agent.",
+            receipts=receipts(run),
+        )
+
+
+@pytest.mark.parametrize("sources", ["the report", "any source"])
+async def test_a_believing_judge_passes_few_undone_deeds(sources: str, home: Path) -> None:
+    undone = [deed for deed in deeds() if not deed[2]]
+    assert len(undone) >= 30
+    client = Scripted(believer((lambda source: source == "output") if sources == "the report" else lambda source: True))
+    believed = [text for run, text, _ in undone if (await judged(run, text, client)).verdict == "PASS"]
+    print(f"undone deeds believed, quotes from {sources}: {len(believed)} of {len(undone)}")
+    assert len(believed) <= (0 if sources == "the report" else 0.1 * len(undone)), believed
+
+
+def accepted(run: dict[str, Any], text: str) -> bool:
+    """Whether any line of the evidence would be accepted as a quote."""
+    recorded = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(receipts(run), start=1))
+    work = ChildRun(status="completed", output=run["closing"] or "I transferred the user.", receipts=recorded)
+    submission = Submission(Task(goal="Serve."), work, None, "person", None)
+    evidence = gather(submission, ())
+    proof = Proof(text, read_statement(text), submission, evidence)
+    lines = {line[:400] for source in evidence.sources.values() for line in source.splitlines() if len(line) > 12}
+    return any(proof.find(line) != (None, None) and proof.find(line)[1] is None for line in lines)
+
+
+def test_hardly_any_quote_makes_an_undone_deed_pass_and_done_ones_are_not_refused() -> None:
+    undone = [deed for deed in deeds() if not deed[2]]
+    believed = [text for run, text, _ in undone if accepted(run, text)]
+    was_done = [deed for deed in deeds() if deed[2]]
+    refused = [text for run, text, _ in was_done if not accepted(run, text)]
+    print(f"believed at worst: {len(believed)} of {len(undone)}; refused: {len(refused)} of {len(was_done)}")
+    assert len(believed) <= 0.1 * len(undone), believed
+    assert len(was_done) >= 40
+    assert len(refused) <= 0.02 * len(was_done), refused
