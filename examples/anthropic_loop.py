@@ -15,16 +15,17 @@ from anthropic import Anthropic
 from delegate import Delegator, Parent
 
 MODEL = "claude-sonnet-5-5"
+MAX_TURNS = 20
 
 
 def converse(client: Anthropic, delegator: Delegator, request: str) -> str:
-    """Run the parent model until it calls no more tools, and return its last message."""
+    """Run the parent model until it calls no more tools, at most `MAX_TURNS` times, and return its last message."""
     # Calls with the same `run_id` share one set of limits. `model` caps the tier of children and judges.
     parent = Parent(run_id=str(uuid4()), model=MODEL)
     delegate_task, read_delegation = delegator.tool("anthropic", parent=parent), delegator.read_tool("anthropic")
     tools: list[Any] = [delegate_task, read_delegation]
     messages: list[Any] = [{"role": "user", "content": request}]
-    while True:
+    for _ in range(MAX_TURNS):
         reply = client.messages.create(model=MODEL, max_tokens=8_000, messages=messages, tools=tools)
         messages.append({"role": "assistant", "content": reply.content})
         calls = [block for block in reply.content if block.type == "tool_use"]
@@ -39,6 +40,7 @@ def converse(client: Anthropic, delegator: Delegator, request: str) -> str:
             print(text, file=sys.stderr)
             results.append({"type": "tool_result", "tool_use_id": call.id, "content": text})
         messages.append({"role": "user", "content": results})
+    raise RuntimeError(f"the model still called tools after {MAX_TURNS} turns")
 
 
 def main(request: str) -> None:

@@ -15,13 +15,14 @@ from openai import AsyncOpenAI
 from delegate import Delegator, Parent
 
 MODEL = "gpt-6.1-terra"
+MAX_TURNS = 20
 
 
 async def converse(client: AsyncOpenAI, delegator: Delegator, request: str) -> str:
-    """Run the parent model until it calls no more tools, and return its last message."""
+    """Run the parent model until it calls no more tools, at most `MAX_TURNS` times, and return its last message."""
     messages: list[Any] = [{"role": "user", "content": request}]
     tools: list[Any] = [delegator.tool("openai")]
-    while True:
+    for _ in range(MAX_TURNS):
         completion = await client.chat.completions.create(model=MODEL, messages=messages, tools=tools)
         message = completion.choices[0].message
         messages.append(message)
@@ -34,6 +35,7 @@ async def converse(client: AsyncOpenAI, delegator: Delegator, request: str) -> s
         for call, answer in zip(calls, answers, strict=True):
             print(answer, file=sys.stderr)
             messages.append({"role": "tool", "tool_call_id": call.id, "content": answer})
+    raise RuntimeError(f"the model still called tools after {MAX_TURNS} turns")
 
 
 async def main(request: str) -> None:

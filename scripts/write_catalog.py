@@ -51,31 +51,31 @@ HISTORY = timedelta(days=365)
 """Prices that ended longer ago are dropped."""
 
 HEADER = """\
-# The models that delegate knows: what each is good for, what it costs, what it can do.
+# The models that delegate knows: their tier, limits, capabilities and prices.
 #
-# By hand: id, provider, family, tier, aliases, judge_accuracy, token_factor, caches_from_tokens. `make catalog` keeps
-# these and writes the rest; to add a model, write these and run it. A tier says what a model is good for today (deep:
-# the hardest work; standard: everyday agent work; fast: small, well-defined work, judging included), not what it costs,
-# so that a price cut moves nothing.
+# Maintained by hand: id, provider, family, tier, aliases, judge_accuracy, token_factor, caches_from_tokens.
+# `make catalog` keeps these and writes the rest. To add a model, write these fields and run it. A tier describes the
+# work that a model is suitable for today, not its price (deep: the hardest work; standard: everyday agent work; fast:
+# small, well-defined work, judging included), so a price cut doesn't move a model to another tier.
 #
-# prices: US dollars per million tokens, from `since` to `until` (both days included). A price with `above_tokens` holds
-# for the whole of a call whose input is longer. Tokens read from the provider's cache cost `cached_input`, those
-# written to it `cache_write`; without one, they cost `input`. context_tokens is the longest input, the smaller of what
-# the sources say. deprecated_on is the day the provider switches the model off; checked_on, the day the sources were
-# last read. judge_accuracy, the share of verdicts that are right, is left out where nobody has measured it.
+# prices: US dollars per million tokens, from `since` to `until` (both inclusive). A price with `above_tokens` applies
+# to a whole call whose input is longer. Tokens read from the provider's cache cost `cached_input`, those written to it
+# `cache_write`; without these fields, they cost `input`. context_tokens: the maximum input length; if the sources
+# differ, the smaller value. deprecated_on: the day on which the provider shuts the model down. checked_on: the day on
+# which the sources were last read. judge_accuracy: the fraction of correct verdicts; omitted if it wasn't measured.
 #
-# token_factor: tokens that the model makes of a text for each that delegate estimates, 1 where it is left out. Measured
-# with scripts/measure_tokens.py for Claude: since Opus 4.7 and Sonnet 5 its tokenizer makes about 30 % more than before
-# (https://platform.claude.com/docs/en/build-with-claude/token-counting). Of Gemini's and GPT-6's nothing is known.
+# token_factor: the number of the model's own tokens per token that delegate estimates; 1 if omitted. Measured with
+# scripts/measure_tokens.py for Claude: since Opus 4.7 and Sonnet 5, its tokenizer creates about 30 % more tokens
+# (https://platform.claude.com/docs/en/build-with-claude/token-counting). Unknown for Gemini and GPT-6.
 #
-# caches_from_tokens: the shortest prompt that the provider caches unasked. OpenAI: 1_024
+# caches_from_tokens: the length of the shortest prompt that the provider caches automatically. OpenAI: 1_024
 # (https://developers.openai.com/api/docs/guides/prompt-caching). Google: 4_096, for Gemini 2.5 2_048
-# (https://ai.google.dev/gemini-api/docs/caching, which names no Flash-Lite model: they are taken to be like the others
-# of their generation). Anthropic caches only what it is asked to, so it has none
+# (https://ai.google.dev/gemini-api/docs/caching, which doesn't mention Flash-Lite models: they are assumed to equal the
+# others of their generation). Anthropic caches only on request, so its models have none
 # (https://platform.claude.com/docs/en/build-with-claude/prompt-caching).
 #
-# Sources: {sources} (both MIT). Prices are genai-prices'; limits, capabilities and
-# switch-off dates litellm's; comments say where the two disagree or one is silent.
+# Sources: {sources} (both MIT). Prices are those of genai-prices; limits, capabilities and
+# shutdown dates those of litellm. Comments say where they differ or where one of them has no value.
 """
 
 

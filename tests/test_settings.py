@@ -48,7 +48,7 @@ tools = true
             {},
             ["endpoints[x].models[m]", "the price is given twice"],
         ),
-        (ENDPOINT + "colour = 1", {}, ["endpoints[x].models[m].colour", "remove it, or use one of id, tier"]),
+        (ENDPOINT + "color = 1", {}, ["endpoints[x].models[m].color", "remove it, or use one of id, tier"]),
         (MODEL.replace('family = "f"', ""), {}, ["models[m].family (in delegate.toml)", "it is missing; add it"]),
         (MODEL.replace("fast", "cheap"), {}, ["models[m].tier", "'deep', 'standard' or 'fast', not 'cheap'"]),
         (

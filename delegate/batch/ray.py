@@ -198,7 +198,9 @@ def _connect(address: str | None) -> Any:
     try:
         import ray
     except ModuleNotFoundError:
-        raise ConfigError("the engine `ray` isn't installed: pip install 'delegate-task[ray]'") from None
+        raise ConfigError(
+            "the engine `ray` isn't installed: run `pip install '.[ray]'` in a clone of delegate"
+        ) from None
     if not ray.is_initialized():
         try:
             ray.init(address=address or os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)

@@ -139,9 +139,10 @@ def part_text(command: str, part: "VacuousPart") -> "Text":
     marked = _shown(line[start:end], MARKED)
     after = _shown(line[end:], AFTER)
     carets = " " * cell_len(before) + "^" * max(1, cell_len(marked))
-    place = f"line {command.count(chr(10), 0, line_start) + 1}, " if "\n" in command else ""
-    said = f"  {place}characters {part.start}-{part.end}: {part.why}"
-    return Text(f"{before}{marked}{after}\n").append(carets, "bold red").append(f"\n{part.rule}", "bold").append(said)
+    line_number = f"line {command.count(chr(10), 0, line_start) + 1}, " if "\n" in command else ""
+    position = f"  {line_number}characters {part.start}-{part.end}: {part.why}"
+    text = Text(f"{before}{marked}{after}\n").append(carets, "bold red").append(f"\n{part.rule}", "bold")
+    return text.append(position)
 
 
 def _shown(text: str, limit: int, *, keep_end: bool = False) -> str:

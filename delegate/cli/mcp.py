@@ -110,7 +110,8 @@ def _adapter() -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _SDK:
             raise
-        raise ConfigError("`delegate mcp` needs the MCP SDK: pip install 'delegate-task[mcp]'") from None
+        fix = "run `pip install '.[mcp]'` in a clone of delegate"
+        raise ConfigError(f"`delegate mcp` needs the MCP SDK: {fix}") from None
 
 
 def _refuse_public_host(host: str, names: list[str]) -> None:

@@ -63,5 +63,5 @@ async def test_a_cancel_reaches_what_runs_on_the_workers() -> None:
 
 @pytest.mark.skipif(HAVE_RAY, reason="Ray is installed here")
 def test_without_ray_the_message_says_what_to_install() -> None:
-    with pytest.raises(ConfigError, match=r"pip install 'delegate-task\[ray\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[ray\]'"):
         RayBackend(Delegator().engine, concurrency=3)

@@ -12,7 +12,8 @@ def test_without_the_sdk_one_line_says_what_to_install() -> None:
     done = delegate("mcp")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "delegate: `delegate mcp` needs the MCP SDK: pip install 'delegate-task[mcp]'\n"
+    fix = "run `pip install '.[mcp]'` in a clone of delegate"
+    assert done.stderr == f"delegate: `delegate mcp` needs the MCP SDK: {fix}\n"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.org"])
