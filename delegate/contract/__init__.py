@@ -1,7 +1,7 @@
 """The tools that delegate offers to a parent model: their definitions, the parsing of calls, the text of results.
 
     tool()        the definition in a host's dialect        dialects, schemas/delegate_task.json
-    parse_call()  parses a call's arguments into tasks      parse, problems, reading, schema_shape
+    parse_call()  parses a call's arguments into tasks      parse, problems, reading
     render()      formats a report for the parent           render
     read_tool(), parse_read(), report_in(), render_slice()  `read_delegation`: readback, schemas/read_delegation.json
     think_tool(), parse_think(), render_thought()           `think`: think, schemas/think.json

@@ -48,7 +48,6 @@ from delegate.contract.reading import (
     read_object,
     show,
 )
-from delegate.contract.schema_shape import schema_fault
 from delegate.errors import CallError
 from delegate.types import TIERS, JsonObject, Task
 
@@ -57,14 +56,11 @@ CheckSchema = Callable[[JsonObject], str | None]
 
 
 def parse_call(
-    arguments: Mapping[str, Any] | str | bytes,
-    *,
-    max_tasks: int = 3,
-    check_schema: CheckSchema | None = None,
+    arguments: Mapping[str, Any] | str | bytes, *, check_schema: CheckSchema, max_tasks: int = 3
 ) -> tuple[Task, ...]:
     """Parse a call into its tasks: at least one and at most `max_tasks`, in the given order.
 
-    `check_schema` validates JSON Schemas. The default is a basic check without a schema library.
+    `check_schema` validates JSON Schemas.
 
     Raises:
         CallError: The call is invalid, with a code from the table above. The message lists all problems, so that one
@@ -72,7 +68,7 @@ def parse_call(
     """
     try:
         call = read_object(arguments)
-        parser = _Parser(check_schema or schema_fault)
+        parser = _Parser(check_schema)
         tasks = [parser.task(given, path) for path, given in _split(call, max_tasks, parser.problems)]
         parser.problems.raise_first()
     except CallError as error:

@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegate.contract import parse_call
+from delegate import contract
 from delegate.errors import CallError
+from delegate.judging.checks.json_schema import check_schema
 from delegate.types import JsonSchemaCriterion, ReceiptCriterion, ShellCriterion, Task, TextCriterion
+
+parse_call = partial(contract.parse_call, check_schema=check_schema)
 
 SHELL = {"kind": "shell", "command": "true"}
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}

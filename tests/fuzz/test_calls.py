@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from delegate.contract import parse_call
 from delegate.errors import CallError
+from delegate.judging.checks.json_schema import check_schema
 from tests.fuzz.fuzzing import fuzz
 from tests.fuzz.targets import SEEDS, check_call
 from tests.fuzz.values import ANY_CHARACTER, JUNK, Mutator
@@ -142,13 +143,13 @@ def test_what_json_does_not_have_is_refused(value: Any) -> None:
 
 def test_a_number_that_python_would_not_write_down_is_too_large() -> None:
     with pytest.raises(CallError) as refusal:
-        parse_call({"goal": "g", "output_schema": {"const": 10**5_000}})
+        parse_call({"goal": "g", "output_schema": {"const": 10**5_000}}, check_schema=check_schema)
     assert refusal.value.code == "too_large"
 
 
 @pytest.mark.parametrize("call", GOOD, ids=lambda call: json.dumps(call)[:40])
 def test_what_is_damaged_here_was_good(call: Any) -> None:
-    assert parse_call(call)
+    assert parse_call(call, check_schema=check_schema)
 
 
 # ----------------------------------------------------------------------------------------------------- found by fuzzing
@@ -160,7 +161,7 @@ BAD_SCHEMA = {"type": "object", "properties": {"a\x7f\u202e\nb" + "c" * 400: 1}}
 @pytest.mark.parametrize("fields", [{"acceptance_criteria": [RECEIPT]}, {"output_schema": BAD_SCHEMA}])
 def test_a_key_deep_in_a_call_is_named_short_and_harmless(fields: dict[str, Any]) -> None:
     with pytest.raises(CallError) as refusal:
-        parse_call({"goal": "g", **fields})
+        parse_call({"goal": "g", **fields}, check_schema=check_schema)
     assert "ab" in refusal.value.message or "a b" in refusal.value.message
     assert refusal.value.message.isprintable()
     assert len(refusal.value.message) < 400
