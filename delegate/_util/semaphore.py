@@ -23,13 +23,10 @@ class _Waiter:
 
 
 class FairSemaphore:
-    """Allows at most `limit` holders at a time, first come, first served.
-
-    `limit` may be changed at any time; lowering it takes nothing from current holders.
-    """
+    """Allows at most `limit` holders at a time, first come, first served."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._held = 0
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
         # Re-entrant, since the garbage collector may finalize an abandoned waiter while the lock is held.
@@ -40,21 +37,10 @@ class FairSemaphore:
         """The current number of holders."""
         return self._held
 
-    @property
-    def limit(self) -> int:
-        """The maximum number of holders."""
-        return self._limit
-
-    @limit.setter
-    def limit(self, limit: int) -> None:
-        with self._lock:
-            self._limit = limit
-            self._wake_waiters()
-
     async def acquire(self) -> None:
         """Wait until fewer than `limit` are held and all earlier waiters have been served."""
         with self._lock:
-            if self._held < self._limit:  # then there are no waiters
+            if self._held < self.limit:  # then there are no waiters
                 self._held += 1
                 return
             waiter = _Waiter(asyncio.get_running_loop().create_future())
@@ -79,7 +65,7 @@ class FairSemaphore:
 
     def _wake_waiters(self) -> None:
         """Acquire for as many waiters as the limit allows."""
-        while self._waiters and self._held < self._limit:
+        while self._waiters and self._held < self.limit:
             waiter, _ = self._waiters.popitem(last=False)
             self._held += 1
             waiter.acquired = True

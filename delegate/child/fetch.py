@@ -71,7 +71,9 @@ async def fetch_url(url: str, policy: FetchPolicy) -> str:
 async def _follow(url: str, policy: FetchPolicy) -> str:
     import aiohttp
 
-    target = _parsed(url)
+    if len(url) > MAX_URL_CHARS:
+        raise ToolError(f"the URL has {len(url)} characters; at most {MAX_URL_CHARS} are allowed")
+    target = _checked(_url(url.strip()))
     for _ in range(MAX_REDIRECTS + 1):
         try:
             answer = await _get(target, policy)
@@ -114,12 +116,6 @@ def _url(text: str) -> "URL":
         return URL(text)
     except ValueError as problem:
         raise ToolError(f"{text[:200]!r} is not a URL: {problem}") from problem
-
-
-def _parsed(text: str) -> "URL":
-    if len(text) > MAX_URL_CHARS:
-        raise ToolError(f"the URL has {len(text)} characters; at most {MAX_URL_CHARS} are allowed")
-    return _checked(_url(text.strip()))
 
 
 def _checked(url: "URL") -> "URL":
@@ -264,10 +260,6 @@ class _Readable(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._skipping += tag in _SKIPPED
-        if tag in _BLOCKS:
-            self.parts.append("\n")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _BLOCKS:
             self.parts.append("\n")
 

@@ -10,6 +10,7 @@ from delegate.budget import costs
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
 from delegate.child import prompt
+from delegate.errors import ToolDenied, ToolError
 from delegate.models.connections import Connection
 from delegate.ports import Notify, Tool, ToolOutput
 from delegate.records.recorder import Recorder
@@ -107,6 +108,19 @@ class PendingReceipt:
         """Write the receipt, and report the event."""
         self.job.recorder.tool_called(self.n, self.tool, self.args, self.output, time.monotonic() - self._started)
         self.job.notify("tool_called", self.tool, status=self.output.status)
+
+
+async def call_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
+    """Call a tool. An exception becomes its output, since a host's tool may raise anything and the child continues."""
+    try:
+        answer = await tool.call(arguments)
+    except ToolDenied as error:
+        return ToolOutput(str(error), "denied")
+    except ToolError as error:
+        return ToolOutput(str(error), "error")
+    except Exception as error:
+        return ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", "error")
+    return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
 
 
 class ChildRunner(Protocol):

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import groupby
 
 from delegate._util.fencing import frame, new_mark
 from delegate.budget import metering, runs
 from delegate.child import prompt
-from delegate.child.job import Job
-from delegate.errors import TierExceeded, ToolDenied, ToolError
+from delegate.child.job import Job, call_tool
+from delegate.errors import TierExceeded
 from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
 from delegate.ports import ChatReply, ChatRequest, Message, ToolCall, ToolOutput, ToolReply
@@ -120,16 +121,14 @@ class _Conversation:
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """The calls in order: consecutive parallel ones grouped together, every other call alone."""
         groups: list[list[ToolCall]] = []
-        was_parallel = False
-        for call in calls:
-            tool = self._tools.get(call.name)
-            parallel = tool is None or tool.parallel
-            if parallel and was_parallel:
-                groups[-1].append(call)
-            else:
-                groups.append([call])
-            was_parallel = parallel
+        for parallel, found in groupby(calls, self._is_parallel):
+            group = list(found)
+            groups += [group] if parallel else [[call] for call in group]
         return groups
+
+    def _is_parallel(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is None or tool.parallel
 
     async def _call_all(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
         if len(calls) == 1:
@@ -150,15 +149,7 @@ class _Conversation:
             return ToolOutput(f"there is no tool {call.name!r}; use one of: {', '.join(self._tools)}", "error")
         if call.arguments is None:
             return ToolOutput(f"the arguments are not a valid JSON object: {call.raw_arguments[:200]!r}", "error")
-        try:
-            answer = await tool.call(call.arguments)
-        except ToolDenied as error:
-            return ToolOutput(str(error), "denied")
-        except ToolError as error:
-            return ToolOutput(str(error), "error")
-        except Exception as error:  # a host's tool may raise anything; the child reads it and continues
-            return ToolOutput(f"{call.name} failed: {type(error).__name__}: {error}", "error")
-        return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
+        return await call_tool(tool, call.arguments)
 
 
 def _tool_reply(call: ToolCall, output: ToolOutput, mark: str) -> ToolReply:

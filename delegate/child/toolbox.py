@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def toolbox(folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = N
     context = _Context(folder, commands, fetch or _PUBLIC_ONLY)
     tools = [
         Tool(one.name, one.description, one.parameters, partial(_call, one, context), one.parallel)
-        for one in _definitions()
+        for one in _DEFINITIONS
     ]
     return (*tools, _think_tool())
 
@@ -64,16 +64,28 @@ class _Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Definition:
     """A tool without a workspace. `run` gets the context and the validated arguments."""
 
     name: str
     description: str
-    parameters: JsonObject
     arguments: type[_Arguments]
     run: Callable[[_Context, Any], Awaitable[str | ToolOutput]]
-    parallel: bool
+    parallel: bool = True
+
+    @cached_property
+    def parameters(self) -> JsonObject:
+        """The JSON Schema of the arguments, without titles, which only repeat the names."""
+        schema = self.arguments.model_json_schema()
+        properties = {name: {key: value for key, value in spec.items() if key != "title"}
+                      for name, spec in schema["properties"].items()}  # fmt: skip
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": schema.get("required", []),
+            "additionalProperties": False,
+        }
 
 
 async def _call(definition: _Definition, context: _Context, given: Mapping[str, Any]) -> str | ToolOutput:
@@ -281,50 +293,24 @@ async def _think(given: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------------------------------------ definitions
 
 
-@cache
-def _definitions() -> tuple[_Definition, ...]:
-    return (
-        _define("read_file", "Read a text file in the workspace.", _ReadFile, _read_file),
-        _define("write_file", "Create or overwrite a file in the workspace.", _WriteFile, _write_file, parallel=False),
-        _define("edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False),
-        _define("list_files", "List files in the workspace, with sizes.", _ListFiles, _list_files),
-        _define("search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files),
-        _define(
-            "run_shell",
-            "Run a command and wait until it ends. Processes that it starts end with it; it has no stdin or terminal.",
-            _RunShell,
-            _run_shell,
-            parallel=False,
-        ),
-        _define("fetch_url", "Fetch a web page as plain text.", _FetchUrl, _fetch_url),
-    )
-
-
-def _define(
-    name: str,
-    description: str,
-    arguments: type[_Arguments],
-    run: Callable[[_Context, Any], Awaitable[str | ToolOutput]],
-    *,
-    parallel: bool = True,
-) -> _Definition:
-    return _Definition(name, description, _parameters(arguments), arguments, run, parallel)
+_DEFINITIONS = (
+    _Definition("read_file", "Read a text file in the workspace.", _ReadFile, _read_file),
+    _Definition("write_file", "Create or overwrite a file in the workspace.", _WriteFile, _write_file, parallel=False),
+    _Definition("edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False),
+    _Definition("list_files", "List files in the workspace, with sizes.", _ListFiles, _list_files),
+    _Definition("search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files),
+    _Definition(
+        "run_shell",
+        "Run a command and wait until it ends. Processes that it starts end with it; it has no stdin or terminal.",
+        _RunShell,
+        _run_shell,
+        parallel=False,
+    ),
+    _Definition("fetch_url", "Fetch a web page as plain text.", _FetchUrl, _fetch_url),
+)
 
 
 @cache
 def _think_tool() -> Tool:
     shipped = resources.schema("think")
     return Tool(shipped["name"], shipped["description"], shipped["parameters"], _think)
-
-
-def _parameters(arguments: type[_Arguments]) -> JsonObject:
-    """The JSON Schema of the arguments, without titles, which only repeat the names."""
-    schema = arguments.model_json_schema()
-    properties = {name: {key: value for key, value in spec.items() if key != "title"}
-                  for name, spec in schema["properties"].items()}  # fmt: skip
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": schema.get("required", []),
-        "additionalProperties": False,
-    }

@@ -13,6 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from delegate._util.fencing import one_line
+from delegate.contract.amounts import counted
 from delegate.ports import Event, EventSink
 
 _ENDS = {"PASS": ("✓ PASS", "bold green"), "FAIL": ("✗ FAIL", "bold red"), "no criteria": ("• done", "bold yellow")}
@@ -102,7 +103,7 @@ class RunProgress:
         return line if branch.verdict is not None else line.append(f"  {branch.doing}", "yellow")
 
     def _counts(self, branch: _Branch) -> str:
-        parts = [_counted(branch.calls, "call"), _counted(branch.tools, "tool")]
+        parts = [counted(branch.calls, "call"), counted(branch.tools, "tool")]
         if branch.checks:
             parts.append(f"checks {branch.checks.count('met')}/{len(branch.checks)}")
         if branch.started is not None:
@@ -115,7 +116,3 @@ def _final_mark(status: str, verdict: str) -> tuple[str, str]:
     if verdict == "no criteria" and status != "completed":
         return f"✗ {status}", "bold red"
     return _ENDS.get(verdict, (verdict, "bold"))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

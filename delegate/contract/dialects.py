@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from delegate._util import resources
+from delegate.contract.amounts import counted
 from delegate.errors import ConfigError
 from delegate.types import JsonObject
 
@@ -52,10 +53,10 @@ class Limits:
             return "No tasks are left in this run: do the work yourself."
         each = [f"{self.max_steps} steps"] if self.max_steps is not None else []
         each += [f"{self.timeout_seconds:g} s"] if self.timeout_seconds is not None else []
-        left = [_tasks(self.tasks_left)] if self.tasks_left is not None else []
+        left = [counted(self.tasks_left, "task")] if self.tasks_left is not None else []
         left += [f"${self.usd_left:.{2 if self.usd_left >= 0.1 else 4}f}"] if self.usd_left is not None else []
         left += [f"depth {self.depth_left}"] if self.depth_left is not None else []
-        call = f"{_tasks(self.max_tasks)} per call"
+        call = f"{counted(self.max_tasks, 'task')} per call"
         call += f", {' and '.join(each)} each" if each else ""
         return f"Limits: {call}; {', '.join(left)} left." if left else f"Limits: {call}."
 
@@ -236,7 +237,3 @@ def _nullable(schema: JsonObject) -> JsonObject:
     if "enum" in schema and None not in schema["enum"]:
         schema["enum"] = [*schema["enum"], None]
     return schema
-
-
-def _tasks(n: int) -> str:
-    return "1 task" if n == 1 else f"{n} tasks"

@@ -7,7 +7,6 @@ import os
 import threading
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection
 from pathlib import Path
 
 from delegate.errors import ToolDenied
@@ -17,35 +16,15 @@ class WriteLocks:
     """The locks of one run. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._writers: list[Writer] = []
+        self.lock = threading.Lock()
+        self.writers: list[Writer] = []
 
     def join(self, name: str) -> "Writer":
         """Add a child; its siblings read `name` in messages. Call `leave` when it is done."""
         writer = Writer(self, name)
-        with self._lock:
-            self._writers.append(writer)
+        with self.lock:
+            self.writers.append(writer)
         return writer
-
-    def acquire(self, path: Path, writer: "Writer") -> None:
-        """Lock `path`, a real path, for `writer`. Raises `ToolDenied` if another child holds it."""
-        with self._lock:
-            others = [other for other in self._writers if other is not writer]
-            for other in others:
-                if other.holds(path):
-                    raise ToolDenied(
-                        f"{path.name} is written by {other.name}, which is still running; two tasks can't write the "
-                        f"same file. Write to another file. (Full path: {path})"
-                    )
-            writer.add_own(path)
-            for other in others:
-                other.add_foreign(path)
-
-    def leave(self, writer: "Writer") -> None:
-        """Release the locks of `writer`."""
-        with self._lock:
-            if writer in self._writers:
-                self._writers.remove(writer)
 
 
 class Writer:
@@ -53,35 +32,35 @@ class Writer:
 
     def __init__(self, locks: WriteLocks, name: str) -> None:
         self.name = name
+        self.foreign: set[Path] = set()
+        """Files that siblings wrote while this child ran, and this child didn't."""
         self._locks = locks
         self._own: defaultdict[str, set[Path]] = defaultdict(set)
-        self._foreign: set[Path] = set()
 
     def acquire(self, path: Path) -> None:
-        """Lock `path` before it is written. Raises `ToolDenied` if another child of the run holds it."""
-        self._locks.acquire(path, self)
+        """Lock `path`, a real path, before it is written. Raises `ToolDenied` if another child of the run holds it."""
+        with self._locks.lock:
+            others = [other for other in self._locks.writers if other is not self]
+            for other in others:
+                if other.holds(path):
+                    raise ToolDenied(
+                        f"{path.name} is written by {other.name}, which is still running; two tasks can't write the "
+                        f"same file. Write to another file. (Full path: {path})"
+                    )
+            self._own[_fold(path)].add(path)
+            self.foreign.discard(path)
+            for other in others:
+                other.foreign.add(path)
 
     def leave(self) -> None:
         """Release all locks of this child when it is done."""
-        self._locks.leave(self)
-
-    @property
-    def foreign(self) -> Collection[Path]:
-        """Files that siblings wrote while this child ran, and this child didn't."""
-        return self._foreign
+        with self._locks.lock:
+            if self in self._locks.writers:
+                self._locks.writers.remove(self)
 
     def holds(self, path: Path) -> bool:
         """Whether it holds `path`, also under another name that the file system treats as the same file."""
         return any(own == path or _same_file(own, path) for own in self._own.get(_fold(path), ()))
-
-    def add_own(self, path: Path) -> None:
-        """Record a file of this child. Called by `WriteLocks`, under its lock."""
-        self._own[_fold(path)].add(path)
-        self._foreign.discard(path)
-
-    def add_foreign(self, path: Path) -> None:
-        """Record a file of a sibling. Called by `WriteLocks`, under its lock."""
-        self._foreign.add(path)
 
 
 def _fold(path: Path) -> str:

@@ -27,8 +27,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.pregel import Pregel
 from langgraph.types import Command
 
-from delegate.child.job import ChildRunner, Job, PendingReceipt
-from delegate.errors import ToolDenied, ToolError
+from delegate.child.job import ChildRunner, Job, PendingReceipt, call_tool
 from delegate.hosts.host_tool import approval_denied
 from delegate.hosts.langchain.tool import (
     AnyToolRuntime,
@@ -187,15 +186,7 @@ def _langchain_tool(tool: Tool) -> BaseTool:
         return tool.native
 
     async def call(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
-        try:
-            answer = await tool.call(arguments)
-        except ToolDenied as error:
-            answer = ToolOutput(str(error), "denied")
-        except ToolError as error:
-            answer = ToolOutput(str(error), "error")
-        except Exception as error:  # the child reads it and continues, as in delegate's own loop
-            answer = ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", "error")
-        output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
+        output = await call_tool(tool, arguments)
         return content_and_artifact(tool.name, output.text, output, langchain_runtime, is_error=output.status != "ok")
 
     return RawTool(

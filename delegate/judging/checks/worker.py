@@ -80,7 +80,7 @@ class WorkerPool:
             raise WorkerError(f"the worker process can't be started: {problem}") from problem
         try:
             async with asyncio.timeout(START_SECONDS):
-                await worker.ready()
+                await worker.read_line()  # it prints one when it is ready
         except BaseException as problem:
             worker.close()
             if isinstance(problem, OSError):  # TimeoutError is one
@@ -108,17 +108,14 @@ class _Worker:
                 start_new_session=True,
             )
 
-    async def ready(self) -> None:
-        await self._line()
-
     async def ask(self, request: bytes) -> dict[str, Any]:
         started = time.monotonic()
         await asyncio.get_running_loop().sock_sendall(self._socket, request + b"\n")
-        answer = json.loads(await self._line())
+        answer = json.loads(await self.read_line())
         self.busy_seconds += time.monotonic() - started
         return answer
 
-    async def _line(self) -> bytes:
+    async def read_line(self) -> bytes:
         while b"\n" not in self._received:
             chunk = await asyncio.get_running_loop().sock_recv(self._socket, 65_536)
             if not chunk:
