@@ -59,8 +59,6 @@ class Listed:
 
 def source_of(tasks: "Iterable[Task | Item] | Source") -> Source:
     """Wrap the tasks that a program passed as a source, unless they are one."""
-    if isinstance(tasks, (Listed, TaskFile)):
-        return tasks
     if hasattr(tasks, "name"):
         return cast("Source", tasks)
     return Listed(tuple(cast("Iterable[Task | Item]", tasks)))
@@ -191,21 +189,7 @@ class TaskFile:
             raise CallError("unreadable_file", f"{self.name} can't be read: not UTF-8") from None
         except CallError as error:
             raise CallError(error.code, f"{self.name}: {error.message}", hint=error.hint) from None
-        return self._tasks_in(document)
-
-    def _tasks_in(self, document: object) -> list[object]:
-        if isinstance(document, Mapping):
-            table = cast("Mapping[str, object]", document)
-            if others := sorted(str(key) for key in table if key != "tasks"):
-                message = f"{self.name}: unknown key {others[0]!r}; remove it, the only key allowed here is `tasks`"
-                raise CallError("bad_task", message, field=others[0])
-            document = table.get("tasks")
-        if not isinstance(document, list):
-            raise CallError(
-                "bad_task",
-                f"{self.name}: there are no tasks; write a list of tasks, or an object with the list as `tasks`",
-            )
-        return cast("list[object]", document)
+        return tasks_in(document, self.name)
 
     def _refuse_changed(self) -> None:
         """Raise CallError if the file was changed since it was first read, when its tasks were validated."""
@@ -217,6 +201,25 @@ class TaskFile:
 
     def _empty_error(self) -> CallError:
         return CallError("empty", f"{self.name} is empty; write at least one task into it")
+
+
+def tasks_in(document: object, name: str) -> list[object]:
+    """The tasks of a document: a list, or an object with the list as `tasks`. Raises CallError with the `name`."""
+    if isinstance(document, Mapping):
+        table = cast("Mapping[str, object]", document)
+        if others := sorted(str(key) for key in table if key != "tasks"):
+            message = f"{name}: unknown key {others[0]!r}; remove it, the only key allowed here is `tasks`"
+            raise CallError("bad_task", message, field=others[0])
+        document = table.get("tasks")
+    if not isinstance(document, list):
+        raise no_tasks(name)
+    return cast("list[object]", document)
+
+
+def no_tasks(name: str) -> CallError:
+    """The error for a document without tasks."""
+    message = f"{name}: there are no tasks; write a list of tasks, or an object with the list as `tasks`"
+    return CallError("bad_task", message)
 
 
 class _Lines:

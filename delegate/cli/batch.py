@@ -1,6 +1,5 @@
 """`delegate batch`: runs each task of a file once and writes one result per task."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -199,7 +198,7 @@ def _run(args: _Arguments) -> "Batch":
                 await engine.aclose()
         return batch
 
-    return stoppable(delegator, call, display=_no_display)
+    return stoppable(delegator, call, titles=None)  # a batch shows its own progress
 
 
 def _plan(args: _Arguments, format: Format) -> None:
@@ -209,13 +208,6 @@ def _plan(args: _Arguments, format: Format) -> None:
 
     delegator, source = Delegator(), _source(_options(args))
     show(work(delegator, lambda _: delegator.plan(source, skip_bad=args.skip_bad)), format)
-
-
-def _no_display(titles: Sequence[str]) -> Any:
-    """A batch shows its own progress, in `batch_progress`."""
-    from contextlib import nullcontext
-
-    return nullcontext()
 
 
 async def _batch(
@@ -318,7 +310,7 @@ def _source(options: dict[str, Any]) -> "TaskFile":
 
 def _print(batch: "Batch", format: Format) -> None:
     from delegate.cli.batch_progress import summary
-    from delegate.cli.output import print_json, print_jsonl
+    from delegate.cli.output import print_as_json
 
     document = {
         "run_id": batch.run_id,
@@ -333,9 +325,5 @@ def _print(batch: "Batch", format: Format) -> None:
         "unpriced": batch.tally.unpriced,
         "stopped": batch.stopped,
     }
-    if format is Format.json:
-        print_json(document)
-    elif format is Format.jsonl:
-        print_jsonl([document])
-    else:
+    if not print_as_json(format, document):
         print(summary(batch))

@@ -27,16 +27,13 @@ def doctor(security: SecurityOption = False, format: FormatOption = Format.prett
 
         report_security(format)
         raise typer.Exit(0)
-    from delegate.cli.output import console, print_json, print_jsonl
+    from delegate.cli.output import console, print_as_json
     from delegate.cli.work import work
     from delegate.delegator import Delegator
 
     delegator = Delegator()
     diagnostics = work(delegator, lambda _: examine(delegator))
-    if format is Format.pretty:
+    document = diagnostics.document()
+    if not print_as_json(format, document, document["checks"]):
         console().print(diagnostics.text(), soft_wrap=True)
-    elif format is Format.json:
-        print_json(diagnostics.document())
-    else:
-        print_jsonl(diagnostics.document()["checks"])
     raise typer.Exit(0 if diagnostics.can_call else 1)

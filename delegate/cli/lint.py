@@ -113,18 +113,15 @@ def _read(command: str | None) -> str:
 def _print(command: str, exit_code: int, found: "tuple[VacuousPart, ...]", format: Format) -> None:
     from dataclasses import asdict
 
-    from delegate.cli.output import console, print_json, print_jsonl
+    from delegate.cli.output import console, print_as_json
 
     findings: list[dict[str, Any]] = [asdict(part) for part in found]
-    if format is Format.json:
-        print_json({"command": command, "exit_code": exit_code, "findings": findings})
-    elif format is Format.jsonl:
-        print_jsonl(findings)
-    elif not found:
+    if print_as_json(format, {"command": command, "exit_code": exit_code, "findings": findings}, findings):
+        return
+    if not found:
         print("no findings: the command can fail")
-    else:
-        for part in found:
-            console().print(part_text(command, part), soft_wrap=True)
+    for part in found:
+        console().print(part_text(command, part), soft_wrap=True)
 
 
 def part_text(command: str, part: "VacuousPart") -> "Text":
@@ -156,13 +153,9 @@ def _shown(text: str, limit: int, *, keep_end: bool = False) -> str:
 
 
 def _print_rules(format: Format) -> None:
-    from delegate.cli.output import console, print_json, print_jsonl
+    from delegate.cli.output import console, print_as_json
     from delegate.judging.checks.vacuous import RULES
 
-    if format is Format.pretty:
+    if not print_as_json(format, dict(RULES), ({"rule": rule, "why": why} for rule, why in RULES.items())):
         width = max(map(len, RULES))
         console().print("\n".join(f"{rule:<{width}}  {why}" for rule, why in RULES.items()), soft_wrap=True)
-    elif format is Format.json:
-        print_json(dict(RULES))
-    else:
-        print_jsonl({"rule": rule, "why": why} for rule, why in RULES.items())

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -68,7 +68,7 @@ def _serve(serving: Serving) -> None:
     def call(*, on_event: "EventSink | None", cancellation: "Cancellation") -> Coroutine[Any, Any, None]:
         return serving(delegator, cancellation)
 
-    stoppable(delegator, call, display=lambda titles: nullcontext())
+    stoppable(delegator, call, titles=None)
 
 
 def _over_stdio(adapter: Any) -> Serving:

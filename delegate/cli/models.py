@@ -35,29 +35,23 @@ def models(
     Shows today's prices and the cost of a verdict.
     """
     from delegate.cli.choice import choose
-    from delegate.cli.output import print_json, print_jsonl
+    from delegate.cli.output import print_as_json
     from delegate.delegator import Delegator
 
     with Delegator() as delegator:
         choice = choose(delegator, worker=worker, tokens=tokens)
         rows = _rows(delegator.catalog, choice, tokens)
         in_force = _in_force(delegator.settings, NARROWING if worker else NARROWING + CHOOSING)
-    if format is Format.pretty:
+    chosen = choice.judging.chosen
+    names = {"worker": choice.worker.id if choice.worker else None, "judge": chosen.id if chosen else None}
+    if not print_as_json(format, {**names, "tokens": tokens, "settings": in_force, "models": rows}, rows):
         _print(choice, rows, list(_summary(choice, in_force, worker, tokens)))
-    elif format is Format.json:
-        chosen = choice.judging.chosen
-        names = {"worker": choice.worker.id if choice.worker else None, "judge": chosen.id if chosen else None}
-        print_json({**names, "tokens": tokens, "settings": in_force, "models": rows})
-    else:
-        print_jsonl(rows)
 
 
 def _rows(catalog: "Catalog", choice: "Choice", tokens: int) -> "list[JsonObject]":
     """One row per model: first those that can judge, best first, then the others sorted by their obstacle."""
     rows = [_row(catalog, candidate, tokens) for candidate in choice.judging.candidates]
     eligible = len(choice.judging.ranked)
-    for rank, row in enumerate(rows[:eligible], start=1):
-        row["rank"] = rank
     return rows[:eligible] + sorted(rows[eligible:], key=_obstacle_then_cost)
 
 
@@ -77,7 +71,7 @@ def _row(catalog: "Catalog", candidate: "Candidate", tokens: int) -> "JsonObject
         **_prices(model, tokens),
         "verdict_cost_usd": candidate.estimated_cost_usd,
         "judges": candidate.reason is None,
-        "rank": None,
+        "rank": candidate.rank,
         "reason": candidate.reason,
         "judge_accuracy": model.judge_accuracy,
         "context_tokens": model.context_tokens,

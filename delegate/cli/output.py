@@ -63,6 +63,15 @@ def print_jsonl(values: Iterable[Any]) -> None:
         print(_as_json(value))
 
 
+def print_as_json(format: Format, document: Any, rows: Iterable[Any] | None = None) -> bool:
+    """Print the document, or for jsonl its rows. For `pretty`, print nothing and return False."""
+    if format is Format.json:
+        print_json(document)
+    elif format is Format.jsonl:
+        print_jsonl([document] if rows is None else rows)
+    return format is not Format.pretty
+
+
 def print_report_as(format: Format, report: Report) -> None:
     """Print a report as one document, or one result per line. A refused call prints `{"error": …}` in both formats."""
     document = report.model_dump(mode="json")

@@ -54,7 +54,8 @@ async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_en
             session.get(url, headers=headers, allow_redirects=False) as response,
         ):
             if response.status != 200:
-                return ServedModels(url, fault=_status_text(response.status), status=response.status)
+                what = "refuses the key (HTTP {})" if response.status in (401, 403) else "answers with HTTP {}"
+                return ServedModels(url, fault=what.format(response.status), status=response.status)
             return ServedModels(url, _names(json.loads(await response.read())), status=200)
     except TimeoutError:
         return ServedModels(url, fault=f"no answer within {seconds:g} s")
@@ -62,12 +63,6 @@ async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_en
         return ServedModels(url, fault="answers, but not with a list of models", status=200)
     except (aiohttp.ClientError, OSError) as error:
         return ServedModels(url, fault=f"can't be reached: {error}")
-
-
-def _status_text(status: int) -> str:
-    if status in (401, 403):
-        return f"refuses the key (HTTP {status})"
-    return f"answers with HTTP {status}"
 
 
 def _names(document: object) -> tuple[str, ...]:

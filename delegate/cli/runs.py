@@ -1,7 +1,7 @@
 """`delegate runs`: lists the latest runs on record."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,7 @@ from delegate.cli.options import Format, FormatOption
 if TYPE_CHECKING:
     from delegate.batch.journal import BatchSummary
     from delegate.delegator import Delegator
+    from delegate.records.history import RunSummary
 
 
 def runs(
@@ -25,45 +26,29 @@ def runs(
     `interrupted` if its process was lost; resume it with `delegate batch
     --resume RUN`. `delegate show RUN` lists the tasks of a run.
     """
-    from delegate.cli.output import print_json, print_jsonl, refusals_as
+    from delegate.cli.output import print_as_json, refusals_as
     from delegate.cli.work import work
     from delegate.delegator import Delegator
 
     delegator = Delegator()
     with refusals_as(format):
         lines = work(delegator, lambda _: _latest(delegator, limit))
-    if format is Format.json:
-        print_json([line._asdict() for line in lines])
-    elif format is Format.jsonl:
-        print_jsonl(line._asdict() for line in lines)
-    else:
+    rows = [line._asdict() for line in lines]
+    if not print_as_json(format, rows, rows):
         _print(lines)
 
 
-async def _latest(delegator: "Delegator", limit: int) -> "list[_Line]":
+async def _latest(delegator: "Delegator", limit: int) -> "list[RunSummary]":
     """The latest runs. The line of a batch comes from the journal, which also counts tasks that haven't started."""
     batches = {batch.run_id: _batch_line(batch) for batch in await delegator.batches(limit)}
-    runs = {run.run_id: _Line(*run) for run in await delegator.runs(limit)}
+    runs = {run.run_id: run for run in await delegator.runs(limit)}
     return sorted((runs | batches).values(), key=lambda run: -run.began_at)[:limit]
 
 
-class _Line(NamedTuple):
-    """A run or a batch, with the fields of `records.history.RunSummary`."""
+def _batch_line(batch: "BatchSummary") -> "RunSummary":
+    from delegate.records.history import RunSummary
 
-    run_id: str
-    state: str
-    began_at: float
-    ended_at: float | None
-    tasks: int
-    passed: int
-    failed: int
-    other: int
-    cost_usd: float | None
-    goal: str
-
-
-def _batch_line(batch: "BatchSummary") -> _Line:
-    return _Line(
+    return RunSummary(
         batch.run_id,
         batch.state,
         batch.began_at,
@@ -77,7 +62,7 @@ def _batch_line(batch: "BatchSummary") -> _Line:
     )
 
 
-def _print(lines: "Sequence[_Line]") -> None:
+def _print(lines: "Sequence[RunSummary]") -> None:
     from rich.text import Text
 
     from delegate._util.fencing import one_line

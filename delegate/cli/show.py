@@ -30,19 +30,17 @@ def show(
     prints what is recorded so far. The JSON formats always contain the
     transcript.
     """
-    from delegate.cli.output import print_json, print_jsonl, refusals_as
+    from delegate.cli.output import print_as_json, refusals_as
     from delegate.cli.work import work
     from delegate.delegator import Delegator
 
     delegator = Delegator()
     with refusals_as(format):
         record, tasks = work(delegator, lambda _: _find(delegator, handle))
-    document = record or [task._asdict() for task in tasks]
-    if format is Format.json:
-        print_json(document)
-    elif format is Format.jsonl:
-        print_jsonl([document] if record else document)
-    elif record:
+    rows = [task._asdict() for task in tasks]
+    if print_as_json(format, record or rows, None if record else rows):
+        return
+    if record:
         _print_task(record, transcript=transcript)
     else:
         _print_run(tasks)

@@ -12,6 +12,7 @@ from typing import cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from delegate.batch.sources import no_tasks, tasks_in
 from delegate.cli.documents import read_document
 from delegate.contract.problems import KINDS, Problems, join, kind_fields
 from delegate.errors import CallError
@@ -83,16 +84,9 @@ def read_task(data: object, *, where: str = "", base: Path | None = None) -> Tas
 
 def read_tasks(path: Path) -> tuple[Task, ...]:
     """Read the tasks of a file: a list, or an object with the list as `tasks`. Raises CallError."""
-    document = read_document(path)
-    if isinstance(document, Mapping):
-        table = cast("Mapping[str, object]", document)
-        if others := sorted(str(key) for key in table if key != "tasks"):
-            raise _bad(f"{path}: unknown key {others[0]!r}; remove it, the only key allowed here is `tasks`")
-        document = table.get("tasks")
-    if not isinstance(document, list) or not document:
-        raise _bad(f"{path}: there are no tasks; write a list of tasks, or an object with the list as `tasks`")
-    listed = cast("list[object]", document)
-    return tuple(read_task(task, where=f"{path}: task {n}", base=path.parent) for n, task in enumerate(listed, start=1))
+    if not (tasks := tasks_in(read_document(path), str(path))):
+        raise no_tasks(str(path))
+    return tuple(read_task(task, where=f"{path}: task {n}", base=path.parent) for n, task in enumerate(tasks, start=1))
 
 
 def read_schema(path: Path) -> JsonObject:

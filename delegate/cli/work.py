@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import nullcontext, suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, Self, TypeVar
 
@@ -22,8 +22,6 @@ from delegate.ports import EventSink
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-Display = Callable[[Sequence[str]], AbstractContextManager[EventSink | None]]
-"""Given the titles of the tasks, shows progress while its block runs and yields the sink for events."""
 Work = Callable[[EventSink | None], Coroutine[Any, Any, T]]
 
 STOPPING = f"{PROGRAM}: stopping, and waiting until all children have stopped; press Ctrl-C again to exit at once"
@@ -51,12 +49,15 @@ def work(delegator: Delegator, do: "Work[T]", *, titles: Sequence[str] = ()) -> 
     return asyncio.run(main())
 
 
-def stoppable(delegator: Delegator, call: "Stoppable[T]", *, titles: Sequence[str] = (), display: Display = live) -> T:
-    """Like `work`, but the first Ctrl-C or SIGTERM cancels the call and the second raises KeyboardInterrupt."""
+def stoppable(delegator: Delegator, call: "Stoppable[T]", *, titles: Sequence[str] | None = ()) -> T:
+    """Like `work`, but the first Ctrl-C or SIGTERM cancels the call and the second raises KeyboardInterrupt.
+
+    Nothing is displayed if `titles` is None.
+    """
 
     async def main() -> T:
         async with delegator:
-            with display(titles) as sink:
+            with live(titles) if titles is not None else nullcontext() as sink:
                 return await call(on_event=sink, cancellation=interrupts.cancellation)
 
     runner = asyncio.Runner()

@@ -107,7 +107,8 @@ class RunSummary(NamedTuple):
     """A summary of one run: its root's tasks, with all costs below them. Times are seconds since the epoch."""
 
     run_id: str
-    state: TaskState
+    state: TaskState | Literal["stopped", "interrupted"]
+    """Only batches, which are listed together with runs, can be `stopped` or `interrupted`."""
     began_at: float
     ended_at: float | None
     """When its last task ended; None while a task has no end."""

@@ -287,7 +287,10 @@ async def shell_attacks(under: Sequence[MechanismUnderTest] | None = None) -> li
     semaphore = asyncio.Semaphore(CONCURRENCY)
     chosen = await mechanisms() if under is None else under
     tries = [
-        _try(attack, mechanism, semaphore) for mechanism in chosen for attack in ATTACKS if _applies(attack, mechanism)
+        _try(attack, mechanism, semaphore)
+        for mechanism in chosen
+        for attack in ATTACKS
+        if attack.uses_network or mechanism.network == "host"
     ]
     return await asyncio.gather(*tries)
 
@@ -305,10 +308,6 @@ async def mechanisms() -> list[MechanismUnderTest]:
         if await works(inside, network)
     ]
     return [*found, MechanismUnderTest("process", Confinement(bubblewrap=False, subreaper=subreaper), "host")]
-
-
-def _applies(attack: CommandAttack, mechanism: MechanismUnderTest) -> bool:
-    return attack.uses_network or mechanism.network == "host"
 
 
 async def _try(attack: CommandAttack, mechanism: MechanismUnderTest, semaphore: asyncio.Semaphore) -> Row:
@@ -345,8 +344,9 @@ async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: Comm
 
 @asynccontextmanager
 async def _scene() -> AsyncGenerator[CommandScene]:
+    prefix = f"delegate-attacks-{os.getpid()}-"
     canary, marker = f"canary{secrets.token_hex(8)}", f"9{secrets.randbelow(10**8):08d}"
-    with tempfile.TemporaryDirectory(prefix=_prefix(), dir=_visible_folder()) as folder, _host(canary) as host:
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=_visible_folder()) as folder, _host(canary) as host:
         server = await asyncio.start_server(_hang_up, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
@@ -363,10 +363,6 @@ async def _scene() -> AsyncGenerator[CommandScene]:
 def _visible_folder() -> str | None:
     """A folder outside /tmp: bubblewrap hides all of /tmp, so everything in it would look safe."""
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None  # noqa: S108 - random names below it
-
-
-def _prefix() -> str:
-    return f"delegate-attacks-{os.getpid()}-"
 
 
 @contextmanager

@@ -39,14 +39,6 @@ class PathScene:
         """Create a symbolic link in the child's folder."""
         (self.root / name).symlink_to(target)
 
-    def hard_link(self, name: str, target: Path) -> None:
-        """Create a hard link in the child's folder."""
-        (self.root / name).hardlink_to(target)
-
-    def make(self, name: str) -> None:
-        """Create a folder in the child's folder."""
-        (self.root / name).mkdir()
-
 
 @dataclass(frozen=True, slots=True)
 class PathAttack:
@@ -104,11 +96,11 @@ ATTACKS = (
     PathAttack("/proc/self/cwd", "link/..{outside}/secret", _LINKS, lambda scene: scene.link("link", "/proc/self/cwd")),
     PathAttack(
         "a folder replaced by a link after the check", "sub/secret", "opening a file follows no links",
-        lambda scene: scene.make("sub"), ("swap",),
+        lambda scene: (scene.root / "sub").mkdir(), ("swap",),
     ),
     PathAttack(
         "a hard link to a file outside", "hard", "files with several links can't be written; reading is harmless",
-        lambda scene: scene.hard_link("hard", scene.secret), ("write",),
+        lambda scene: (scene.root / "hard").hardlink_to(scene.secret), ("write",),
     ),
     PathAttack("a NUL byte", "a\0/../../outside/secret", _NO_PATH),
     PathAttack("a lone surrogate", "\ud800", _NO_PATH),

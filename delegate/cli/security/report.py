@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from delegate.cli.options import Format
-from delegate.cli.output import console, plain, print_json, print_jsonl, slim_table
+from delegate.cli.output import console, plain, print_as_json, slim_table
 from delegate.cli.security.commands import Row, shell_attacks
 from delegate.cli.security.criteria import criterion_attacks
 from delegate.cli.security.injection import injection_attacks
@@ -29,15 +29,9 @@ async def _run_attacks() -> list[Row]:
 
 def print_attacks(format: Format, rows: Sequence[Row]) -> None:
     """Print the outcomes of attacks, as one table per kind."""
-    if format is Format.json:
-        print_json({"attacks": [row._asdict() for row in rows]})
-    elif format is Format.jsonl:
-        print_jsonl(row._asdict() for row in rows)
-    else:
-        _print_tables(rows)
-
-
-def _print_tables(rows: Sequence[Row]) -> None:
+    attacks = [row._asdict() for row in rows]
+    if print_as_json(format, {"attacks": attacks}, attacks):
+        return
     out = console()
     for kind in dict.fromkeys(row.kind for row in rows):
         out.print(_table([row for row in rows if row.kind == kind], slim_table(out), kind))
