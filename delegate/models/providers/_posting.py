@@ -10,12 +10,12 @@ import ssl
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import aiohttp
 
 from delegate.errors import ProviderError
-from delegate.models.providers._endpoint import OFFICIAL, Endpoint
+from delegate.models.providers._endpoint import OFFICIAL, Endpoint, Protocol
 from delegate.models.providers._quota import ReadQuota
 from delegate.models.providers._shared import (
     MAX_RETRY_AFTER,
@@ -26,9 +26,10 @@ from delegate.models.providers._shared import (
     status_error,
     to_bytes,
     transport_error,
+    within,
     without_key,
 )
-from delegate.ports import Quota
+from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject
 
 CONNECT_SECONDS = 5.0
@@ -81,8 +82,26 @@ class SdkTransport:
             raise without_key(translated, self._endpoint.api_key) from None
         return parse_body(response.content, self._endpoint.protocol), self._read_quota(response.headers)
 
+
+class SdkClient:
+    """A `ChatClient` over a transport. Subclasses implement `_complete`."""
+
+    provider: ClassVar[Protocol]
+
+    def __init__(self, transport: SdkTransport, timeout_seconds: float) -> None:
+        self._transport = transport
+        self._seconds = timeout_seconds
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Make one model call."""
+        return await within(self._seconds, self.provider, self._complete(request))
+
     async def aclose(self) -> None:
-        await self.client.close()
+        """Close the connections."""
+        await self._transport.client.close()
+
+    async def _complete(self, request: ChatRequest) -> ChatReply:
+        raise NotImplementedError
 
 
 @cache

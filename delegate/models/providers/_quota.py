@@ -9,21 +9,8 @@ from delegate.ports import Quota
 
 Headers = Mapping[str, str]
 ReadQuota = Callable[[Headers], Quota | None]
-_Names = tuple[str, str, str]
 _Level = tuple[int | None, int | None, float | None]
 
-_OPENAI: tuple[_Names, _Names] = (
-    ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
-    ("x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
-)
-_ANTHROPIC: tuple[_Names, _Names] = (
-    (
-        "anthropic-ratelimit-requests-limit",
-        "anthropic-ratelimit-requests-remaining",
-        "anthropic-ratelimit-requests-reset",
-    ),
-    ("anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{1,9})?(?:ms|[smhd]))+", re.ASCII)
 _PART = re.compile(r"([\d.]+)(ms|[smhd])")
@@ -31,27 +18,26 @@ _PART = re.compile(r"([\d.]+)(ms|[smhd])")
 
 def openai_quota(headers: Headers) -> Quota | None:
     """Parse `x-ratelimit-…`. The time until a quota is full is a duration such as `6m0s`."""
-    return _quota(headers, _OPENAI, _duration)
+    return _quota(headers, "x-ratelimit-{0}-{1}", _duration)
 
 
 def anthropic_quota(headers: Headers) -> Quota | None:
     """Parse `anthropic-ratelimit-…`. The time when a quota will be full is in RFC 3339 format."""
-    return _quota(headers, _ANTHROPIC, _until)
+    return _quota(headers, "anthropic-ratelimit-{1}-{0}", _until)
 
 
-def _quota(headers: Headers, names: tuple[_Names, _Names], seconds: Callable[[str], float | None]) -> Quota | None:
-    requests, tokens = (_level(headers, one, seconds) for one in names)
+def _quota(headers: Headers, name: str, seconds: Callable[[str], float | None]) -> Quota | None:
+    """The quota in the headers that `name` makes of a word (limit, remaining, reset) and what it limits."""
+    requests, tokens = (_level(headers, name, limited, seconds) for limited in ("requests", "tokens"))
     return Quota(*requests, *tokens) if requests is not _MISSING or tokens is not _MISSING else None
 
 
 _MISSING: _Level = (None, None, None)
 
 
-def _level(headers: Headers, names: _Names, seconds: Callable[[str], float | None]) -> _Level:
-    limit, left, reset = names
-    if (text := headers.get(limit)) is None:
-        return _MISSING
-    return _count(text), _count(headers.get(left, "")), seconds(headers.get(reset, ""))
+def _level(headers: Headers, name: str, limited: str, seconds: Callable[[str], float | None]) -> _Level:
+    limit, left, reset = (headers.get(name.format(word, limited)) for word in ("limit", "remaining", "reset"))
+    return _MISSING if limit is None else (_count(limit), _count(left or ""), seconds(reset or ""))
 
 
 def _count(text: str) -> int | None:

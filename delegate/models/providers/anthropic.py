@@ -7,9 +7,9 @@ import anthropic
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._posting import SdkTransport, translate
+from delegate.models.providers._posting import SdkClient, SdkTransport, translate
 from delegate.models.providers._quota import anthropic_quota
-from delegate.models.providers._shared import dig, native_content, read_reply, to_json, valid_arguments, within
+from delegate.models.providers._shared import dig, native_content, read_reply, to_json, valid_arguments
 from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall
 from delegate.types import JsonObject, Usage
 
@@ -45,21 +45,14 @@ def provider_error(error: Exception) -> ProviderError:
     return translate(anthropic, error, "anthropic")
 
 
-class Messages:
+class Messages(SdkClient):
     """A `ChatClient` for the Messages API."""
 
-    def __init__(self, transport: SdkTransport, timeout_seconds: float) -> None:
-        self._transport = transport
-        self._seconds = timeout_seconds
+    provider = "anthropic"
 
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Make one model call."""
-        call = self._transport.post("/v1/messages", messages_body(request))
-        return read_reply(read_message, *await within(self._seconds, "anthropic", call), provider="anthropic")
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.aclose()
+    async def _complete(self, request: ChatRequest) -> ChatReply:
+        answer = await self._transport.post("/v1/messages", messages_body(request))
+        return read_reply(read_message, *answer, provider="anthropic")
 
 
 def messages_body(request: ChatRequest) -> JsonObject:

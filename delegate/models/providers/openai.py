@@ -7,9 +7,9 @@ import openai
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._posting import SdkTransport, translate
+from delegate.models.providers._posting import SdkClient, SdkTransport, translate
 from delegate.models.providers._quota import openai_quota
-from delegate.models.providers._shared import dig, native_content, parse_arguments, read_reply, to_json, within
+from delegate.models.providers._shared import dig, native_content, parse_arguments, read_reply, to_json
 from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
 
@@ -39,7 +39,7 @@ def provider_error(error: Exception) -> ProviderError:
     return translate(openai, error, "openai")
 
 
-class ChatCompletions:
+class ChatCompletions(SdkClient):
     """A `ChatClient` for Chat Completions, at OpenAI or any compatible server.
 
     `modern` is for servers that support `max_completion_tokens`. Many local servers only support the older
@@ -47,18 +47,11 @@ class ChatCompletions:
     switches to the new name.
     """
 
+    provider = "openai"
+
     def __init__(self, transport: SdkTransport, timeout_seconds: float, *, modern: bool) -> None:
-        self._transport = transport
-        self._seconds = timeout_seconds
+        super().__init__(transport, timeout_seconds)
         self._limit = "max_completion_tokens" if modern else "max_tokens"
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Make one model call."""
-        return await within(self._seconds, "openai", self._complete(request))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.aclose()
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         try:
@@ -71,21 +64,14 @@ class ChatCompletions:
         return read_reply(read_chat, *answer, provider="openai")
 
 
-class Responses:
+class Responses(SdkClient):
     """A `ChatClient` for the Responses API, without storage: the conversation contains the reasoning, encrypted."""
 
+    provider = "openai"
+
     def __init__(self, transport: SdkTransport, timeout_seconds: float) -> None:
-        self._transport = transport
-        self._seconds = timeout_seconds
+        super().__init__(transport, timeout_seconds)
         self._without_reasoning: set[str] = set()
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Make one model call."""
-        return await within(self._seconds, "openai", self._complete(request))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.aclose()
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         reasons = request.model not in self._without_reasoning
