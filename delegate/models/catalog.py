@@ -158,10 +158,11 @@ class Catalog:
                     )
                 self._by_name[name] = model
 
-    @classmethod
-    def shipped(cls) -> "Catalog":
+    @staticmethod
+    @cache
+    def shipped() -> "Catalog":
         """The catalog that ships with the package. Parsed once."""
-        return _shipped()
+        return read_catalog(resources.text("judges", "catalog.toml"))
 
     def with_models(self, extra: Iterable[Model], *, file: str = "delegate.toml") -> "Catalog":
         """A copy with `extra` models added. A model with an existing ID replaces that entry."""
@@ -310,14 +311,11 @@ def _read_model(table: Any, n: int, file: str) -> Model:
         return Model.model_validate(table)
     except ValidationError as error:
         name = cast("Mapping[str, object]", table).get("id") if isinstance(table, Mapping) else None
-        raise _validation_error(file, str(name or f"number {n}"), error) from error
-
-
-def _validation_error(file: str, model: str, error: ValidationError) -> ConfigError:
-    first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "table"
-    known = Price if "prices" in first["loc"] else Model
-    return _model_error(file, model, field, hint_for(first, known.model_fields))
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "table"
+        known = Price if "prices" in first["loc"] else Model
+        problem = hint_for(first, known.model_fields)
+        raise _model_error(file, str(name or f"number {n}"), field, problem) from error
 
 
 def hint_for(error: ErrorDetails, known: Iterable[str]) -> str:
@@ -333,8 +331,3 @@ def hint_for(error: ErrorDetails, known: Iterable[str]) -> str:
 
 def _model_error(file: str, model: str, field: str, problem: str) -> ConfigError:
     return ConfigError(f"{file}: model {model}: {field}: {problem}")
-
-
-@cache
-def _shipped() -> Catalog:
-    return read_catalog(resources.text("judges", "catalog.toml"))
