@@ -49,6 +49,16 @@ class Ledger:
                 ledger._open[reservation] = None
         return reservation
 
+    def settle(self, reservation: "Reservation", spent: Amounts) -> None:
+        """Replace a reservation by the amounts that were spent. Does nothing if it isn't open."""
+        with self._lock:
+            if reservation not in self._open:
+                return
+            for ledger in self._chain:
+                del ledger._open[reservation]
+                for name, amount in spent.items():
+                    ledger.spent[name] = ledger.spent.get(name, 0) + amount
+
     def left(self, limit: LimitName) -> float | None:
         """The part of a limit that is neither spent nor reserved, here and in the parent ledgers; None if unlimited."""
         with self._lock:
@@ -93,13 +103,7 @@ class Reservation:
 
     def settle(self, spent: Amounts = _NONE) -> None:
         """Replace the reservation by `spent`. Settling again does nothing."""
-        with self._ledger._lock:
-            if self not in self._ledger._open:
-                return
-            for ledger in self._ledger._chain:
-                del ledger._open[self]
-                for name, amount in spent.items():
-                    ledger.spent[name] = ledger.spent.get(name, 0) + amount
+        self._ledger.settle(self, spent)
 
     def __enter__(self) -> Self:
         return self

@@ -61,7 +61,7 @@ class Run:
     def resume(self, *, number: int, spent_usd: float) -> None:
         """Continue the run of an earlier process: the next handle gets `number`, and `spent_usd` counts as spent."""
         self._task_numbers = count(number)
-        self.ledger.reserve({}).settle({"cost_usd": spent_usd})
+        self.ledger.settle(self.ledger.reserve({}), {"cost_usd": spent_usd})
 
     def seconds_left(self) -> float | None:
         """The wall time left, or None if there is no limit."""
