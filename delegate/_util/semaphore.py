@@ -129,24 +129,19 @@ class Permit:
     async def _resume(self) -> None:
         self._end_suspension()
         async with self._reacquiring:
-            if self._should_acquire():
-                await self._semaphore.acquire()
-                self._mark_held()
+            with self._lock:
+                wanted = not (self._suspensions or self._held)
+            if not wanted:
+                return
+            await self._semaphore.acquire()
+            with self._lock:  # keep it, unless the permit was suspended again in the meantime
+                wanted = self._held = not self._suspensions
+            if not wanted:
+                self._semaphore.release()
 
     def _end_suspension(self) -> None:
         with self._lock:
             self._suspensions -= 1
-
-    def _should_acquire(self) -> bool:
-        with self._lock:
-            return not (self._suspensions or self._held)
-
-    def _mark_held(self) -> None:
-        """Keep what was acquired, unless the permit was suspended again in the meantime."""
-        with self._lock:
-            wanted = self._held = not self._suspensions
-        if not wanted:
-            self._semaphore.release()
 
     def _suspend(self) -> None:
         with self._lock:
