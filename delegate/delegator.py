@@ -12,8 +12,8 @@ from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.redaction import Redactor
-from delegate.batch.backend import Backend, LocalBackend
-from delegate.batch.batch import Batch, BatchConfig, BatchLimits
+from delegate.batch.backend import Backend
+from delegate.batch.batch import Batch, BatchConfig
 from delegate.batch.item import Item
 from delegate.batch.journal import BatchSummary, Journal, Rerun
 from delegate.batch.plan import BatchPlan
@@ -270,13 +270,14 @@ class Delegator:
         items = BatchRunner(self._admission, self._records, context)
         setup = BatchConfig(
             source=source_of(tasks),
-            engine=engine or LocalBackend(items.run),
+            engine=engine or items,
             journal=self._journal,
             run_id=context.run.id,
             admit=items.admit if engine is None else items.check,
-            limits=BatchLimits(
-                concurrency, context.run.ledger.limits.get("cost_usd"), max_minutes, stop_after_failures
-            ),
+            concurrency=concurrency,
+            max_cost_usd=context.run.ledger.limits.get("cost_usd"),
+            max_minutes=max_minutes,
+            stop_after_failures=stop_after_failures,
             resume=resume is not None,
             rerun=rerun,
             resumed=items.resume,
@@ -304,8 +305,7 @@ class Delegator:
 
         Closing the backend closes the delegator.
         """
-        items = BatchRunner(self._admission, self._records, self._runs.batch(concurrency=concurrency))
-        return LocalBackend(items.run, close=self.aclose)
+        return BatchRunner(self._admission, self._records, self._runs.batch(concurrency=concurrency), self.aclose)
 
     async def batches(self, limit: int = 20) -> list[BatchSummary]:
         """Return the latest recorded batches, newest first."""

@@ -1,9 +1,9 @@
-"""Interface of what runs the items of a batch, and the implementation that runs them in this process.
+"""Interface of what runs the items of a batch. `runner.BatchRunner` runs them in this process.
 
 The journal and the results file stay with the batch.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 from delegate._util.cancellation import Cancellation
@@ -36,37 +36,6 @@ class Backend(Protocol):
     async def aclose(self) -> None:
         """Release its resources. Called when no item is running."""
         ...
-
-
-class RunOne(Protocol):
-    """Runs one item in this process; raises CallError if it is refused."""
-
-    def __call__(
-        self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None
-    ) -> Awaitable[TaskResult]: ...
-
-
-class LocalBackend:
-    """Runs items on the event loop of this process; suited to about a thousand at a time."""
-
-    def __init__(self, run_one: RunOne, *, close: Callable[[], Awaitable[None]] | None = None) -> None:
-        """`close` is awaited by `aclose`; pass it if nothing else releases the resources of `run_one`."""
-        self._run_one = run_one
-        self._close = close
-
-    @property
-    def capacity(self) -> int | None:
-        """None: no limit."""
-        return None
-
-    async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
-        """Run one item and return its result."""
-        return await self._run_one(item, cancellation=cancellation, on_event=on_event)
-
-    async def aclose(self) -> None:
-        """Await the `close` that it was given."""
-        if self._close is not None:
-            await self._close()
 
 
 class DeferredBackend:

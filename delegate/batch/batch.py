@@ -36,20 +36,6 @@ _NO_TIME_LIMIT = 60 * 24 * 365
 """Minutes."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """Limits on the concurrency, cost, time and failures of a batch."""
-
-    concurrency: int = 3
-    """Children that run at the same time."""
-    max_cost_usd: float | None = None
-    """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
-    max_minutes: float | None = None
-    """Maximum wall time of this session. Items that are running when it is over are canceled."""
-    stop_after_failures: int | None = None
-    """Start no more items after this many failures in this session: FAIL, or a child that didn't complete."""
-
-
 @dataclass(slots=True)
 class Tally:
     """Counts and costs of a batch so far, earlier sessions included."""
@@ -99,7 +85,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """The source, backend, journal and options of a batch."""
+    """The source, backend, journal, limits and options of a batch."""
 
     source: Source
     engine: Backend
@@ -107,7 +93,14 @@ class BatchConfig:
     run_id: str
     admit: Callable[[Task], object]
     """Raises CallError for a task that can't be run."""
-    limits: BatchLimits = BatchLimits()
+    concurrency: int = 3
+    """Children that run at the same time."""
+    max_cost_usd: float | None = None
+    """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
+    max_minutes: float | None = None
+    """Maximum wall time of this session. Items that are running when it is over are canceled."""
+    stop_after_failures: int | None = None
+    """Start no more items after this many failures in this session: FAIL, or a child that didn't complete."""
     resume: bool = False
     """Resume the batch with this run id, instead of creating a new one."""
     rerun: Collection[Rerun] = ()
@@ -235,8 +228,8 @@ class Batch:
 
     async def _run(self) -> AsyncGenerator[ItemOutcome]:
         """Start items and yield their outcomes. On every exit, all items have ended and are in the journal."""
-        limits, self.began = self._config.limits, time.monotonic()
-        seconds = (limits.max_minutes or _NO_TIME_LIMIT) * 60
+        self.began = time.monotonic()
+        seconds = (self._config.max_minutes or _NO_TIME_LIMIT) * 60
         timer = asyncio.get_running_loop().call_later(seconds, self._stop_at_time_limit)
         try:
             while self._start_items():
@@ -267,7 +260,7 @@ class Batch:
         An item that is being judged doesn't count toward the concurrency, so the next child can start; at most twice
         as many items as `concurrency` are running.
         """
-        slots = min(self._config.limits.concurrency, self._config.engine.capacity or _MAX_CONCURRENCY)
+        slots = min(self._config.concurrency, self._config.engine.capacity or _MAX_CONCURRENCY)
         while len(self._children) < slots and self._running < 2 * slots and self._may_start():
             item = self._schedule.next()
             if item is None:
@@ -280,7 +273,7 @@ class Batch:
         return self._running > 0
 
     def _may_start(self) -> bool:
-        limits = self._config.limits
+        limits = self._config
         if self._cancellation.cancelled:
             self._stop("canceled")
         if limits.max_cost_usd is not None and self.tally.cost_known_usd >= limits.max_cost_usd:
@@ -293,7 +286,7 @@ class Batch:
         self.stopped = self.stopped or reason
 
     def _stop_at_time_limit(self) -> None:
-        self._stop(f"max_minutes ({self._config.limits.max_minutes:g}) is reached")
+        self._stop(f"max_minutes ({self._config.max_minutes:g}) is reached")
         self._cancellation.cancel()
 
     # ------------------------------------------------------------------------------------------------------- one item

@@ -8,7 +8,6 @@ when their process was lost are `outcome_unknown` after the next `claim`, and ar
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -106,8 +105,7 @@ _LOST = "it was running when its process was lost, and may have done anything"
 BatchState = Literal["running", "ended", "stopped", "interrupted"]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """The fields of a batch that are stored when it is created."""
 
     run_id: str
@@ -166,8 +164,7 @@ class Journal:
         if self._keep_days is not None:
             before = time.time() - self._keep_days * DAY
             await self._write(*((sql, (before,)) for sql in _DELETE_OLD))
-        row = (header.run_id, header.digest, header.source, header.results, header.options, header.title, header.total)
-        values = (*row, this_process(), time.time())
+        values = (*header, this_process(), time.time())
         if not await self._write((_CREATE + _ONCE, (*values, header.digest)) if once else (_CREATE, values)):
             raise _ran_before((await self.latest(1, digest=header.digest))[0])
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from statistics import median
 from typing import Literal
 
@@ -12,6 +13,7 @@ from delegate.batch.sources import Source
 from delegate.batch.validate import validate
 from delegate.budget.costs import sum_usd
 from delegate.models.catalog import Model
+from delegate.models.routing import usual_child_usd
 from delegate.types import Task
 
 Basis = Literal[
@@ -62,7 +64,6 @@ async def plan(
     *,
     model_for: Callable[[Task], Model | None],
     costs: Callable[[str], Awaitable[Sequence[float]]],
-    assumed_usd: Callable[[Model], float | None],
     skip_bad: bool = False,
 ) -> BatchPlan:
     """Read all tasks, select their models and estimate the cost. Raises CallError for whatever a batch would refuse.
@@ -78,7 +79,7 @@ async def plan(
         tasks[model.id if model else None] += 1
 
     validated = validate(source, admit, skip_bad=skip_bad)
-    groups = [await _group(models.get(id or ""), count, costs, assumed_usd) for id, count in tasks.most_common()]
+    groups = [await _group(models.get(id or ""), count, costs) for id, count in tasks.most_common()]
     stages: list[list[Item]] = []
     if validated.has_needs:
         good = [one for index, one in enumerate(source) if index not in validated.bad_rows]
@@ -89,15 +90,10 @@ async def plan(
     return BatchPlan(source.name, validated.total - bad_rows, bad_rows, tuple(groups), ids)
 
 
-async def _group(
-    model: Model | None,
-    count: int,
-    costs: Callable[[str], Awaitable[Sequence[float]]],
-    assumed_usd: Callable[[Model], float | None],
-) -> Group:
+async def _group(model: Model | None, count: int, costs: Callable[[str], Awaitable[Sequence[float]]]) -> Group:
     if model is None:
         return Group(None, count, None, "unknown")
     if len(known := await costs(model.id)) >= FEWEST_RECORDS:
         return Group(model.id, count, median(known), "records", len(known))
-    each = assumed_usd(model)
+    each = usual_child_usd(model, date.today())
     return Group(model.id, count, each, "unknown" if each is None else "assumed")

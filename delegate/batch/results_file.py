@@ -17,13 +17,17 @@ from typing import Any
 
 from delegate.batch.item import ItemOutcome
 from delegate.errors import CallError, DelegateError
-from delegate.types import Verdict
 
 COLUMNS = (
     "verdict", "id", "row", "state", "status", "code", "reasoning", "output", "structured_output", "why", "verified",
     "score", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle", "criteria",
 )  # fmt: skip
 """The fields of a line, in order. `criteria` is a list with one object per criterion."""
+_OF_RESULT = {
+    "status", "structured_output", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle",
+}  # fmt: skip
+_OF_VERDICT = {"verdict", "code", "reasoning", "verified", "score"}
+_OF_CRITERION = {"id", "outcome", "decided_by", "code", "reason", "evidence", "source"}
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 _NESTED = ("structured_output", "criteria")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -35,33 +39,13 @@ def fields(outcome: ItemOutcome) -> dict[str, Any]:
     line: dict[str, Any] = dict.fromkeys(COLUMNS)
     line.update(id=outcome.id, row=outcome.row, state=outcome.state, why=outcome.why)
     if result is not None:
-        line.update(
-            status=result.status,
-            output=result.summary,
-            structured_output=result.structured_output,
-            model=result.model,
-            cost_usd=result.cost_usd,
-            verification_share=result.verification_share,
-            seconds=result.seconds,
-            workspace=result.workspace,
-            handle=result.handle,
-        )
+        line |= result.model_dump(include=_OF_RESULT)
+        line["output"] = result.summary
         line["why"] = outcome.why or (f"{result.error.code}: {result.error.message}" if result.error else "")
     if verdict is not None:
-        line.update(
-            verdict=verdict.verdict,
-            code=verdict.code,
-            reasoning=verdict.reasoning,
-            verified=verdict.verified,
-            score=verdict.score,
-            criteria=_criteria(verdict),
-        )
+        line |= verdict.model_dump(include=_OF_VERDICT)
+        line["criteria"] = [one.model_dump(mode="json", include=_OF_CRITERION) for one in verdict.criteria]
     return line
-
-
-def _criteria(verdict: Verdict) -> list[dict[str, Any]]:
-    names = {"id", "outcome", "decided_by", "code", "reason", "evidence", "source"}
-    return [one.model_dump(mode="json", include=names) for one in verdict.criteria]
 
 
 class ResultsFile:

@@ -1,7 +1,7 @@
 """Runs each item of a batch as a call with one task; all calls belong to one run."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import date
 
 from delegate._util.cancellation import Cancellation
 from delegate.batch.item import Item
@@ -13,7 +13,6 @@ from delegate.engine.admission import Admission
 from delegate.errors import CallError
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
-from delegate.models.routing import usual_child_usd
 from delegate.ports import Event, EventSink
 from delegate.records.history import Records
 from delegate.types import Task, TaskResult
@@ -21,13 +20,28 @@ from delegate.types import Task, TaskResult
 
 @dataclass(frozen=True, slots=True)
 class BatchRunner:
-    """Runs the items of one batch in the run of `context`."""
+    """A `Backend` that runs items on the event loop of this process, in the run of `context`.
+
+    It is suited to about a thousand items at a time.
+    """
 
     admission: Admission
     records: Records
     context: RunContext
+    close: Callable[[], Awaitable[None]] | None = None
+    """Awaited by `aclose`, if nothing else closes the delegator."""
 
-    async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None) -> TaskResult:
+    @property
+    def capacity(self) -> int | None:
+        """None: no limit."""
+        return None
+
+    async def aclose(self) -> None:
+        """Await the `close` that it was given."""
+        if self.close is not None:
+            await self.close()
+
+    async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
         """Run one item. Raises CallError if nothing of it was run, so that it can run later."""
         started = False
 
@@ -67,11 +81,4 @@ class BatchRunner:
 
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
         """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
-        today = date.today()
-        return await plan(
-            source,
-            model_for=self.admit,
-            costs=self.records.costs,
-            assumed_usd=lambda model: usual_child_usd(model, today),
-            skip_bad=skip_bad,
-        )
+        return await plan(source, model_for=self.admit, costs=self.records.costs, skip_bad=skip_bad)
