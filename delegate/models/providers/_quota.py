@@ -27,7 +27,7 @@ def anthropic_quota(headers: Headers) -> Quota | None:
 
 
 def _quota(headers: Headers, name: str, seconds: Callable[[str], float | None]) -> Quota | None:
-    """The quota in the headers that `name` makes of a word (limit, remaining, reset) and what it limits."""
+    """`name` is the format of the headers' names: `{0}` is limit, remaining or reset, `{1}` is requests or tokens."""
     requests, tokens = (_level(headers, name, limited, seconds) for limited in ("requests", "tokens"))
     return Quota(*requests, *tokens) if requests is not _MISSING or tokens is not _MISSING else None
 
