@@ -7,7 +7,7 @@ that uses `Cancellation` gets the report instead, with a terminal result for eve
 import asyncio
 import threading
 from collections.abc import Coroutine, Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +16,9 @@ T = TypeVar("T")
 
 class _Stoppable(Protocol):
     def cancel(self) -> None: ...
+
+
+S = TypeVar("S", bound=_Stoppable)
 
 
 class Cancellation:
@@ -43,15 +46,18 @@ class Cancellation:
         """An async context manager: an `asyncio.timeout` of `seconds` that also expires immediately on `cancel`."""
         return Deadline(self, seconds)
 
-    @contextmanager
-    def part(self) -> Generator["Cancellation"]:
+    def part(self) -> AbstractContextManager["Cancellation"]:
         """A linked cancellation: canceled together with this one, and also able to be canceled alone."""
-        part = Cancellation()
-        self.add(part)
+        return self.linked(Cancellation())
+
+    @contextmanager
+    def linked(self, one: S) -> Generator[S]:
+        """Inside the block, cancel `one` together with this."""
+        self.add(one)
         try:
-            yield part
+            yield one
         finally:
-            self.remove(part)
+            self.remove(one)
 
     def add(self, one: _Stoppable) -> None:
         """Cancel `one` too; immediately if `cancel` was already called."""

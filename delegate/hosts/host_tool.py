@@ -110,21 +110,20 @@ def make_delegate_tool(delegator: Delegator | None = None, *, parent: Parent | N
 
 def make_read_tool(delegator: Delegator) -> HostTool:
     """Create the tool that reads the rest of a report that was cut."""
-    definition = delegator.read_tool("mcp")
-
-    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        # No parent: a later run of a conversation may read the report of an earlier one. The handle grants access.
-        return ToolAnswer(await delegator.read_answer(arguments))
-
-    return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+    # No parent: a later run of a conversation may read the report of an earlier one. The handle grants access.
+    return _text_tool(delegator, delegator.read_tool("mcp"), delegator.read_answer)
 
 
 def make_think_tool(delegator: Delegator) -> HostTool:
     """Create the think tool: it returns a thought as a checklist of its criteria. No model is called."""
-    definition = delegator.think_tool("mcp")
+    return _text_tool(delegator, delegator.think_tool("mcp"), delegator.think_answer)
 
+
+def _text_tool(
+    delegator: Delegator, definition: JsonObject, answer: Callable[[Arguments], Coroutine[Any, Any, str]]
+) -> HostTool:
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        return ToolAnswer(await delegator.think_answer(arguments))
+        return ToolAnswer(await answer(arguments))
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 

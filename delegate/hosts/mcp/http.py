@@ -73,7 +73,7 @@ async def serve_http(
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     async with manager.run():
-        with _cancels(shutdown, _Server(config)) as web_server:
+        with shutdown.linked(_Server(config)) as web_server:
             await web_server.serve(sockets=[listener])
 
 
@@ -129,12 +129,3 @@ class _Server(uvicorn.Server):
     def cancel(self) -> None:
         """Stop accepting requests, send the last answers, and exit."""
         self.handle_exit(signal.SIGTERM, None)  # also ends the event streams, unlike setting `should_exit`
-
-
-@contextmanager
-def _cancels(cancellation: Cancellation, web_server: _Server) -> Generator[_Server]:
-    cancellation.add(web_server)
-    try:
-        yield web_server
-    finally:
-        cancellation.remove(web_server)

@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import anyio
 
 from delegate._util.cancellation import Cancellation
 from delegate._util.resources import schema
-from delegate.hosts.host_tool import HostTool, Invocation
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp.call_progress import CallProgress
 from delegate.hosts.progress import line
-from delegate.ports import Event, EventSink
+from delegate.hosts.stream import steps
+from delegate.ports import EventSink
 from delegate.types import JsonObject
 
 T = TypeVar("T")
@@ -54,18 +56,29 @@ class Tools:
         if host_tool is None:
             names = ", ".join(self._host_tools)
             return _result(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
-        progress = _ProgressSender(request.report_progress)
         # Never None, so that the calls share a session even if the transport has no id for it: one server, one client.
-        session = ("mcp", request.session)
-        invocation = Invocation(session=session, on_event=progress.sink, cancellation=request.disconnected)
-        try:
-            answer = await _run_to_completion(
-                host_tool.call(request.arguments, invocation), before_cancel=progress.stop
-            )
-            await progress.finish()
-        finally:
-            progress.stop()
-        return _result(answer.text, answer.structured, is_error=answer.is_error)
+        invocation = Invocation(session=("mcp", request.session), cancellation=request.disconnected)
+        return await _run_to_completion(_answer(host_tool, request, invocation))
+
+
+async def _answer(host_tool: HostTool, request: ToolRequest, invocation: Invocation) -> JsonObject:
+    """Answer one call and send its events as progress notifications, in order, if the client requested them."""
+    progress, send = CallProgress(), request.report_progress
+
+    def call(sink: EventSink) -> Coroutine[Any, Any, ToolAnswer]:
+        return host_tool.call(request.arguments, replace(invocation, on_event=sink))
+
+    async with aclosing(steps(call)) as stream:
+        async for step in stream:
+            if isinstance(step, ToolAnswer):
+                return _result(step.text, step.structured, is_error=step.is_error)
+            progress.count(step)
+            try:
+                if send is not None:
+                    await send(progress.done, progress.total, line(step))
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                send = None  # the client has disconnected
+    raise AssertionError("the stream of a call ended without its answer")
 
 
 def _definition(kind: str, host_tool: HostTool) -> JsonObject:
@@ -86,8 +99,8 @@ def _result(text: str, structured: JsonObject | None = None, *, is_error: bool) 
     return result if structured is None else {**result, "structuredContent": structured}
 
 
-async def _run_to_completion(work: Coroutine[Any, Any, T], *, before_cancel: Callable[[], None]) -> T:
-    """Await `work` in a task of its own and cancel that task only once. `before_cancel` is called first.
+async def _run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` in a task of its own and cancel that task only once.
 
     The SDK uses an anyio cancel scope, which cancels again and again as long as something in it awaits, but children
     need time to end.
@@ -96,41 +109,7 @@ async def _run_to_completion(work: Coroutine[Any, Any, T], *, before_cancel: Cal
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        before_cancel()
         running.cancel()
         with anyio.CancelScope(shield=True):
             await asyncio.wait([running])
         raise
-
-
-class _ProgressSender:
-    """Sends the events of a call as progress notifications, in order; none if the client didn't request them."""
-
-    def __init__(self, report_progress: ProgressCallback | None) -> None:
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._sender = asyncio.create_task(self._send(report_progress)) if report_progress else None
-
-    @property
-    def sink(self) -> EventSink | None:
-        """Takes the call's events; None if the client didn't request progress."""
-        return self._events.put_nowait if self._sender else None
-
-    async def finish(self) -> None:
-        """Send the remaining notifications, so that all of them precede the answer."""
-        self._events.put_nowait(None)
-        if self._sender:
-            await self._sender
-
-    def stop(self) -> None:
-        """Send nothing more: a client gets no notifications for a call that it has canceled."""
-        if self._sender:
-            self._sender.cancel()
-
-    async def _send(self, report_progress: ProgressCallback) -> None:
-        progress = CallProgress()
-        while (event := await self._events.get()) is not None:
-            progress.count(event)
-            try:
-                await report_progress(progress.done, progress.total, line(event))
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                return  # the client has disconnected
