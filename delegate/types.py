@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,6 +22,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 JsonObject = dict[str, Any]
 Tier = Literal["deep", "standard", "fast"]
@@ -108,8 +110,22 @@ class QuestionCriterion(CriterionBase):
         return self.question if self.threshold == "yes" else f"{self.question} (with high confidence)"
 
 
+def _is_glob(value: str) -> str:
+    if value.startswith(("/", "~", "!")) or ".." in value.split("/") or "\0" in value:
+        raise PydanticCustomError("glob", "a glob must be relative to the workspace, such as 'tests/**' or '*.lock'")
+    return value
+
+
+Glob = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_is_glob)]
+Globs = Annotated[tuple[Glob, ...], Field(max_length=50)]
+
+
 class ShellCriterion(CriterionBase):
-    """A command that must exit with `exit_code`. It runs in the child's workspace after the child has finished."""
+    """A command that must exit with `exit_code`. It runs in the child's workspace after the child has finished.
+
+    If the child changed files that decide the command's result, such as tests or a Makefile, the command also runs in a
+    copy of the workspace in which they are what they were before.
+    """
 
     kind: Literal["shell"]
     command: Text
@@ -118,6 +134,11 @@ class ShellCriterion(CriterionBase):
     network: Literal["host", "none"] = "host"
     """`host`: the command can use the machine's network, including loopback. `none`: it runs in a sandbox without
     network access."""
+    protect: Globs = ()
+    """More files that decide the result, besides tests and configuration. `*` stays within a folder, `**` doesn't; a
+    glob without a slash matches at any depth, and a folder stands for everything in it."""
+    may_change: Globs = ()
+    """Files that the child is asked to change, even if they decide the result of this task's commands."""
 
     def describe(self) -> str:
         return f"`{self.command}` exits with {self.exit_code}"

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from delegate.types import CriterionResult, DecidedBy, Finding, VerdictWord
 
 _GOOD = ("met", "trusted")
+UNVERIFIED = ("own_tests_only", "no_clean_room")
+"""Codes of checks that succeed, but that the child could have bent."""
 _RANK = {"not_met": 0, "error": 2, "cannot_tell": 3, "skipped": 4}
 
 
@@ -43,12 +45,14 @@ def _fail(counted: Sequence[CriterionResult], bad: Sequence[CriterionResult]) ->
 def _pass(counted: Sequence[CriterionResult]) -> Combined:
     trusted = sum(result.outcome == "trusted" for result in counted)
     by: DecidedBy = "judge" if any(result.decided_by == "judge" for result in counted) else "check"
+    bendable = next((result for result in counted if result.code in UNVERIFIED), None)
     how = f"; {trusted} on trust" if trusted else ""
+    how += f"; not verified: {bendable.id} {bendable.code}" if bendable else ""
     return Combined(
         "PASS",
         _is_verified(counted),
         "trust" if trusted == len(counted) else by,
-        "trusted" if trusted else "met",
+        "trusted" if trusted else bendable.code if bendable else "met",
         f"all {len(counted)} criteria are met{how}",
     )
 
@@ -90,5 +94,7 @@ def _is_verified(counted: Sequence[CriterionResult]) -> bool:
 
 def _rests_on_evidence(result: CriterionResult) -> bool:
     if result.outcome not in ("met", "not_met"):
+        return False
+    if result.code in UNVERIFIED:
         return False
     return result.decided_by == "check" or (result.decided_by == "judge" and result.source is not None)

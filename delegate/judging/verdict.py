@@ -6,6 +6,7 @@
   `gate.py`
 * `order.next_step` decides what comes next: checks first, then one question to a judge for all remaining criteria;
   criteria with an unmet dependency are skipped. After a failed check, no model is asked.
+* A shell check that succeeds counts as evidence only if the child couldn't bend it. `checks/guard.py`
 * A judge's `met` counts only if its quote occurs in the evidence. `judge/decide.py`
 * PASS only if every criterion is met, or met on trust. `verified` only if each was decided by a check, or by a judge
   whose quote code found. Anything else is FAIL, with a code that gives the reason. `combine.py`
@@ -21,8 +22,9 @@ from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
 from delegate.errors import ToolError
 from delegate.judging import gate, suggest, validate
+from delegate.judging.checks.guard import CheckGuard
 from delegate.judging.checks.run import run_checks
-from delegate.judging.combine import combine, findings_of, weighted_score
+from delegate.judging.combine import Combined, combine, findings_of, weighted_score
 from delegate.judging.judge import decide, escalation, rubric
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.session import JudgePool, JudgeSession
@@ -30,7 +32,9 @@ from delegate.judging.order import Check, Judge, Skip, next_step
 from delegate.judging.submission import Submission, result
 from delegate.judging.versions import judge_version, rubric_version
 from delegate.ports import Notify
+from delegate.sandbox.changes import ArtifactWatch
 from delegate.sandbox.commands import Commands
+from delegate.sandbox.threads import run_in_thread
 from delegate.types import (
     AnyCriterion,
     CriterionResult,
@@ -43,6 +47,8 @@ from delegate.types import (
 )
 
 _log = logger(__name__)
+FEW = 100
+"""So many artifacts are looked at without a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,8 @@ class Judging:
             return None
         cancellation = cancellation or Cancellation()
         deadline = cancellation.deadline(seconds)
-        judgment = _Judgment(self, submission, notify, JudgeSession(self.pool, submission, ledger, notify))
+        session, guard = JudgeSession(self.pool, submission, ledger, notify), CheckGuard(submission, self.commands)
+        judgment = _Judgment(self, submission, notify, session, guard)
         try:
             if (rejection := judgment.gate_rejection()) is not None:
                 return judgment.refused("gate", rejection.code, rejection.reason)
@@ -86,6 +93,8 @@ class Judging:
                 return judgment.refused("nobody", "budget_exceeded", "the wall time was used up before the verdict")
             _log.exception("judging failed")
             return judgment.refused("nobody", "internal_error", f"{type(error).__name__}: {error}")
+        finally:
+            await guard.close()
 
 
 @dataclass(slots=True)
@@ -96,6 +105,8 @@ class _Judgment:
     submission: Submission
     notify: Notify
     session: JudgeSession
+    guard: CheckGuard
+    watch: ArtifactWatch | None = None
     findings: list[Finding] = field(default_factory=list[Finding])
     gate_code: str | None = None
 
@@ -110,18 +121,39 @@ class _Judgment:
         """The result of every criterion, decided in the order of `next_step`."""
         criteria = self.submission.task.criteria
         results: dict[str, CriterionResult] = {}
+        if self.submission.folder is not None and self.submission.run.artifacts:
+            self.watch = ArtifactWatch(self.submission.folder.root, self.submission.run.artifacts)
         while step := next_step(criteria, results):
             match step:
                 case Skip(skipped):
                     new = skipped
                 case Check(checked):
-                    new = await run_checks(self.submission, checked, self.judging.commands)
+                    new = await self._run_checks(checked)
                     for one in new:
                         self.notify("check_ended", f"{one.text}: {one.outcome}", id=one.id, outcome=one.outcome)
                 case Judge(judged):
                     new = await self._ask_judge(judged, tuple(results.values()))
             results |= {one.id: one for one in new}
         return [results[criterion.id or ""] for criterion in criteria]
+
+    async def _run_checks(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
+        """Let code decide. Artifacts that change while commands run are named, since the commands may change them."""
+        runs_commands = any(isinstance(criterion, ShellCriterion) for criterion in criteria)
+        if runs_commands:
+            await self.guard.open()
+        results = await run_checks(self.submission, criteria, self.judging.commands, self.guard)
+        if runs_commands and (changed := await self._changed_artifacts()):
+            message = f"changed while the commands ran, so no longer what the child left: {changed}"
+            self.findings.append(Finding(severity="minor", code="changed_by_check", message=message))
+        return results
+
+    async def _changed_artifacts(self) -> str:
+        """The artifacts that changed since the last call, in words; empty if there are none."""
+        watch = self.watch
+        if watch is None:
+            return ""
+        changed = watch.changed() if len(self.submission.run.artifacts) <= FEW else await run_in_thread(watch.changed)
+        return ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
 
     async def _ask_judge(
         self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
@@ -151,6 +183,9 @@ class _Judgment:
     async def combined(self, results: Sequence[CriterionResult]) -> Verdict:
         """The verdict that follows from all results."""
         task, combined, recorder = self.submission.task, combine(results), self.session.recorder
+        if (changed := await self._changed_artifacts()) and combined.verdict == "PASS":
+            reasoning = f"changed after it was checked, so what was checked no longer exists: {changed}"
+            combined = Combined("FAIL", combined.verified, "check", "changed_after_check", reasoning)
         score, coverage = weighted_score(results)
         shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         return Verdict(
@@ -162,6 +197,7 @@ class _Judgment:
             criteria=tuple(results),
             findings=(
                 *self.findings,
+                *self.guard.findings,
                 *recorder.findings(),
                 *findings_of(results),
                 *_vacuous(shell),
@@ -193,7 +229,7 @@ class _Judgment:
             code=code,
             reasoning=reason,
             criteria=tuple(result(criterion, "skipped", "nobody", "skipped", code) for criterion in task.criteria),
-            findings=(*self.findings, *recorder.findings()),
+            findings=(*self.findings, *self.guard.findings, *recorder.findings()),
             judge=recorder.record(),
             gate=self.gate_code,
             rubric_version=rubric_version(task),

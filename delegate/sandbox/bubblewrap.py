@@ -44,9 +44,11 @@ def wrap(
     network: Literal["host", "none"],
     status_fd: int,
     hidden: Sequence[Path] = (),
+    content: Path | None = None,
 ) -> list[str]:
     """The command line that runs `argv` inside bubblewrap, with `cwd` (a real path) as the only writable folder.
 
+    With `content`, that folder is mounted at `cwd`, so that the command sees it under the path of the original.
     `hidden` folders are covered like those with secrets. Later mounts cover earlier ones, so the parents of `cwd` are
     covered before `cwd` is mounted, and the folders in it afterwards: a workspace in /tmp stays visible, and ~/.ssh
     stays hidden when the workspace is the home folder.
@@ -55,7 +57,7 @@ def wrap(
     above = [options for path, options in covers if cwd.is_relative_to(path)]
     below = [options for path, options in covers if not cwd.is_relative_to(path)]
     isolated = ["--unshare-net"] if network == "none" else []
-    mounts = [option for mount in (*above, ("--bind", str(cwd), str(cwd)), *below) for option in mount]
+    mounts = [option for mount in (*above, ("--bind", str(content or cwd), str(cwd)), *below) for option in mount]
     start = ["--setenv", "TMPDIR", str(_TMP), "--chdir", str(cwd), "--json-status-fd", str(status_fd), "--"]
     return [bwrap, *_ALWAYS, *isolated, *mounts, *start, *argv]
 

@@ -2,8 +2,9 @@
 
 import itertools
 import logging
+import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -103,3 +104,34 @@ def _artifacts(root: Path, found: list[tuple[str, Change]], now: Mapping[str, Fi
             sha256=sha256,
             link_to=None if link_to is None else files.shown(link_to),
         )
+
+
+class ArtifactWatch:
+    """Finds artifacts that change after the child has ended: by a check, or by a process that the child left."""
+
+    def __init__(self, root: Path, artifacts: Sequence[Artifact]) -> None:
+        self._root = root
+        # The diff of a worktree is outside of the folder, and nothing but delegate writes it.
+        self._known = {one.path: (_state(root, one.path), one.sha256) for one in artifacts if one.path[:3] != "../"}
+
+    def changed(self) -> list[str]:
+        """The artifacts that changed since the last call, or since the start, by content."""
+        return [path for path, (state, sha256) in self._known.items() if self._has_changed(path, state, sha256)]
+
+    def _has_changed(self, path: str, before: FileState | None, sha256: str | None) -> bool:
+        now = _state(self._root, path)
+        if now == before:
+            return False
+        digest = None
+        if now is not None and stat.S_ISREG(now.mode) and now.size <= MAX_HASHED_BYTES:
+            digest = files.digest(self._root, self._root / path, now.size)
+        self._known[path] = (now, digest)
+        return digest is None or digest != sha256
+
+
+def _state(root: Path, path: str) -> FileState | None:
+    try:
+        found = os.lstat(root / path)
+    except (OSError, ValueError):
+        return None
+    return FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)

@@ -10,9 +10,11 @@ on each mechanism and shows which ones get through.
 
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -97,10 +99,41 @@ class Commands:
         `SandboxFailed` if the sandbox fails before the command ends.
         """
         mechanism = await self._permitted(author, network)
+        return await self._run(mechanism, self._spec(command, cwd, timeout_seconds, network))
+
+    async def run_check(
+        self,
+        command: str,
+        *,
+        cwd: Path,
+        timeout_seconds: float,
+        author: Author,
+        network: Network = "host",
+        copy: Path | None = None,
+    ) -> CommandResult:
+        """Like `run`, for a check: no compiled Python file that is in the workspace is used.
+
+        With `copy`, the command runs in this copy of `cwd`: under bubblewrap at the path of `cwd`, otherwise with that
+        path replaced in the command and the environment.
+
+        Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
+        `SandboxFailed` if the sandbox fails before the command ends.
+        """
+        mechanism = await self._permitted(author, network)
+        with _compiled_files(mechanism) as folder:
+            spec = self._spec(command, cwd, timeout_seconds, network)
+            env = {**spec.env, "PYTHONPYCACHEPREFIX": folder}
+            if copy is None or mechanism == "bubblewrap":
+                return await self._run(mechanism, replace(spec, env=env, content=copy))
+            env = {name: value.replace(str(cwd), str(copy)) for name, value in env.items()}
+            argv = shell(command.replace(str(cwd), str(copy)))
+            return await self._run(mechanism, replace(spec, argv=argv, cwd=copy, env=env))
+
+    async def _run(self, mechanism: Mechanism, spec: CommandSpec) -> CommandResult:
         confinement = Confinement(mechanism == "bubblewrap", await self._subreaper_works())
         started = time.monotonic()
         try:
-            finished = await execute(self._spec(command, cwd, timeout_seconds, network), confinement)
+            finished = await execute(spec, confinement)
         except (OSError, ValueError) as problem:
             raise ToolError(f"the command can't be started: {problem}") from problem
         return CommandResult(
@@ -162,3 +195,13 @@ class Commands:
             network=network,
             hidden=self._hidden,
         )
+
+
+@contextmanager
+def _compiled_files(mechanism: Mechanism) -> Generator[str]:
+    """A folder for the compiled files of one check: writable, since `python -m py_compile` fails without, and empty."""
+    if mechanism == "bubblewrap":  # its /tmp is empty, and gone with the command
+        yield "/tmp/pycache"  # noqa: S108
+        return
+    with tempfile.TemporaryDirectory(prefix="delegate-pycache-", ignore_cleanup_errors=True) as folder:
+        yield folder

@@ -51,6 +51,8 @@ class CommandSpec:
     """`none` works only under bubblewrap."""
     hidden: Sequence[Path] = ()
     """Folders that bubblewrap covers."""
+    content: Path | None = None
+    """A copy of `cwd` that bubblewrap mounts there instead."""
 
 
 PROBE_SECONDS = 5.0
@@ -106,6 +108,7 @@ def _in_bubblewrap(spec: CommandSpec, status_fd: int) -> list[str]:
         network=spec.network,
         status_fd=status_fd,
         hidden=spec.hidden,
+        content=spec.content,
     )
 
 

@@ -28,7 +28,7 @@ def find_files(root: Path, glob: str) -> Iterator[tuple[str, int]]:
 
     `*` stays within a folder, `**` doesn't; a glob without a slash matches a file's name at any depth.
     """
-    matches = _Matcher(rf"(?s)\A(?:{_glob_pattern(glob)})\Z", time.monotonic() + SECONDS)
+    matches = _Matcher(rf"(?s)\A(?:{glob_pattern(glob)})\Z", time.monotonic() + SECONDS)
     for path, entry in itertools.islice(files.walk(root), MAX_FILES):
         if matches(path):
             with contextlib.suppress(OSError):  # deleted in the meantime, or not readable
@@ -76,7 +76,8 @@ def _lines(root: Path, path: str) -> list[str]:
     return found.text.split("\n") if found.is_text else []
 
 
-def _glob_pattern(glob: str) -> str:
+def glob_pattern(glob: str) -> str:
+    """The regular expression for a glob: `*` stays within a folder, `**` doesn't; without a slash, at any depth."""
     anywhere = "" if "/" in glob else "(?:.*/)?"
     parts = regex.split(r"(\*\*/|\*\*|\*|\?)", glob.removeprefix("./"))
     return anywhere + "".join(_GLOB_PARTS.get(part) or regex.escape(part) for part in parts)

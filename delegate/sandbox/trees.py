@@ -5,22 +5,27 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 from delegate.errors import CallError
 
 MAX_COPY_BYTES = 1 << 30
 MAX_COPY_FILES = 200_000
+_FICLONE = 0x4004_9409
 
 
-def copy_tree(source: Path, target: Path, stop: threading.Event) -> None:
+def copy_tree(source: Path, target: Path, stop: threading.Event, *, without: Collection[str] = ()) -> None:
     """Copy the content of `source` into the empty folder `target`, until `stop` is set.
 
-    Links stay links; pipes, sockets and devices are skipped, and so is the folder that contains `target`. Raises
-    `CallError` if something can't be copied or the limits are exceeded; `target` is then incomplete.
+    Files share their blocks with the originals where the file system can do that (reflinks), and are never hard links,
+    through which a program could change the originals. Links stay links; pipes, sockets and devices are skipped, and so
+    are the folder that contains `target` and everything with a name in `without`. Raises `CallError` if something can't
+    be copied or the limits are exceeded; `target` is then incomplete.
     """
-    copy = _Copy(source, target, stop)
+    copy = _Copy(source, target, stop, without)
     try:
         shutil.copytree(
             source, target, symlinks=True, dirs_exist_ok=True, ignore=copy.ignore, copy_function=copy.copy_file
@@ -36,15 +41,16 @@ def copy_tree(source: Path, target: Path, stop: threading.Event) -> None:
 class _Copy:
     """The progress of one copy."""
 
-    def __init__(self, source: Path, target: Path, stop: threading.Event) -> None:
-        self._source, self._target, self._stop = source, target, stop
+    def __init__(self, source: Path, target: Path, stop: threading.Event, without: Collection[str]) -> None:
+        self._source, self._target, self._stop, self._without = source, target, stop, without
+        self._reflinks = sys.platform == "linux"
         self._bytes = 0
         self._files = 0
 
     def ignore(self, folder: str, names: list[str]) -> set[str]:
         """Skip the folder of all workspaces, which may be inside `source`: a copy must not copy itself."""
         home = str(self._target.parent)
-        return {name for name in names if os.path.join(folder, name) == home}
+        return {name for name in names if name in self._without or os.path.join(folder, name) == home}
 
     def copy_file(self, source: str, target: str) -> None:
         """Copy `source` if it is a regular file."""
@@ -59,7 +65,22 @@ class _Copy:
             bound = f"{MAX_COPY_BYTES:,} bytes or {MAX_COPY_FILES:,} files"
             message = f"workspace {self._source} is too large to copy (over {bound})"
             raise CallError("workspace_too_large", message, field="workspace")
-        shutil.copy2(source, target)
+        self._reflinks = self._reflinks and _reflink(source, target)
+        if not self._reflinks:
+            shutil.copyfile(source, target)
+        shutil.copystat(source, target)
+
+
+def _reflink(source: str, target: str) -> bool:
+    """Make `target` a copy that shares the blocks of `source`. False if the file system can't."""
+    import fcntl
+
+    try:
+        with open(source, "rb") as original, open(target, "wb") as copy:
+            fcntl.ioctl(copy.fileno(), _FICLONE, original.fileno())
+    except OSError:
+        return False
+    return True
 
 
 def remove_tree(root: Path) -> None:

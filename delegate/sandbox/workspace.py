@@ -5,7 +5,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,8 +13,11 @@ from pathlib import Path
 
 from delegate.errors import CallError
 from delegate.sandbox import changes, files, paths, worktree
+from delegate.sandbox.baseline import Baseline, MachineryChange, MachineryChanges
 from delegate.sandbox.changes import FileState
+from delegate.sandbox.clean_room import CleanRoom
 from delegate.sandbox.files import Excerpt
+from delegate.sandbox.machinery import Machinery
 from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.trees import copy_tree, remove_tree
 from delegate.sandbox.worktree import Worktree
@@ -37,6 +40,10 @@ class Folder:
     owned: bool
     unlisted: int = 0
     """How many more files changed than `artifacts` listed."""
+    baseline: Baseline | None = None
+    """What decided the task's checks before the child started, if `record_baseline` was called."""
+    _home: Path | None = None
+    """Where folders of this workspace, such as a clean room, are created."""
     _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
     _writer: Writer | None = None
     _worktree: Worktree | None = None
@@ -57,13 +64,14 @@ class Folder:
         nothing is left behind then.
         """
         if workspace is None or workspace.path is None:
-            return cls(_new_folder(home), owned=True)
+            return cls(_new_folder(home), owned=True, _home=home)
         given = _existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
-            folder = cls(given, owned=False, _writer=write_locks.join(who) if write_locks is not None else None)
+            writer = write_locks.join(who) if write_locks is not None else None
+            folder = cls(given, owned=False, _home=home, _writer=writer)
         else:
-            folder = cls(_new_folder(home), owned=True)
+            folder = cls(_new_folder(home), owned=True, _home=home)
         try:
             await folder._fill(given, workspace)
         except BaseException:
@@ -123,6 +131,24 @@ class Folder:
             return found
         await self._worktree.write_diff()
         return (*_diff_artifact(self._worktree), *found)
+
+    async def record_baseline(self, machinery: Machinery) -> None:
+        """Remember the files that decide the task's checks. To be called before the child starts."""
+        record = partial(Baseline.record, self.root, machinery)
+        self.baseline = record() if self.owned and _is_small(self.root) else await run_in_thread(record)
+
+    async def machinery_changes(self) -> MachineryChanges | None:
+        """What the child changed since `record_baseline`, without files that siblings wrote; None without a baseline."""
+        if self.baseline is None:
+            return None
+        foreign = self._writer.foreign if self._writer is not None else ()
+        compare = partial(self.baseline.compare, without=foreign)
+        return compare() if self.owned and _is_small(self.root) else await run_in_thread(compare)
+
+    async def open_clean_room(self, undone: Sequence[MachineryChange]) -> CleanRoom:
+        """A copy of the folder without these changes, to be closed by the caller. Raises `CallError` and OSError."""
+        assert self._home is not None
+        return await CleanRoom.open(self.root, self._home, undone)
 
     async def close(self, *, keep: bool = False) -> None:
         """Remove an owned folder, unless the child left changes in it that the parent may want.

@@ -13,14 +13,14 @@ from typing import Any
 
 import regex
 
-from delegate._util.redaction import Redactor
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.judging.checks import receipts
+from delegate.judging.checks.guard import CheckGuard
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.output import parse_json
 from delegate.judging.submission import Submission, result
-from delegate.sandbox.commands import CommandResult, Commands
+from delegate.sandbox.commands import Commands
 from delegate.types import (
     AnyCriterion,
     CriterionResult,
@@ -35,45 +35,29 @@ from delegate.types import (
 
 REGEX_SECONDS = 1.0
 FILE_BYTES = 5_000_000
-TAIL_LINES = 5
 
 
 def is_check(criterion: AnyCriterion) -> bool:
     """Whether code decides this criterion."""
-    return criterion.kind in _CHECKS
+    return criterion.kind == "shell" or criterion.kind in _CHECKS
 
 
 async def run_checks(
-    submission: Submission, criteria: Sequence[AnyCriterion], commands: Commands
+    submission: Submission, criteria: Sequence[AnyCriterion], commands: Commands, guard: CheckGuard | None = None
 ) -> list[CriterionResult]:
-    """Decide criteria of kinds that code decides, concurrently."""
+    """Decide criteria of kinds that code decides, concurrently. `guard` confirms the shell checks that succeed."""
+    shell = guard or CheckGuard(submission, commands)
+
+    def check(criterion: AnyCriterion) -> Coroutine[Any, Any, CriterionResult]:
+        if isinstance(criterion, ShellCriterion):
+            return shell.check(criterion)
+        return _CHECKS[criterion.kind](criterion, submission, commands)
+
     if len(criteria) == 1:
-        return [await _CHECKS[criteria[0].kind](criteria[0], submission, commands)]
+        return [await check(criteria[0])]
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_CHECKS[criterion.kind](criterion, submission, commands)) for criterion in criteria]
+        tasks = [group.create_task(check(criterion)) for criterion in criteria]
     return [task.result() for task in tasks]
-
-
-async def _shell(criterion: ShellCriterion, submission: Submission, commands: Commands) -> CriterionResult:
-    if submission.folder is None:
-        return _no_files(criterion)
-    try:
-        ran = await commands.run(
-            criterion.command,
-            cwd=submission.folder.root,
-            timeout_seconds=criterion.timeout_seconds,
-            author=submission.author,
-            network=criterion.network,
-        )
-    except ToolError as error:
-        return result(criterion, "error", "nobody", getattr(error, "code", "command_failed"), str(error))
-    if ran.timed_out:
-        return result(criterion, "error", "check", "timeout", f"ran longer than {criterion.timeout_seconds:g} s")
-    tail = _last_lines(ran, submission.redactor)
-    reason = f"exit code {ran.exit_code}, wanted {criterion.exit_code}" + (f": {tail}" if tail else "")
-    if ran.exit_code == criterion.exit_code:
-        return _met(criterion, reason, evidence=tail)
-    return _not_met(criterion, reason, evidence=tail)
 
 
 async def _json_schema(criterion: JsonSchemaCriterion, submission: Submission, commands: Commands) -> CriterionResult:
@@ -182,7 +166,6 @@ async def _manual(criterion: ManualCriterion, submission: Submission, commands: 
 
 _Check = Callable[[Any, Submission, Commands], Coroutine[Any, Any, CriterionResult]]
 _CHECKS: dict[str, _Check] = {
-    "shell": _shell,
     "json_schema": _json_schema,
     "file": _file,
     "regex": _regex,
@@ -198,11 +181,6 @@ async def _fits(criterion: AnyCriterion, value: Any, schema: dict[str, Any]) -> 
     except SchemaProblem as error:
         return result(criterion, "error", "check", "invalid_schema", str(error))
     return _not_met(criterion, problem) if problem else _met(criterion, "matches the schema")
-
-
-def _last_lines(ran: CommandResult, redactor: Redactor) -> str:
-    text = redactor.text(ran.stderr.strip() or ran.stdout.strip())  # before a cut makes a secret unrecognizable
-    return "\n".join(text.splitlines()[-TAIL_LINES:])[-1_000:]
 
 
 def _met(criterion: AnyCriterion, reason: str, evidence: str | None = None) -> CriterionResult:
