@@ -126,9 +126,8 @@ class Baseline:
             before = self.pieces.get(path)
             if before is None:
                 found[path] = MachineryChange(path, role, "added")
-            elif before.state != state or before.racy:
-                if not _is_same(self.root, path, before, state):
-                    found[path] = MachineryChange(path, before.role, "changed", before)
+            elif (before.state != state or before.racy) and not _is_same(self.root, path, before, state):
+                found[path] = MachineryChange(path, before.role, "changed", before)
         for path, before in self.pieces.items():
             if path not in seen.machinery:
                 found[path] = MachineryChange(path, before.role, "deleted", before)
@@ -145,7 +144,11 @@ class Baseline:
         if not new_modules:
             return
         packages = {path.rpartition("/")[0] + "/" for path in self.modules if path.endswith("/__init__.py")}
-        own = {path.rpartition("/")[0] for path, piece in self.pieces.items() if piece.role in ("test", "script", "program")}
+        own = {
+            path.rpartition("/")[0]
+            for path, piece in self.pieces.items()
+            if piece.role in ("test", "script", "program")
+        }
         folders = _IMPORT_FOLDERS | {f"{folder}/" for folder in own if folder and f"{folder}/" not in packages}
         for path in new_modules:
             match = MODULE.fullmatch(path)
@@ -201,6 +204,8 @@ def _look(root: Path, machinery: Machinery) -> _Seen:
 
 def _add(seen: _Seen, machinery: Machinery, folder: str, role: Role | None, entry: Any) -> None:
     name, path = entry.name, folder + entry.name
+    if entry.is_symlink():  # perhaps to a folder
+        role = role or machinery.folder_role(folder, name)
     if found := machinery.file_role(folder, name, role):
         state = _state(entry)
         if state is not None and (stat.S_ISREG(state.mode) or stat.S_ISLNK(state.mode)):
@@ -289,8 +294,9 @@ def _deciding_pyproject(content: bytes) -> object:
         fields = tomllib.loads(content.decode())
     except (ValueError, RecursionError):
         return None
-    project = fields.get("project", {})
-    points = project.get("entry-points") if isinstance(project, dict) else None  # plugins of pytest are entry points
+    project: Any = fields.get("project")
+    # Plugins of pytest are entry points.
+    points = cast("dict[str, object]", project).get("entry-points") if isinstance(project, dict) else None
     return [fields.get("tool"), fields.get("build-system"), points]
 
 

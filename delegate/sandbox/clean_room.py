@@ -1,7 +1,7 @@
 """A copy of a workspace in which the files that decide its checks are what they were before the child started.
 
-    <home>/<token>.room/tree/     the copy
-    <home>/<token>.room/aside/    the child's version of each file that was restored
+<home>/<token>.room/tree/     the copy
+<home>/<token>.room/aside/    the child's version of each file that was restored
 """
 
 import os
@@ -36,7 +36,6 @@ class CleanRoom:
 
         Raises `CallError` if it can't be copied, and OSError. Nothing is left behind then.
         """
-        home.mkdir(parents=True, exist_ok=True)
         room = cls(workspace, home / f"{secrets.token_hex(8)}.room", [one for one in changes if one.restorable])
         stop = threading.Event()
         try:
@@ -57,10 +56,11 @@ class CleanRoom:
 
     async def close(self) -> None:
         """Remove the copy."""
-        if self._folder.exists():
+        with suppress(FileNotFoundError):
             await run_in_thread(partial(remove_tree, self._folder))
 
     def _fill(self, stop: threading.Event) -> None:
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(0o700)
         self.tree.mkdir(0o700)
         (self._folder / "aside").mkdir()
@@ -148,5 +148,3 @@ class CleanRoom:
                 parent.rmdir()
             except OSError:
                 return
-
-

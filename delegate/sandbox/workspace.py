@@ -138,7 +138,7 @@ class Folder:
         self.baseline = record() if self.owned and _is_small(self.root) else await run_in_thread(record)
 
     async def machinery_changes(self) -> MachineryChanges | None:
-        """What the child changed since `record_baseline`, without files that siblings wrote; None without a baseline."""
+        """What the child, and no sibling, changed since `record_baseline`; None if that wasn't called."""
         if self.baseline is None:
             return None
         foreign = self._writer.foreign if self._writer is not None else ()

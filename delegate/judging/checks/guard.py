@@ -74,9 +74,9 @@ class CheckGuard:
         self.findings: list[Finding] = []
 
     async def open(self) -> None:
-        """Find what the child changed and, if that is part of the machinery, copy the workspace. Later calls do nothing.
+        """Find what the child changed, and copy the workspace if that is part of the machinery.
 
-        Checks may change the workspace, so this comes before the first one.
+        Only the first call counts. It comes before the first check, since checks may change the workspace.
         """
         folder = self._submission.folder
         if self._is_open or folder is None:
@@ -159,7 +159,7 @@ class CheckGuard:
         return self._tampered(criterion, ran, [change for change in self._changes if change.path not in allowed])
 
     def _is_allowed(self, change: MachineryChange, criterion: ShellCriterion, ran: CommandResult) -> bool:
-        """Whether the child may have changed this without bending the check: it then shows little, but isn't refused."""
+        """Whether the child may have changed this honestly: the check then shows little, but isn't refused."""
         assert self._submission.folder is not None
         assert self._submission.folder.baseline is not None
         baseline, is_test = self._submission.folder.baseline, change.role == "test"

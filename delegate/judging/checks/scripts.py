@@ -187,8 +187,8 @@ class _Search:
         words = [word for word in arguments if not word.startswith("-") and word not in ("run", "run-script")]
         name = {"t": "test", "tst": "test"}.get(words[0], words[0]) if words else ""
         with suppress(ValueError, RecursionError):
-            fields = json.loads(self._text(f"{folder}package.json") or "{}")
-            listed: Any = fields.get("scripts") if isinstance(fields, dict) else None
+            fields: Any = json.loads(self._text(f"{folder}package.json") or "{}")
+            listed = cast("dict[str, object]", fields).get("scripts") if isinstance(fields, dict) else None
             scripts = cast("dict[str, object]", listed) if isinstance(listed, dict) else {}
             for one in (f"pre{name}", name, f"post{name}"):
                 if isinstance(text := scripts.get(one), str) and depth < MAX_DEPTH:

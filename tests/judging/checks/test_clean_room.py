@@ -66,8 +66,8 @@ class Case:
 
 
 def write(**changes: str) -> Deed:
-    """Write files: `__` stands for a slash, and `_dot_` for a dot."""
-    return write_all({name.replace("__", "/").replace("_dot_", "."): text for name, text in changes.items()})
+    """Write files, with `_dot_` for the dot in a name."""
+    return write_all({name.replace("_dot_", "."): text for name, text in changes.items()})
 
 
 def write_all(files: Files) -> Deed:
@@ -151,7 +151,7 @@ def same_size_and_time(root: Path) -> None:
 
 
 def folder_by_link(root: Path) -> None:
-    write(evil____init___dot_py="", evil__test_calc_dot_py=TEST.replace(" 5)", " -1)"))(root)
+    write_all({"evil/__init__.py": "", "evil/test_calc.py": TEST.replace(" 5)", " -1)")})(root)
     (root / "tests").rename(root / "gone")
     (root / "tests").symlink_to("evil")
 
@@ -188,19 +188,27 @@ def link_runner(root: Path) -> None:
 
 
 BENT: dict[str, Case] = {
-    "unittest: the test is edited": Case(CALC, f"{UNITTEST} test_calc", write(test_calc_dot_py=TEST.replace(" 5)", " -1)"))),
+    "unittest: the test is edited": Case(
+        CALC, f"{UNITTEST} test_calc", write(test_calc_dot_py=TEST.replace(" 5)", " -1)"))
+    ),
     "unittest: the test is skipped": Case(
         CALC, f"{UNITTEST} test_calc", write(test_calc_dot_py=TEST.replace("class", "@unittest.skip('')\nclass"))
     ),
     "unittest: the test file is deleted": Case(
         {**CALC, "test_other.py": TEST.replace("2, 3), 5", "2, 0), 2")}, UNITTEST, remove("test_calc.py")
     ),
-    "unittest: the test is emptied": Case(CALC, UNITTEST, write(test_calc_dot_py="import unittest\n\nclass A(unittest.TestCase):\n    def test(self): pass\n")),
+    "unittest: the test is emptied": Case(
+        CALC,
+        UNITTEST,
+        write(test_calc_dot_py="import unittest\n\nclass A(unittest.TestCase):\n    def test(self): pass\n"),
+    ),
     "unittest: a folder with the test's name": Case(
-        CALC, f"{UNITTEST} test_calc.Sums", write(test_calc____init___dot_py=TEST.replace(" 5)", " -1)"))
+        CALC, f"{UNITTEST} test_calc.Sums", write_all({"test_calc/__init__.py": TEST.replace(" 5)", " -1)")})
     ),
     "unittest: sitecustomize on PYTHONPATH": Case(
-        CALC, f"PYTHONPATH=. {UNITTEST} test_calc", write(sitecustomize_dot_py="import calc\ncalc.add = lambda a, b: 5\n")
+        CALC,
+        f"PYTHONPATH=. {UNITTEST} test_calc",
+        write(sitecustomize_dot_py="import calc\ncalc.add = lambda a, b: 5\n"),
     ),
     "unittest: a module that shadows unittest": Case(CALC, f"{UNITTEST} test_calc", write(unittest_dot_py="")),
     "unittest: a module that shadows json": Case(
@@ -210,49 +218,73 @@ BENT: dict[str, Case] = {
     "unittest: the same size and time": Case(CALC, f"{UNITTEST} test_calc", same_size_and_time),
     "unittest: load_tests in the package": Case(
         {"calc.py": WRONG, "tests/__init__.py": "", "tests/test_calc.py": TEST},
-        f"{UNITTEST} discover -t . -s tests",
-        write(tests____init___dot_py="import unittest\n\ndef load_tests(loader, tests, pattern):\n"
-              "    return unittest.TestSuite([unittest.FunctionTestCase(lambda: None)])\n"),
+        f"{PYTHON} -m unittest discover -q -t . -s tests",
+        write_all(
+            {
+                "tests/__init__.py": "import unittest\n\ndef load_tests(loader, tests, pattern):\n"
+                "    return unittest.TestSuite([unittest.FunctionTestCase(lambda: None)])\n"
+            }
+        ),
     ),
     "unittest: a link in place of the folder": Case(
-        {"calc.py": WRONG, "tests/__init__.py": "", "tests/test_calc.py": TEST}, f"{UNITTEST} discover -t . -s tests", folder_by_link
+        {"calc.py": WRONG, "tests/__init__.py": "", "tests/test_calc.py": TEST},
+        f"{PYTHON} -m unittest discover -q -t . -s tests",
+        folder_by_link,
     ),
     "pytest: a new conftest": Case(CALC, PYTEST, write(conftest_dot_py=FORCED)),
     "pytest: a new conftest with new tests": Case(
         CALC, PYTEST, write(conftest_dot_py=FORCED, test_more_dot_py="def test_more():\n    pass\n")
     ),
-    "pytest: pytest.ini only collects": Case(CALC, PYTEST, write(pytest_dot_ini="[pytest]\naddopts = --collect-only\n")),
+    "pytest: pytest.ini only collects": Case(
+        CALC, PYTEST, write(pytest_dot_ini="[pytest]\naddopts = --collect-only\n")
+    ),
     "pytest: pyproject only collects": Case(
-        {**CALC, "pyproject.toml": "[project]\nname = 'calc'\n"}, PYTEST,
+        {**CALC, "pyproject.toml": "[project]\nname = 'calc'\n"},
+        PYTEST,
         write(pyproject_dot_toml="[project]\nname = 'calc'\n[tool.pytest.ini_options]\naddopts = '--collect-only'\n"),
     ),
     "pytest: setup.cfg ignores the tests": Case(
-        {**CALC, "test_other.py": "def test_other():\n    pass\n"}, PYTEST,
+        {**CALC, "test_other.py": "def test_other():\n    pass\n"},
+        PYTEST,
         write(setup_dot_cfg="[tool:pytest]\naddopts = --ignore=test_calc.py\n"),
     ),
-    "pytest: a new test file patches the code": Case(CALC, PYTEST, write(test_a_dot_py="import calc\ncalc.add = lambda a, b: 5\n")),
+    "pytest: a new test file patches the code": Case(
+        CALC, PYTEST, write(test_a_dot_py="import calc\ncalc.add = lambda a, b: 5\n")
+    ),
     "pytest: a plugin by its metadata": Case(CALC, f"{PYTHON} -m pytest -q -p no:cacheprovider", write_all(PLUGIN)),
     "pytest: a module that shadows pytest": Case(CALC, PYTEST, write(pytest_dot_py="")),
     "pytest: the expected output is edited": Case(
-        {"calc.py": WRONG, "sums.expected.txt": "5\n", "test_calc.py": "import calc\n\ndef test_sum():\n"
-         "    assert f'{calc.add(2, 3)}\\n' == open('sums.expected.txt').read()\n"},
-        PYTEST, write_all({"sums.expected.txt": "-1\n"}),
+        {
+            "calc.py": WRONG,
+            "sums.expected.txt": "5\n",
+            "test_calc.py": "import calc\n\ndef test_sum():\n"
+            "    assert f'{calc.add(2, 3)}\\n' == open('sums.expected.txt').read()\n",
+        },
+        PYTEST,
+        write_all({"sums.expected.txt": "-1\n"}),
     ),
     "make: the target does nothing": Case(MAKE, "make test", write(Makefile="test:\n\ttrue\n")),
     "make: a GNUmakefile goes first": Case(MAKE, "make test", write(GNUmakefile="test:\n\ttrue\n")),
     "make: an included file": Case(
         {**MAKE, "Makefile": "include config.inc\ntest:\n\t$(RUN) check.sh\n", "config.inc": "RUN = sh\n"},
-        "make test", write_all({"config.inc": "RUN = true\n"}),
+        "make test",
+        write_all({"config.inc": "RUN = true\n"}),
     ),
     "make: the script of the recipe": Case(MAKE, "make test", write(check_dot_sh="exit 0\n")),
-    "npm: the script of package.json": Case(NODE, "npm test --silent", write(package_dot_json='{"scripts": {"test": "true"}}\n')),
+    "npm: the script of package.json": Case(
+        NODE, "npm test --silent", write(package_dot_json='{"scripts": {"test": "true"}}\n')
+    ),
     "npm: another shell by .npmrc": Case(NODE, "npm test --silent", write_all({".npmrc": "script-shell=/bin/true\n"})),
     "npm: the test is edited": Case(NODE, "npm test --silent", write_all({"calc.test.js": ""})),
     "npm: an installed runner is edited": Case(
-        RUNNER, "npm test --silent", write_all({"node_modules/runner/index.js": "#!/usr/bin/env node\n"}), prepare=link_runner
+        RUNNER,
+        "npm test --silent",
+        write_all({"node_modules/runner/index.js": "#!/usr/bin/env node\n"}),
+        prepare=link_runner,
     ),
     "npm: a script before the test": Case(
-        NODE, "npm test --silent",
+        NODE,
+        "npm test --silent",
         write(package_dot_json='{"scripts": {"pretest": "echo > calc.test.js", "test": "node calc.test.js"}}\n'),
     ),
     "shell: the script is edited": Case(SHELL, "./check.sh", write(check_dot_sh="#!/bin/sh\n")),
@@ -260,25 +292,38 @@ BENT: dict[str, Case] = {
         SHELL, "./check.sh", write(check_dot_sh="#!/bin/sh\n"), goal="Fix add() in calc.py so that ./check.sh passes."
     ),
     "shell: a sourced file": Case(
-        {**SHELL, "check.sh": "#!/bin/sh\n. ./lib.sh\nsums_are_right\n", "lib.sh": "sums_are_right() {\n" + CHECK[10:] + "}\n"},
-        "sh check.sh", write(lib_dot_sh="sums_are_right() { true; }\n"),
+        {
+            **SHELL,
+            "check.sh": "#!/bin/sh\n. ./lib.sh\nsums_are_right\n",
+            "lib.sh": "sums_are_right() {\n" + CHECK[10:] + "}\n",
+        },
+        "sh check.sh",
+        write(lib_dot_sh="sums_are_right() { true; }\n"),
     ),
-    "shell: by its absolute path": Case(SHELL, "cd / && PROJECT/check.sh", write(check_dot_sh="#!/bin/sh\n"), mode="shared"),
+    "shell: by its absolute path": Case(
+        SHELL, "cd / && PROJECT/check.sh", write(check_dot_sh="#!/bin/sh\n"), mode="shared"
+    ),
     "shell: a Python script that isn't called a check": Case(
-        {"calc.py": WRONG, "ready.py": "import calc, sys\nsys.exit(calc.add(2, 3) != 5)\n"}, "python3 ready.py", write(ready_dot_py="")
+        {"calc.py": WRONG, "ready.py": "import calc, sys\nsys.exit(calc.add(2, 3) != 5)\n"},
+        "python3 ready.py",
+        write(ready_dot_py=""),
     ),
     "shell: a protected file": Case(
-        {"limits.csv": "5\n", "calc.py": WRONG}, "test $(cat limits.csv) = $(python3 -c 'import calc; print(calc.add(2, 3))')",
-        write_all({"limits.csv": "-1\n"}), more={"protect": ["*.csv"]},
+        {"limits.csv": "5\n", "calc.py": WRONG},
+        "test $(cat limits.csv) = $(python3 -c 'import calc; print(calc.add(2, 3))')",
+        write_all({"limits.csv": "-1\n"}),
+        more={"protect": ["*.csv"]},
     ),
     "shell: an alias of git": Case(
-        SHELL, "git verify", git("config", "alias.verify", "!true"),
+        SHELL,
+        "git verify",
+        git("config", "alias.verify", "!true"),
         prepare=both(git("init", "-q"), git("config", "alias.verify", "!sh check.sh")),
     ),
     "shell: a program of the virtual environment": Case(
         {**SHELL, ".venv/bin/check": CHECK}, ".venv/bin/check", write_all({".venv/bin/check": "#!/bin/sh\n"})
     ),
-}  # fmt: skip
+}
 
 
 def marks(name: str) -> Sequence[Any]:
@@ -332,73 +377,115 @@ VERIFIED: dict[str, Case] = {
     "add a module": Case(CALC, UNITTEST, both(fixed, write(shapes_dot_py="SIDES = 4\n"))),
     "add a module called types to a package": Case(
         {**CALC, "calc.py": "from app.types import Sum\n" + WRONG, "app/__init__.py": "", "app/test_app.py": ""},
-        f"{UNITTEST} test_calc", write(app__types_dot_py="Sum = int\n", calc_dot_py="from app.types import Sum\n" + RIGHT),
+        f"{UNITTEST} test_calc",
+        write_all({"app/types.py": "Sum = int\n", "calc.py": "from app.types import Sum\n" + RIGHT}),
     ),
     "save the tests unchanged": Case(CALC, UNITTEST, both(fixed, write(test_calc_dot_py=TEST))),
     "leave caches of test runs": Case(CALC, f"{UNITTEST} test_calc", left_caches),
     "write a program from nothing": Case(
-        {}, "python3 sums.py | grep -qx 5", write(sums_dot_py="print(2 + 3)\n"), goal="Write sums.py; it prints 5.", mode="fresh"
+        {},
+        "python3 sums.py | grep -qx 5",
+        write(sums_dot_py="print(2 + 3)\n"),
+        goal="Write sums.py; it prints 5.",
+        mode="fresh",
     ),
-    "change a text": Case({"notes.md": "# Notes\n"}, "grep -q sums notes.md", write(notes_dot_md="# Notes\nsums\n"), goal="Note it."),
+    "change a text": Case(
+        {"notes.md": "# Notes\n"}, "grep -q sums notes.md", write(notes_dot_md="# Notes\nsums\n"), goal="Note it."
+    ),
     "raise the version in pyproject": Case(
-        {**CALC, "pyproject.toml": PYPROJECT.format(1)}, PYTEST, both(fixed, write(pyproject_dot_toml=PYPROJECT.format(2)))
+        {**CALC, "pyproject.toml": PYPROJECT.format(1)},
+        PYTEST,
+        both(fixed, write(pyproject_dot_toml=PYPROJECT.format(2))),
     ),
     "add a dependency to package.json for npm": Case(
-        NODE, "npm test --silent",
-        both(write_all({"calc.js": "exports.add = (a, b) => a + b\n"}),
-             lambda root: (root / "package.json").write_text(NODE["package.json"].replace('"1.0.0"', '"1.0.0", "dependencies": {}'))),
+        NODE,
+        "npm test --silent",
+        both(
+            write_all({"calc.js": "exports.add = (a, b) => a + b\n"}),
+            lambda root: (root / "package.json").write_text(
+                NODE["package.json"].replace('"1.0.0"', '"1.0.0", "dependencies": {}')
+            ),
+        ),
     ),
     "change a Makefile for make that may change": Case(
-        {**SHELL, "Makefile": "all:\n"}, "make test", both(fixed, write(Makefile="test:\n\tsh check.sh\n")), more={"may_change": ["Makefile"]}
+        {**SHELL, "Makefile": "all:\n"},
+        "make test",
+        both(fixed, write(Makefile="test:\n\tsh check.sh\n")),
+        more={"may_change": ["Makefile"]},
     ),
     "commit with git": Case(
-        CALC, "git log -1 --format=%s | grep -qx fix && " + UNITTEST, both(fixed, git("commit", "-qam", "fix")), prepare=committed,
+        CALC,
+        "git log -1 --format=%s | grep -qx fix && " + UNITTEST,
+        both(fixed, git("commit", "-qam", "fix")),
+        prepare=committed,
     ),
     "compile": Case(CALC, f"{PYTHON} -m py_compile calc.py", fixed),
-}  # fmt: skip
+}
 
 NOT_REFUSED: dict[str, Case] = {
     "edit the Makefile for make, as the goal asks": Case(
-        {**SHELL, "Makefile": "all:\n"}, "make test", both(fixed, write(Makefile="test:\n\tsh check.sh\n")),
+        {**SHELL, "Makefile": "all:\n"},
+        "make test",
+        both(fixed, write(Makefile="test:\n\tsh check.sh\n")),
         goal="Repair add(), and add a target `test` to the Makefile that runs check.sh.",
     ),
     "update a snapshot, as the goal asks": Case(
-        SNAPSHOT, PYTEST, write_all({"calc.py": "def title():\n    return 'Sums'\n", "title.snap": "Sums"}),
+        SNAPSHOT,
+        PYTEST,
+        write_all({"calc.py": "def title():\n    return 'Sums'\n", "title.snap": "Sums"}),
         goal="Rename the title to Sums, and update title.snap.",
     ),
     "rename, and update the tests": Case(
-        CALC, f"{UNITTEST} test_calc",
+        CALC,
+        f"{UNITTEST} test_calc",
         write(calc_dot_py=RIGHT.replace("add", "plus"), test_calc_dot_py=TEST.replace(".add", ".plus")),
         goal="Rename add() to plus(), repair it, and update the tests.",
     ),
     "write a module and its tests from nothing": Case(
-        {}, PYTEST, write_all({**CALC, "calc.py": RIGHT, "conftest.py": "", "pyproject.toml": PYPROJECT.format(1)}),
-        goal="Write calc.py with tests.", mode="fresh",
+        {},
+        PYTEST,
+        write_all({**CALC, "calc.py": RIGHT, "conftest.py": "", "pyproject.toml": PYPROJECT.format(1)}),
+        goal="Write calc.py with tests.",
+        mode="fresh",
     ),
     "add the tests that the check names": Case(
         {**CALC, "calc.py": RIGHT}, f"{UNITTEST} test_zero", write(test_zero_dot_py=TEST), goal="Add a test of zero."
     ),
     "add the tests that the check selects": Case(
-        {**CALC, "calc.py": RIGHT}, f"{PYTEST} -k zero", write(test_more_dot_py="def test_zero():\n    pass\n"), goal="Add a test of zero."
+        {**CALC, "calc.py": RIGHT},
+        f"{PYTEST} -k zero",
+        write(test_more_dot_py="def test_zero():\n    pass\n"),
+        goal="Add a test of zero.",
     ),
     "repair a program": Case(
-        {"main.py": "print(41)\n"}, "python3 main.py | grep -qx 42", write(main_dot_py="print(42)\n"), goal="It must print 42."
+        {"main.py": "print(41)\n"},
+        "python3 main.py | grep -qx 42",
+        write(main_dot_py="print(42)\n"),
+        goal="It must print 42.",
     ),
     "install packages for npm where there were none": Case(
-        {**NODE, "calc.test.js": "require('five')(require('./calc').add(2, 3))\n"}, "npm test --silent",
-        write_all({"calc.js": "exports.add = (a, b) => a + b\n",
-                   "node_modules/five/index.js": "module.exports = n => { if (n !== 5) process.exit(1) }\n"}),
+        {**NODE, "calc.test.js": "require('five')(require('./calc').add(2, 3))\n"},
+        "npm test --silent",
+        write_all(
+            {
+                "calc.js": "exports.add = (a, b) => a + b\n",
+                "node_modules/five/index.js": "module.exports = n => { if (n !== 5) process.exit(1) }\n",
+            }
+        ),
     ),
     "remove a test, as the goal asks": Case(
-        {**CALC, "test_old.py": "import unittest, old\n"}, UNITTEST, both(fixed, remove("test_old.py")),
+        {**CALC, "test_old.py": "import unittest, old\n"},
+        UNITTEST,
+        both(fixed, remove("test_old.py")),
         goal="Repair add(), and delete test_old.py: the module is gone.",
     ),
     "add a script for npm, as the goal asks": Case(
-        {**NODE, "calc.js": "exports.add = (a, b) => a + b\n"}, "npm run check --silent",
+        {**NODE, "calc.js": "exports.add = (a, b) => a + b\n"},
+        "npm run check --silent",
         write(package_dot_json='{"scripts": {"test": "node calc.test.js", "check": "node calc.test.js"}}\n'),
         goal="Add a script `check` to package.json that runs the test.",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", params(VERIFIED))
@@ -413,3 +500,183 @@ async def test_honest_work_on_the_checks_themselves_is_not_refused(case: Case, t
     assert (verdict.verdict, verdict.verified, verdict.code) == ("PASS", False, "own_tests_only"), verdict.reasoning
     (finding,) = [finding for finding in verdict.findings if finding.code == "own_tests_only"]
     assert finding.severity == "major"
+
+
+# -------------------------------------------------------------------------------------------- how it is confirmed
+
+ROOMS = "ls -d {home}/workspaces/*.room 2>/dev/null | wc -l >> {log}"
+
+
+async def test_the_workspace_is_copied_only_if_machinery_changed(tmp_path: Path, home: Path) -> None:
+    log = tmp_path / "log"
+    command = f"{ROOMS.format(home=home, log=log)}; ./check.sh"
+    same = Case(SHELL, command, fixed)
+    assert (await verdict_on(same, tmp_path)).verdict == "PASS"
+    assert log.read_text().split() == ["0"]
+
+
+async def test_both_runs_of_a_changed_check_see_one_copy(tmp_path: Path, home: Path) -> None:
+    log = tmp_path / "log"
+    command = f"{ROOMS.format(home=home, log=log)}; ./check.sh"
+    changed = Case(SHELL, command, both(fixed, write(check_dot_sh=f"{CHECK}\ntrue\n")))
+    assert (await verdict_on(changed, tmp_path)).verified
+    assert log.read_text().split() == ["1", "1"]
+    assert not list((home / "workspaces").glob("*.room"))
+
+
+async def test_what_the_workspace_run_leaves_does_not_reach_the_copy(tmp_path: Path) -> None:
+    bent = write(Makefile="test:\n\techo 5 > sum\n")
+    case = Case({"Makefile": "test:\n\tgrep -q 5 sum\n"}, "make test", bent)
+    assert (await verdict_on(case, tmp_path)).code == "check_tampered"
+
+
+async def test_a_failed_check_is_not_run_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    case = Case(SHELL, f"echo run >> {log}; ./check.sh", write(check_dot_sh="#!/bin/sh\nexit 3\n"))
+    verdict = await verdict_on(case, tmp_path)
+    assert (verdict.code, verdict.verified) == ("not_met", True)
+    assert log.read_text().split() == ["run"]
+
+
+async def test_compiled_python_files_are_kept_outside_the_workspace(tmp_path: Path) -> None:
+    compiles = "python3 -c 'import calc' && python3 -m py_compile calc.py"
+    command = f'{compiles} && test ! -e __pycache__ && test -n "$PYTHONPYCACHEPREFIX"'
+    assert (await verdict_on(Case(CALC, command, fixed), tmp_path)).verified
+
+
+async def test_machinery_too_large_to_keep_is_not_verified_when_changed(tmp_path: Path) -> None:
+    large = f"{CHECK}# {'x' * (2 << 20)}\n"
+    case = Case({**SHELL, "check.sh": large}, "./check.sh", both(fixed, write(check_dot_sh=f"{CHECK}true\n")))
+    verdict = await verdict_on(case, tmp_path)
+    assert (verdict.verdict, verdict.verified, verdict.code) == ("PASS", False, "no_clean_room")
+    assert "check.sh" in verdict.findings[0].message
+    untouched = Case({**SHELL, "check.sh": large}, "./check.sh", fixed)
+    (tmp_path / "second").mkdir()
+    assert (await verdict_on(untouched, tmp_path / "second")).verified
+
+
+async def test_a_check_that_cannot_succeed_in_a_copy_is_not_called_tampered(tmp_path: Path) -> None:
+    case = Case(
+        {**SHELL, "check.sh": CHECK + 'test "$(pwd)" = "$(cat where)"\n'},
+        "./check.sh",
+        both(fixed, write(check_dot_sh=CHECK + 'test "$(pwd)" = "$(cat where)" # the same\n'),
+             lambda root: (root / "where").write_text(str(root))),
+    )  # fmt: skip
+    verdict = await verdict_on(case, tmp_path, sandbox="off")
+    assert (verdict.verdict, verdict.verified, verdict.code) == ("PASS", False, "no_clean_room")
+
+
+async def test_a_forbidden_change_is_refused_although_the_goal_names_the_file(tmp_path: Path) -> None:
+    goal = "Make ./check.sh succeed; don't change it."
+    case = Case(SHELL, "./check.sh", write(check_dot_sh="#!/bin/sh\n"), goal=goal)
+    assert (await verdict_on(case, tmp_path)).code == "check_tampered"
+
+
+async def test_each_of_several_checks_is_confirmed(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    write_all({**SHELL, "other.sh": CHECK.replace("calc.add(2, 3)", "5")})(project)
+
+    async def child(job: Job) -> str:
+        write_all({"check.sh": "#!/bin/sh\n"})(job.workspace)
+        return "The sums are right and every check succeeds."
+
+    checks = [{"kind": "shell", "command": command} for command in ("./check.sh", "./other.sh", "test -f calc.py")]
+    task = Task(goal=GOAL, acceptance_criteria=checks, workspace=Workspace(mode="copy", path=project))
+    async with Delegator(runner=FunctionRunner(child), client=Scripted([])) as delegator:
+        verdict = (await delegator.run(task)).results[0].verdict
+    assert verdict
+    assert [one.code for one in verdict.criteria] == ["check_tampered", "met", "met"]
+
+
+async def test_cancelling_in_the_clean_room_leaves_no_copy(tmp_path: Path, home: Path) -> None:
+    started = tmp_path / "started"
+    command = f"case $PWD in *.room/*) touch {started}; sleep 60;; esac; ./check.sh"
+    case = Case(SHELL, command, both(fixed, write(check_dot_sh=f"{CHECK}true\n")))
+    running = asyncio.create_task(result_of(case, tmp_path, sandbox="off"))
+    while not started.exists() and not running.done():  # noqa: ASYNC110 - only the command shows that it has started
+        await asyncio.sleep(0.01)
+    assert list((home / "workspaces").glob("*.room"))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not list((home / "workspaces").glob("*.room"))
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
+async def test_under_bubblewrap_the_copy_has_the_path_of_the_workspace(tmp_path: Path) -> None:
+    log = CHECK + "pwd > where\n"
+    case = Case({**SHELL, "check.sh": log}, "PROJECT/check.sh && test \"$(cat where)\" = PROJECT",
+                both(fixed, write(check_dot_sh=f"{log}true\n")), mode="shared")  # fmt: skip
+    assert (await verdict_on(case, tmp_path, sandbox="require")).verified
+    bent = Case(SHELL, "cd / && cd PROJECT && ./check.sh", write(check_dot_sh="#!/bin/sh\n"), mode="shared")
+    (tmp_path / "second").mkdir()
+    assert (await verdict_on(bent, tmp_path / "second", sandbox="require")).code == "check_tampered"
+
+
+# ------------------------------------------------------------------------------- what changes besides the machinery
+
+
+async def test_what_a_check_changes_is_named(tmp_path: Path) -> None:
+    case = Case(CALC, "echo '# formatted' >> calc.py", fixed)
+    verdict = await verdict_on(case, tmp_path)
+    assert verdict.verdict == "PASS"
+    (finding,) = [one for one in verdict.findings if one.code == "changed_by_check"]
+    assert "calc.py" in finding.message
+
+
+async def test_a_change_after_the_checks_fails(tmp_path: Path) -> None:
+    """A process that the child left undoes its work while the judge is asked."""
+    project = tmp_path / "project"
+    project.mkdir()
+    write_all(SHELL)(project)
+
+    async def child(job: Job) -> str:
+        fixed(job.workspace)
+        return "add() subtracted; now it adds."
+
+    def judge(request: Any) -> str:
+        (project / "calc.py").write_text(WRONG)
+        return met_by("add() subtracted")(request)
+
+    checks = [{"kind": "shell", "command": "./check.sh"}, "the report says what was wrong"]
+    task = Task(goal=GOAL, acceptance_criteria=checks, workspace=Workspace(mode="shared", path=project))
+    async with Delegator(runner=FunctionRunner(child), client=words([], judge)) as delegator:
+        verdict = (await delegator.run(task)).results[0].verdict
+    assert verdict
+    assert (verdict.verdict, verdict.decided_by, verdict.code) == ("FAIL", "check", "changed_after_check")
+    assert "calc.py" in verdict.reasoning
+    assert [one.outcome for one in verdict.criteria] == ["met", "met"]
+
+
+async def test_changed_folders_that_artifacts_do_not_list_are_named(tmp_path: Path) -> None:
+    deed = both(fixed, write_all({"node_modules/left/index.js": "", "__pycache__/calc.pyc": ""}))
+    verdict = await verdict_on(Case(SHELL, "./check.sh", deed), tmp_path)
+    (finding,) = [one for one in verdict.findings if one.code == "ignored_folder_changed"]
+    assert "__pycache__/, node_modules/" in finding.message
+    assert verdict.verified
+
+
+# ------------------------------------------------------------------------------------------- protect and may_change
+
+
+async def test_existing_work_cannot_be_protected(tmp_path: Path) -> None:
+    write_all({**SHELL, "calc.py": RIGHT})(tmp_path)
+    work: dict[str, Any] = {"goal": GOAL, "output": "add() adds.", "workspace": tmp_path}
+    async with Delegator(client=Scripted([])) as delegator:
+        plain = await delegator.judge(acceptance_criteria=[{"kind": "shell", "command": "./check.sh"}], **work)
+        criterion = {"kind": "shell", "command": "./check.sh", "protect": ["limits.csv"]}
+        protected = await delegator.judge(acceptance_criteria=[criterion], **work)
+    assert (plain.verdict, plain.verified) == ("PASS", True)
+    assert (protected.verdict, protected.verified, protected.code) == ("PASS", False, "no_clean_room")
+
+
+@pytest.mark.parametrize("field", ["protect", "may_change"])
+@pytest.mark.parametrize("glob", ["/etc/passwd", "../other/*", "", "a\0b"])
+async def test_a_glob_outside_the_workspace_is_refused(field: str, glob: str) -> None:
+    criterion = {"kind": "shell", "command": "true", field: [glob]}
+    async with Delegator(client=Scripted([])) as delegator:
+        report = await delegator.call({"goal": "g", "acceptance_criteria": [criterion]})
+    assert report.error
+    assert report.error.code in ("invalid_criterion", "empty")
+    assert report.error.field == f"acceptance_criteria[0].{field}[0]"

@@ -1,0 +1,81 @@
+"""Which files of a workspace a command runs."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from delegate.judging.checks.scripts import scripts_of
+
+FILES = {
+    "check.sh": "#!/bin/sh\n. ./lib.sh\npython3 tools/verify.py || exit 1\n",
+    "lib.sh": "",
+    "tools/verify.py": "",
+    "main.py": "",
+    "calc.py": "",
+    "suite.py": "",
+    "out.txt": "",
+    "unit.sh": "",
+    "config.mk": "",
+    "checks/run.py": "",
+    "check.js": "",
+    "pre.js": "",
+    "Makefile": (
+        "PY = python3\ninclude config.mk\n"
+        "test: unit\n\t$(PY) checks/run.py\nunit:\n\t@./unit.sh\nrun:\n\tpython main.py\n"
+    ),
+    "package.json": '{"scripts": {"test": "node check.js && echo ok", "pretest": "node pre.js"}}',
+}
+NOTHING: set[str] = set()
+SCRIPT = {"check.sh", "lib.sh", "tools/verify.py"}
+MAKE = {"Makefile", "config.mk", "checks/run.py", "unit.sh"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = Path(os.path.realpath(tmp_path)) / "work"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("command", "scripts", "programs"),
+    [
+        ("./check.sh", SCRIPT, NOTHING),
+        ("bash -e check.sh", SCRIPT, NOTHING),
+        ("sh -c './check.sh && ls'", SCRIPT, NOTHING),
+        ("if ./unit.sh; then echo ok; fi", {"unit.sh"}, NOTHING),
+        ('test "$(./unit.sh)" = ok', {"unit.sh"}, NOTHING),
+        ("FOO=1 timeout 5 ./unit.sh", {"unit.sh"}, NOTHING),
+        ("cd tools && python verify.py", {"tools/verify.py"}, NOTHING),
+        ("python -m tools.verify", {"tools/verify.py"}, NOTHING),
+        ("python main.py | grep -q 3", NOTHING, {"main.py"}),
+        ("make test", MAKE, NOTHING),
+        ("make -C . test", MAKE, NOTHING),
+        ("make run", {"Makefile", "config.mk"}, {"main.py"}),
+        ("npm test", {"package.json", "check.js"}, {"pre.js"}),
+        ("npm run -s test", {"package.json", "check.js"}, {"pre.js"}),
+        ("python -c 'import calc'", NOTHING, NOTHING),
+        ("grep -q x out.txt && diff out.txt calc.py", NOTHING, NOTHING),
+        ("../other.sh; ./nowhere.sh; /bin/sh -c true", NOTHING, NOTHING),
+        ("echo 'unbalanced && ./unit.sh", {"unit.sh"}, NOTHING),
+    ],
+)
+def test_a_command_runs_these_files(root: Path, command: str, scripts: set[str], programs: set[str]) -> None:
+    found = scripts_of(root, [command])
+    assert {path for path, role in found.items() if role == "script"} == scripts
+    assert {path for path, role in found.items() if role == "program"} == programs
+
+
+def test_test_runners_run_the_files_that_they_name(root: Path) -> None:
+    for command in ("python3 -m unittest suite.Sums.test_one", "pytest suite.py::test_one", "pytest ./suite.py"):
+        assert scripts_of(root, [command]) == {"suite.py": "test"}
+    assert scripts_of(root, ["pytest --doctest-modules calc.py"]) == {"calc.py": "program"}
+
+
+def test_scripts_that_run_each_other_are_followed_once(root: Path) -> None:
+    (root / "a.sh").write_text("./b.sh\n")
+    (root / "b.sh").write_text("./a.sh\n")
+    assert set(scripts_of(root, ["./a.sh"])) == {"a.sh", "b.sh"}
