@@ -61,6 +61,16 @@ _TEST_TOOLS = frozenset({
 })  # fmt: skip
 
 
+@functools.lru_cache(maxsize=16_384)
+def role_of_name(name: str) -> Role | None:
+    """The role of a file that its name alone tells."""
+    if _HOOK.fullmatch(name):
+        return "hook"
+    if _CONFIG.fullmatch(name.lower()):
+        return "config"
+    return "test" if _TEST.fullmatch(name) else None
+
+
 @dataclass(frozen=True)
 class Machinery:
     """The files that decide the checks of one task. `scripts` are files that its commands run, by path."""
@@ -86,11 +96,12 @@ class Machinery:
             return None
         if self.protect and self._protect(path):
             return "protected"
-        if inherited == "environment" or _HOOK.fullmatch(name):
-            return inherited or "hook"
-        if _CONFIG.fullmatch(name.lower()):
-            return "config"
-        return inherited or ("test" if _TEST.fullmatch(name) else self.scripts.get(path))
+        if inherited == "environment":
+            return inherited
+        own = role_of_name(name)
+        if own in ("hook", "config"):
+            return own
+        return inherited or own or self.scripts.get(path)
 
     def git_role(self, path: str) -> Role | None:
         """The role of a file in `.git`, by its path there. What was committed is work, and has none."""

@@ -55,7 +55,7 @@ def _machinery(shell: Sequence[ShellCriterion], folder: Folder) -> Machinery:
         protect=tuple(dict.fromkeys(glob for one in shell for glob in one.protect)),
         may_change=tuple(dict.fromkeys(glob for one in shell for glob in one.may_change)),
         scripts=scripts,
-        on_path=folders_on_path(str(folder.root), os.environ.get("PATH", "")),
+        on_path=frozenset() if folder.owned else folders_on_path(str(folder.root), os.environ.get("PATH", "")),
     )
 
 
@@ -64,7 +64,6 @@ class CheckGuard:
 
     def __init__(self, submission: Submission, commands: Commands) -> None:
         self._submission, self._commands = submission, commands
-        self._mentions = Mentions(submission.task)
         self._changes: tuple[MachineryChange, ...] = ()
         self._unknown: str | None = None
         """Why nothing that succeeds can be verified."""
@@ -88,7 +87,8 @@ class CheckGuard:
         self._changes = found.files
         if found.ignored_folders:
             named = _named([f"{path}/" for path in found.ignored_folders])
-            self._find("ignored_folder_changed", f"the child changed {named}, which artifacts don't list", "info")
+            message = f"the child changed {named}, which artifacts don't list"
+            self.findings.append(Finding(severity="info", code="ignored_folder_changed", message=message))
         if not found.complete:
             self._unknown = "the workspace has too many files to compare, or folders that can't be read"
         if found.files:
@@ -133,9 +133,9 @@ class CheckGuard:
             return decided
         if folder.baseline is None and criterion.protect:
             why = "nobody recorded what the files in `protect` were before"
-            return self._unverified(criterion, decided, "no_clean_room", why)
+            return self._not_shown(criterion, decided, why)
         if self._room is None:
-            return decided if self._unknown is None else self._not_shown(criterion, decided)
+            return decided if self._unknown is None else self._not_shown(criterion, decided, self._unknown)
         async with self._one_at_a_time:
             return await self._confirmed(criterion, decided, self._room)
 
@@ -143,19 +143,21 @@ class CheckGuard:
         """The result of a check that succeeds in the workspace, from what it does in the clean room."""
         ran = await self._run_in(room, criterion)
         if _succeeded(criterion, ran):
-            return met if self._unknown is None else self._not_shown(criterion, met)
+            return met if self._unknown is None else self._not_shown(criterion, met, self._unknown)
         if not isinstance(ran, CommandResult) or ran.timed_out:
             return self._result(criterion, ran, "with the files that decide it as they were before, it ")
         allowed = [change.path for change in self._changes if self._is_allowed(change, criterion, ran)]
         if allowed and _succeeded(criterion, await self._run_in(room, criterion, keep=allowed)):
             why = f"it needs the child's own {_named(allowed)}, so it only shows that the child agrees with itself"
-            return self._unverified(criterion, met, "own_tests_only", why)
+            message = f"{criterion.id}: {why}"
+            self.findings.append(Finding(severity="major", code="own_tests_only", message=message))
+            return _unverified(met, code="own_tests_only", why=why)
         everything = [change.path for change in self._changes]
         if len(allowed) == len(everything) or not _succeeded(
             criterion, await self._run_in(room, criterion, keep=everything)
         ):
-            self._unknown = self._unknown or "it doesn't succeed in a copy of the workspace, whatever is in it"
-            return self._not_shown(criterion, met)
+            why = self._unknown or "it doesn't succeed in a copy of the workspace, whatever is in it"
+            return self._not_shown(criterion, met, why)
         return self._tampered(criterion, ran, [change for change in self._changes if change.path not in allowed])
 
     def _is_allowed(self, change: MachineryChange, criterion: ShellCriterion, ran: CommandResult) -> bool:
@@ -163,7 +165,7 @@ class CheckGuard:
         assert self._submission.folder is not None
         assert self._submission.folder.baseline is not None
         baseline, is_test = self._submission.folder.baseline, change.role == "test"
-        if change.role == "program" or self._mentions.allow(change.path, is_test=is_test):
+        if change.role == "program" or Mentions(self._submission.task).allow(change.path, is_test=is_test):
             return True
         if change.change != "added":
             return False
@@ -188,15 +190,9 @@ class CheckGuard:
         source = f"check:{criterion.id}"
         return result(criterion, "not_met", "check", "check_tampered", reason, evidence=tail, source=source)
 
-    def _not_shown(self, criterion: ShellCriterion, met: CriterionResult) -> CriterionResult:
-        return self._unverified(criterion, met, "no_clean_room", self._unknown or "")
-
-    def _unverified(self, criterion: ShellCriterion, met: CriterionResult, code: str, why: str) -> CriterionResult:
-        self._find("own_tests_only" if code == "own_tests_only" else "no_clean_room", f"{criterion.id}: {why}", "major")
-        return met.model_copy(update={"code": code, "reason": f"{met.reason}; not verified: {why}"})
-
-    def _find(self, code: str, message: str, severity: str) -> None:
-        self.findings.append(Finding.model_validate({"severity": severity, "code": code, "message": message}))
+    def _not_shown(self, criterion: ShellCriterion, met: CriterionResult, why: str) -> CriterionResult:
+        self.findings.append(Finding(severity="major", code="no_clean_room", message=f"{criterion.id}: {why}"))
+        return _unverified(met, code="no_clean_room", why=why)
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -239,6 +235,10 @@ class CheckGuard:
     def _reason(self, criterion: ShellCriterion, ran: CommandResult) -> str:
         tail = _last_lines(ran, self._submission.redactor)
         return f"exit code {ran.exit_code}, wanted {criterion.exit_code}" + (f": {tail}" if tail else "")
+
+
+def _unverified(met: CriterionResult, *, code: str, why: str) -> CriterionResult:
+    return met.model_copy(update={"code": code, "reason": f"{met.reason}; not verified: {why}"})
 
 
 def _succeeded(criterion: ShellCriterion, ran: CommandResult | ToolError) -> bool:

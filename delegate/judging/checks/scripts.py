@@ -136,7 +136,7 @@ class _Search:
     def _add(self, word: str, folder: str, depth: int, *, role: Role | None = None) -> bool:
         """Add a file, and what it runs if it is a shell script. False if there is no such file."""
         path = self._joined(folder, word)
-        if path is None or not (self._root / path).is_file():
+        if path is None or not os.path.isfile(self._root / path):
             return False
         if path not in self.found and len(self.found) < MAX_SCRIPTS:
             suffix = Path(path).suffix
