@@ -74,7 +74,10 @@ class _Seen:
     """Everything that Python could import, outside of environments."""
     caches: dict[str, FileState] = field(default_factory=dict[str, FileState])
     """Compiled files, and git's own files that change with every commit or `git add`."""
+    unseen: set[str] = field(default_factory=set[str])
+    """Folders that can't be read."""
     complete: bool = True
+    """False if there are too many files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,8 @@ class Baseline:
     pieces: Mapping[str, Piece]
     modules: Collection[str]
     caches: Mapping[str, FileState]
+    unseen: Collection[str]
     complete: bool
-    """False if there were too many files, or folders that couldn't be read."""
 
     @classmethod
     def record(cls, root: Path, machinery: Machinery) -> "Baseline":
@@ -104,7 +107,7 @@ class Baseline:
                 content = _content(root, path, state)
                 left[budget] -= state.size
             pieces[path] = Piece(role, state, state.changed_ns > now - _RACY_NS, content)
-        return cls(root, machinery, pieces, frozenset(seen.modules), seen.caches, seen.complete)
+        return cls(root, machinery, pieces, frozenset(seen.modules), seen.caches, seen.unseen, seen.complete)
 
     @property
     def has_checks(self) -> bool:
@@ -137,7 +140,8 @@ class Baseline:
         ignored = {_top_ignored(path) for path in seen.caches.keys() | self.caches.keys()
                    if seen.caches.get(path) != self.caches.get(path)}  # fmt: skip
         ignored |= {_top_ignored(change.path) for change in changes}
-        return MachineryChanges(changes, tuple(sorted(ignored - {""})), self.complete and seen.complete)
+        complete = self.complete and seen.complete and seen.unseen <= set(self.unseen)
+        return MachineryChanges(changes, tuple(sorted(ignored - {""})), complete)
 
     def _shadowing(self, new_modules: Collection[str]) -> Iterator[str]:
         """New modules that Python would import instead of others, from a folder that may be on its path."""
@@ -182,8 +186,11 @@ def _look(root: Path, machinery: Machinery) -> _Seen:
     while folders:
         folder, role = folders.pop()
         try:
-            if folder.count("/") > files.MAX_DEPTH or len(seen.machinery) > MAX_FILES:
-                raise OSError("too deep, or too many files")
+            if len(seen.machinery) > MAX_FILES:
+                seen.complete = False
+                break
+            if folder.count("/") > files.MAX_DEPTH:
+                raise OSError(f"over {files.MAX_DEPTH} folders deep")
             with paths.entries(root, folder) as entries:
                 for entry in entries:
                     if not entry.is_dir(follow_symlinks=False):
@@ -198,7 +205,7 @@ def _look(root: Path, machinery: Machinery) -> _Seen:
         except FileNotFoundError:  # deleted in the meantime
             continue
         except OSError:
-            seen.complete = False
+            seen.unseen.add(folder)
     return seen
 
 

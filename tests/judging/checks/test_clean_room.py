@@ -511,7 +511,7 @@ async def test_the_workspace_is_copied_only_if_machinery_changed(tmp_path: Path,
     log = tmp_path / "log"
     command = f"{ROOMS.format(home=home, log=log)}; ./check.sh"
     same = Case(SHELL, command, fixed)
-    assert (await verdict_on(same, tmp_path)).verdict == "PASS"
+    assert (await verdict_on(same, tmp_path, sandbox="off")).verdict == "PASS"
     assert log.read_text().split() == ["0"]
 
 
@@ -519,7 +519,7 @@ async def test_both_runs_of_a_changed_check_see_one_copy(tmp_path: Path, home: P
     log = tmp_path / "log"
     command = f"{ROOMS.format(home=home, log=log)}; ./check.sh"
     changed = Case(SHELL, command, both(fixed, write(check_dot_sh=f"{CHECK}\ntrue\n")))
-    assert (await verdict_on(changed, tmp_path)).verified
+    assert (await verdict_on(changed, tmp_path, sandbox="off")).verified
     assert log.read_text().split() == ["1", "1"]
     assert not list((home / "workspaces").glob("*.room"))
 
@@ -533,7 +533,7 @@ async def test_what_the_workspace_run_leaves_does_not_reach_the_copy(tmp_path: P
 async def test_a_failed_check_is_not_run_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     case = Case(SHELL, f"echo run >> {log}; ./check.sh", write(check_dot_sh="#!/bin/sh\nexit 3\n"))
-    verdict = await verdict_on(case, tmp_path)
+    verdict = await verdict_on(case, tmp_path, sandbox="off")
     assert (verdict.code, verdict.verified) == ("not_met", True)
     assert log.read_text().split() == ["run"]
 
@@ -680,3 +680,13 @@ async def test_a_glob_outside_the_workspace_is_refused(field: str, glob: str) ->
     assert report.error
     assert report.error.code in ("invalid_criterion", "empty")
     assert report.error.field == f"acceptance_criteria[0].{field}[0]"
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root can read everything")
+async def test_a_folder_that_nobody_can_read_does_not_matter_unless_it_is_new(tmp_path: Path) -> None:
+    locked = both(write_all({"locked/a.txt": ""}), lambda root: (root / "locked").chmod(0))
+    before = Case(SHELL, "./check.sh", fixed, prepare=locked, mode="shared")
+    assert (await verdict_on(before, tmp_path)).verified
+    (tmp_path / "second").mkdir()
+    after = Case(SHELL, "./check.sh", both(fixed, locked), mode="shared")
+    assert (await verdict_on(after, tmp_path / "second")).code == "no_clean_room"
