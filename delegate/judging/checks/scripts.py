@@ -32,6 +32,9 @@ _WRAPPERS = frozenset({
 })  # fmt: skip
 """Words after which another command may come."""
 _SUBSTITUTION = re.compile(r"\$\(([^()]+)\)|`([^`]+)`")
+_READ_BY_A_SHELL = re.compile(r"\|\s*(\S*/)?(bash|sh|dash|zsh|python[\d.]*|node|perl|ruby)\b|\b(eval|exec|-c)\b")
+_FILE_OPTION = frozenset({"awk", "gawk", "mawk", "sed", "jq", "psql", "expect"})
+_PROGRAM_PATH = re.compile(r".*\.(sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua|R)|.*/[^/.]+")
 _OPERATOR = re.compile(r"[;&|()<>\n]+")
 _CHECK_LIKE = re.compile(
     r"check|verif|valid|test|spec|lint|assert|accept|grade|grading|score|eval|smoke|e2e|judge|gate|ready|audit|guard"
@@ -59,8 +62,12 @@ class _Search:
 
     def command(self, text: str, folder: str, depth: int) -> None:
         """Add what a command line runs in `folder`, relative to the workspace (with a slash at the end, or empty)."""
+        read_by_a_shell = _READ_BY_A_SHELL.search(text) is not None
         for words in _simple_commands(text):
-            if words[0] == "cd" and len(words) > 1:
+            if words[0] == "cat" and read_by_a_shell:
+                for word in words[1:]:
+                    self._add(word, folder, depth, role="script")
+            elif words[0] == "cd" and len(words) > 1:
                 folder = self._joined(folder, words[1] + "/") or folder
             elif depth <= MAX_DEPTH:
                 self._simple(words, folder, depth)
@@ -81,7 +88,9 @@ class _Search:
             self._tests(arguments, folder)
         elif _INTERPRETERS.fullmatch(program):
             self._interpreter(arguments, folder, depth)
-        elif "/" in words[0]:
+        elif program in _FILE_OPTION and "-f" in arguments[:-1]:
+            self._add(arguments[arguments.index("-f") + 1], folder, depth, role="script")
+        elif _PROGRAM_PATH.fullmatch(words[0]):  # also what follows `<`, as in `bash < check.sh`, but no data
             self._add(words[0], folder, depth)
 
     def _shell(self, arguments: list[str], folder: str, depth: int) -> None:
@@ -96,6 +105,7 @@ class _Search:
     def _interpreter(self, arguments: list[str], folder: str, depth: int) -> None:
         for n, word in enumerate(arguments):
             if word in ("-c", "-e", "-p", "--eval", "--print"):
+                self._code(" ".join(arguments[n + 1 : n + 2]), folder, depth)
                 return
             if word in ("-m", "--test", "run"):
                 self._module(arguments[n + 1 :], folder, depth)
@@ -105,6 +115,14 @@ class _Search:
             if not word.startswith("-"):
                 self._add(word, folder, depth)
                 return
+
+    def _code(self, text: str, folder: str, depth: int) -> None:
+        """Add what a program that is part of the command opens by name, or imports if it is called like a check."""
+        for path in re.findall(r"""['"]([\w./-]+\.(?:py|sh|[cm]?js|rb|pl))['"]""", text):
+            self._add(path, folder, depth)
+        for name in re.findall(r"\b(?:import|from)\s+([\w.]+)", text):
+            if _CHECK_LIKE.search(name):
+                self._add_module(name, folder, depth)
 
     def _module(self, words: list[str], folder: str, depth: int) -> None:
         """Add what `python -m …`, `node --test …` or `deno run …` runs."""
