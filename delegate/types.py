@@ -195,10 +195,18 @@ class RegexCriterion(CriterionBase):
 
 
 class ExpectedCall(Value):
-    """An expected tool call. `args` must be a subset of the actual arguments; a value may be `{"matches": regex}`."""
+    """An expected tool call. `args` and `result` match as subsets; see `delegate.contract.matchers` for their values.
+
+    `result` is compared with the call's output as JSON, or with its text if it isn't JSON. `after` and `before` name
+    another expected call by its `id` or its tool.
+    """
 
     tool: Text
+    id: CriterionId | None = None
     args: JsonObject = Field(default_factory=dict)
+    result: JsonObject | list[Any] | None = None
+    after: Text | None = None
+    before: Text | None = None
 
 
 class ReceiptCriterion(CriterionBase):
@@ -484,6 +492,21 @@ class Receipt(Value):
     seconds: float = 0
     sandbox: str | None = None
     """For commands: the sandbox mechanism (`bubblewrap`, `process`)."""
+    _whole_output: str | None = None
+
+    @property
+    def whole_output(self) -> str:
+        """The output before it was truncated, while the process that ran the tool still has it; else `output`.
+
+        It isn't part of the receipt's JSON.
+        """
+        return self.output if self._whole_output is None else self._whole_output
+
+    def with_whole_output(self, text: str) -> Self:
+        """Return a copy of a truncated receipt that also has the whole output."""
+        receipt = self.model_copy()
+        receipt._whole_output = text
+        return receipt
 
 
 class Artifact(Value):

@@ -36,6 +36,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from delegate._util.fencing import one_line
+from delegate.contract.matchers import criterion_faults
 from delegate.contract.patterns import pattern_fault
 from delegate.contract.problems import KINDS, TASK_FIELDS, Problems, kind_fields, with_hint
 from delegate.contract.reading import (
@@ -113,7 +114,12 @@ class _Parser:
         fields: dict[str, object] = {}
         try:
             fields = self._task_fields(given, path)
-            return Task.model_validate(fields)
+            task = Task.model_validate(fields)
+            for n, criterion in enumerate(task.acceptance_criteria):
+                for fault in criterion_faults(criterion):
+                    field = join(path, f"acceptance_criteria[{n}]") + f".{fault.field}"
+                    self.problems.add("invalid_criterion", field, fault.message)
+            return task
         except CallError as error:
             self.problems.add_error(error)
         except ValidationError as error:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from delegate.contract.matchers import criterion_faults
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import CallError
 from delegate.judging.checks.json_schema import check_schema
-from delegate.judging.checks.receipts import patterns_in
 from delegate.judging.judge.rubric import rubric_of
 from delegate.types import (
     AnyCriterion,
@@ -69,8 +69,8 @@ def _rubric_problem(criterion: RubricCriterion) -> str | None:
 
 
 def _receipt_problem(criterion: ReceiptCriterion) -> str | None:
-    faults = (_bad_pattern(pattern) for call in criterion.calls for pattern in patterns_in(call.args))
-    return next((fault for fault in faults if fault), None)
+    fault = next(criterion_faults(criterion), None)
+    return f"`{fault.field}` {fault.message}" if fault else None
 
 
 def _regex_problem(criterion: RegexCriterion) -> str | None:

@@ -6,6 +6,7 @@ and its cost.
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -17,6 +18,8 @@ from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus
 
 RECEIPT_CHARS = 4_000
 """How many characters of a tool's output a receipt keeps. Its digest and size are those of the whole output."""
+WHOLE_CHARS = 200_000
+"""Up to this length, the whole output is kept in memory for the checks."""
 
 
 class Recorder:
@@ -74,12 +77,15 @@ class Recorder:
         """Record the receipt of a tool call. `n` is its number from `next_receipt`."""
         text = encodable(answer.text)
         data = text.encode()
+        is_long = len(text) > RECEIPT_CHARS
+        # Redacted first: a cut would make a secret unrecognizable.
+        whole = self._redactor.text(text) if is_long else text
         receipt = Receipt(
             n=n,
             tool=encodable(tool),
             args=encodable(dict(args)),
             status=answer.status,
-            output=text if len(text) <= RECEIPT_CHARS else _shortened(self._redactor.text(text)),
+            output=_shortened(whole) if is_long else text,
             args_sha256=hashlib.sha256(_canonical(args)).hexdigest(),
             output_sha256=hashlib.sha256(data).hexdigest(),
             output_bytes=len(data),
@@ -88,7 +94,8 @@ class Recorder:
         )
         unredacted = receipt.model_dump_json()
         record = self._redactor.json(unredacted)
-        self._receipts[n] = receipt if record is unredacted else Receipt.model_validate_json(record)
+        receipt = receipt if record is unredacted else Receipt.model_validate_json(record)
+        self._receipts[n] = receipt.with_whole_output(whole) if RECEIPT_CHARS < len(whole) <= WHOLE_CHARS else receipt
         if self._journal is not None:
             self._journal("tool_called", record)
 
@@ -150,6 +157,14 @@ def encodable(value: Any) -> Any:
     if isinstance(value, list):
         return [encodable(part) for part in cast("list[Any]", value)]
     return value
+
+
+def is_cut(receipt: Receipt) -> bool:
+    """Whether a receipt has only a part of the tool's output."""
+    return receipt.output_bytes > RECEIPT_CHARS and _CUT.search(receipt.whole_output) is not None
+
+
+_CUT = re.compile(r"\n\[… \d+ characters left out …\]\n")
 
 
 def _shortened(text: str) -> str:

@@ -2,125 +2,236 @@
 
 Only successful calls count. Each expected call needs a recorded call of its own; `exactly` also allows no other calls,
 since an unrequested write is as wrong as a missing one.
+
+Without `from`, `after` and `before`, the assignment of recorded calls to expected ones is a bipartite matching. With
+them, the calls that others refer to are tried one by one, which is bounded; given those, the rest is a matching again.
 """
 
 import json
-import time
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, Literal
 
-import regex
-
+from delegate.contract.matchers import Reference, order, place, references_of
+from delegate.judging.checks.matching import (
+    Fit,
+    Patterns,
+    assign,
+    compare,
+    compare_fields,
+    compare_with_result,
+    result_of,
+)
 from delegate.types import ExpectedCall, Receipt, ReceiptCriterion
 
-REGEX_SECONDS = 0.2
-"""Time for all patterns of one criterion on all receipts together, since each of a thousand pairs may be slow."""
+MAX_TRIALS = 20_000
+"""How many recorded calls are tried in the places of expected ones that others refer to."""
 SHOWN = 5
 
 
-def mismatch(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> str | None:
-    """Why the receipts don't satisfy the criterion; None if they do. Raises ValueError for a bad pattern."""
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether the receipts satisfy a criterion, and why."""
+
+    outcome: Literal["met", "not_met", "error"]
+    code: str
+    reason: str
+    receipts: tuple[Receipt, ...] = ()
+    """The recorded calls that match the expected ones, if it is met."""
+
+
+def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> Decision:
+    """Decide whether the receipts satisfy the criterion."""
     counted = set(criterion.of or (call.tool for call in criterion.calls))
-    done = [receipt for receipt in receipts if receipt.status == "ok" and (not counted or receipt.tool in counted)]
-    if criterion.mode == "none":
-        return _unwanted(criterion, done)
-    owner = _assign(criterion.calls, done, _Patterns())
-    missing = [call for n, call in enumerate(criterion.calls) if n not in owner.values()]
-    if missing:
-        return f"no successful call of {_expected(missing)}; {_seen(done)}"
-    if criterion.mode == "exactly" and (extra := [receipt for n, receipt in enumerate(done) if n not in owner]):
-        return f"not expected: {_shown(extra)}"
-    return None
-
-
-def matching(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> list[Receipt]:
-    """The receipts that match the expected calls."""
     done = [receipt for receipt in receipts if receipt.status == "ok"]
-    return [done[n] for n in sorted(_assign(criterion.calls, done, _Patterns()))]
+    shown = [receipt for receipt in done if not counted or receipt.tool in counted]
+    try:
+        if criterion.mode == "none":
+            return _none_of(criterion, done, shown)
+        search = _Search(criterion.calls, done)
+        found = search.assignment(Fit.YES)
+        if found is not None:
+            used = [done[n] for n in sorted(found.values())]
+            extra = [one for one in shown if id(one) not in set(map(id, used))]
+            if criterion.mode == "exactly" and extra:
+                return _not_met(f"not expected: {_shown(extra)}")
+            return Decision("met", "met", "the record of tool calls shows it", tuple(used))
+        if criterion.mode == "exactly" and len(shown) > len(criterion.calls):
+            return _not_met(f"{search.missing()}; {_seen(shown)}")
+        if search.assignment(Fit.UNKNOWN) is not None:
+            return _cut(search.undecided())
+        return _not_met(f"{search.missing()}; {_seen(shown)}")
+    except _TooMany:
+        reason = f"more than {MAX_TRIALS:,} combinations of recorded calls fit; expect fewer calls, or more exact ones"
+        return Decision("error", code="too_many_combinations", reason=reason)
+    except ValueError as error:
+        return Decision("error", code="invalid_criterion", reason=str(error))
 
 
-def patterns_in(wanted: Any) -> Iterator[str]:
-    """Every pattern in expected arguments."""
-    if isinstance(wanted, dict):
-        fields = cast("dict[str, Any]", wanted)
-        if set(fields) == {"matches"} and isinstance(fields["matches"], str):
-            yield fields["matches"]
-        else:
-            yield from (pattern for part in fields.values() for pattern in patterns_in(part))
-    elif isinstance(wanted, list):
-        yield from (pattern for part in cast("list[Any]", wanted) for pattern in patterns_in(part))
+def _none_of(criterion: ReceiptCriterion, done: Sequence[Receipt], shown: Sequence[Receipt]) -> Decision:
+    """With expected calls, none of them may have been made; otherwise, no call of a counted tool."""
+    hits = [] if criterion.calls else list(shown)
+    undecided: list[ExpectedCall] = []
+    for call in criterion.calls:
+        search = _Search([call], done, named=())
+        hits += [done[n] for n in search.hits(Fit.YES)]
+        undecided += [call] if search.hits(Fit.UNKNOWN) else []
+    if hits:
+        unique = {id(one): one for one in hits}
+        return _not_met(f"called: {_shown(list(unique.values()))}")
+    if undecided:
+        return _cut(undecided)
+    return Decision("met", "met", "the record of tool calls shows it")
 
 
-def _unwanted(criterion: ReceiptCriterion, done: Sequence[Receipt]) -> str | None:
-    """For mode `none`: with expected calls, none of them may have been made; otherwise, no call of a counted tool."""
-    if not criterion.calls:
-        return f"called: {_shown(done)}" if done else None
-    patterns = _Patterns()
-    hits = [receipt for receipt in done if any(_fits(call, receipt, patterns) for call in criterion.calls)]
-    return f"called: {_shown(hits)}" if hits else None
+class _TooMany(Exception):
+    """The search was given up."""
 
 
-class _Patterns:
-    """Searches for patterns within one time limit for all of them."""
-
-    def __init__(self) -> None:
-        self._seconds_left = REGEX_SECONDS
-
-    def match(self, pattern: str, value: Any) -> bool:
-        """Whether the pattern is found. Raises ValueError if it is invalid or takes too long."""
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        started = time.thread_time()
-        try:
-            return regex.search(pattern, text, timeout=max(self._seconds_left, 1e-6)) is not None  # 0 means no limit
-        except (regex.error, TimeoutError) as error:
-            raise ValueError(f"the pattern {pattern[:80]!r} can't be used: {error}") from None
-        finally:
-            self._seconds_left -= time.thread_time() - started
+Place = int | str
+"""The position of an expected call, or the tool of a call that isn't expected but referred to."""
 
 
-def _assign(calls: Sequence[ExpectedCall], done: Sequence[Receipt], patterns: _Patterns) -> dict[int, int]:
-    """Maps recorded calls (keys) to expected ones, as many as possible (augmenting paths)."""
-    owner: dict[int, int] = {}
-    fits = [[n for n, receipt in enumerate(done) if _fits(call, receipt, patterns)] for call in calls]
+class _Search:
+    """Assigns recorded calls to expected ones."""
 
-    def assign(call: int, tried: set[int]) -> bool:
-        for n in fits[call]:
-            if n in tried:
+    def __init__(
+        self, calls: Sequence[ExpectedCall], done: Sequence[Receipt], named: Sequence[ExpectedCall] | None = None
+    ) -> None:
+        """`named` are the calls that a name can mean; any other name is that of an earlier call's tool."""
+        named = calls if named is None else named
+        self._calls = calls
+        self._done = done
+        self._patterns = Patterns()
+        self._results: dict[int, Any] = {}
+        self._trials = 0
+        self._references = [references_of(call) for call in calls]
+        self._order = order(calls, named)
+        self._named = named
+        self._places = self._referred_to()
+        self._static = [[self._fit(n, at, None) for at in range(len(done))] for n in range(len(calls))]
+
+    def assignment(self, least: Fit) -> dict[int, int] | None:
+        """A recorded call for every expected one, each with a fit of at least `least`; None if there is none."""
+        return next(self._try_places(0, {}, least), None)
+
+    def hits(self, least: Fit) -> list[int]:
+        """The recorded calls that can take the place of the first expected one."""
+        if not self._references[0]:
+            return [at for at, fit in enumerate(self._static[0]) if fit >= least]
+        return sorted({found[0] for found in self._try_places(0, {}, least)})
+
+    def missing(self) -> str:
+        """What is missing, in words."""
+        owner = assign([[at for at, fit in enumerate(row) if fit is Fit.YES] for row in self._static])
+        missing = [call for n, call in enumerate(self._calls) if n not in owner.values()]
+        if missing:
+            return f"no successful call of {_expected(missing)}"
+        return f"no successful calls of {_expected(self._calls)} in this order and with the values that they share"
+
+    def undecided(self) -> list[ExpectedCall]:
+        """The expected calls that can't be decided because a result was cut."""
+        unknown = [call for call, row in zip(self._calls, self._static, strict=True) if Fit.UNKNOWN in row]
+        return unknown or list(self._calls)
+
+    def _referred_to(self) -> list[Place]:
+        """The places that calls name, none of them before one that it needs: given these, every rule is about one."""
+        names = [one.name for references in self._references for one in references]
+        names += [name for call in self._calls for name in (call.after, call.before) if name]
+        waiting, places = list(dict.fromkeys(place(name, self._named) for name in names)), list[Place]()
+        while waiting:
+            free = [one for one in waiting if not any(b == one and a in waiting for a, b in self._order)]
+            places += free
+            waiting = [one for one in waiting if one not in free]
+        return places
+
+    def _try_places(self, k: int, chosen: dict[Place, int], least: Fit) -> Iterator[dict[int, int]]:
+        if k == len(self._places):
+            if (found := self._rest(chosen, least)) is not None:
+                yield found
+            return
+        which = self._places[k]
+        for at in self._candidates(which, chosen, least):
+            yield from self._try_places(k + 1, {**chosen, which: at}, least)
+
+    def _candidates(self, which: Place, chosen: dict[Place, int], least: Fit) -> Iterator[int]:
+        taken = {at for one, at in chosen.items() if isinstance(one, int)}
+        for at, receipt in enumerate(self._done):
+            if isinstance(which, str):
+                fits = receipt.tool == which
+            else:
+                fits = self._static[which][at] >= least and at not in taken
+            if not fits:
                 continue
-            tried.add(n)
-            if n not in owner or assign(owner[n], tried):
-                owner[n] = call
-                return True
-        return False
+            self._trials += 1
+            if self._trials > MAX_TRIALS:
+                raise _TooMany
+            in_order = self._in_order({**chosen, which: at}, which)
+            if in_order and (isinstance(which, str) or self._fit(which, at, chosen) >= least):
+                yield at
 
-    for call in range(len(calls)):
-        assign(call, set())
-    return owner
+    def _rest(self, chosen: dict[Place, int], least: Fit) -> dict[int, int] | None:
+        """Assign the calls that nothing refers to; the chosen ones are fixed."""
+        taken = {at for one, at in chosen.items() if isinstance(one, int)}
+        rest = [n for n in range(len(self._calls)) if n not in chosen]
+        candidates: list[list[int]] = []
+        for n in rest:
+            possible = [at for at, fit in enumerate(self._static[n]) if fit >= least and at not in taken]
+            self._trials += len(possible) if self._places else 0
+            if self._trials > MAX_TRIALS:
+                raise _TooMany
+            candidates.append([
+                at for at in possible
+                if self._in_order({**chosen, n: at}, n) and self._fit(n, at, chosen) >= least
+            ])  # fmt: skip
+        owner = assign(candidates)
+        if len(owner) < len(rest):
+            return None
+        fixed = {one: at for one, at in chosen.items() if isinstance(one, int)}
+        return fixed | {rest[position]: at for at, position in owner.items()}
+
+    def _in_order(self, chosen: dict[Place, int], new: Place) -> bool:
+        return all(chosen[a] < chosen[b] for a, b in self._order if new in (a, b) and a in chosen and b in chosen)
+
+    def _fit(self, n: int, at: int, chosen: dict[Place, int] | None) -> Fit:
+        """How well a recorded call fits an expected one. Without `chosen`, every reference fits."""
+        call, receipt = self._calls[n], self._done[at]
+        if chosen is not None and not self._references[n]:
+            return self._static[n][at]
+        if call.tool != receipt.tool:
+            return Fit.NO
+
+        def resolve(reference: Reference, value: Any) -> Fit:
+            if chosen is None:
+                return Fit.YES
+            source = chosen[place(reference.name, self._named)]
+            return compare_with_result(self._result(source), reference.path, value)
+
+        fit = compare_fields(receipt.args, call.args, self._patterns, resolve)
+        if fit is Fit.NO or call.result is None:
+            return fit
+        return min(fit, compare(self._result(at), call.result, self._patterns, resolve))
+
+    def _result(self, at: int) -> Any:
+        if at not in self._results:
+            self._results[at] = result_of(self._done[at])
+        return self._results[at]
 
 
-def _fits(call: ExpectedCall, receipt: Receipt, patterns: _Patterns) -> bool:
-    return call.tool == receipt.tool and _contains(receipt.args, call.args, patterns)
+def _not_met(reason: str) -> Decision:
+    return Decision("not_met", "not_met", reason)
 
 
-def _contains(value: Any, wanted: Any, patterns: _Patterns) -> bool:
-    """Whether `value` matches `wanted`: objects as a superset, lists item by item, other values by equality."""
-    if isinstance(wanted, dict):
-        fields = cast("dict[str, Any]", wanted)
-        if set(fields) == {"matches"} and isinstance(fields["matches"], str):
-            return patterns.match(fields["matches"], value)
-        return isinstance(value, dict) and all(
-            key in value and _contains(cast("dict[str, Any]", value)[key], part, patterns)
-            for key, part in fields.items()
-        )
-    if isinstance(wanted, list):
-        items, parts = cast("list[Any]", value), cast("list[Any]", wanted)
-        alike = isinstance(value, list) and len(items) == len(parts)
-        return alike and all(_contains(item, part, patterns) for item, part in zip(items, parts, strict=True))
-    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+def _cut(calls: Sequence[ExpectedCall]) -> Decision:
+    reason = f"the result of {_expected(calls)} isn't recorded as a whole, so it can't be compared"
+    return Decision("error", code="result_cut", reason=reason)
 
 
 def _expected(calls: Sequence[ExpectedCall]) -> str:
-    return ", ".join(f"{call.tool}({_short(call.args)})" for call in calls[:SHOWN])
+    return ", ".join(
+        f"{call.tool}({_short(call.args)}){f' → {_short(call.result)}' if call.result is not None else ''}"
+        for call in calls[:SHOWN]
+    )
 
 
 def _shown(receipts: Sequence[Receipt]) -> str:
@@ -132,6 +243,6 @@ def _seen(done: Sequence[Receipt]) -> str:
     return f"recorded: {_shown(done)}" if done else "no such call was recorded"
 
 
-def _short(args: dict[str, Any]) -> str:
-    text = json.dumps(args, ensure_ascii=False, default=str)
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 160 else text[:159] + "…"

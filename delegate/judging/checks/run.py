@@ -149,15 +149,10 @@ async def _json_predicate(
 async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     if not submission.has_receipts:
         return result(criterion, "error", "nobody", "no_receipts", "no tool calls were recorded for this run")
-    try:
-        why = receipts.mismatch(criterion, submission.run.receipts)
-    except ValueError as error:
-        return result(criterion, "error", "check", "invalid_criterion", str(error))
-    if why is not None:
-        return _not_met(criterion, why)
-    shown = receipts.matching(criterion, submission.run.receipts)
-    met = _met(criterion, "the record of tool calls shows it")
-    return met.model_copy(update={"source": f"receipt:{shown[0].n}"}) if shown else met
+    decision = receipts.decide(criterion, submission.run.receipts)
+    source = None if decision.outcome == "error" else f"check:{criterion.id}"
+    source = f"receipt:{decision.receipts[0].n}" if decision.receipts else source
+    return result(criterion, decision.outcome, "check", decision.code, decision.reason, source=source)
 
 
 async def _manual(criterion: ManualCriterion, submission: Submission, commands: Commands) -> CriterionResult:

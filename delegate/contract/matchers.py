@@ -1,0 +1,258 @@
+"""What an expected value may be besides an equal one: the matchers in the `args` and `result` of expected calls.
+
+Inside `args`, and anywhere in a `result`, an object with one of these as its only key is a matcher:
+
+| matcher | the value is |
+|---|---|
+| `{"matches": PATTERN}` | a text in which the pattern is found; other values are searched as JSON text |
+| `{"in": [VALUE, ...]}` | one of these |
+| `{"any_order": [VALUE, ...]}` | a list of exactly these, in any order |
+| `{"from": {"tool": NAME, "path": PATH}}` | the value at a path in the result of an earlier call |
+
+A path is a part of JSONPath: names with dots between them, `[0]` for an item of a list, `[*]` for any item, and
+`["a name"]` for names with other signs, as in `results[0].id`. `$` alone is the whole result.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+from delegate.contract.patterns import pattern_fault
+from delegate.contract.reading import join
+from delegate.types import AnyCriterion, ExpectedCall, ReceiptCriterion
+
+MAX_NESTING = 64
+
+
+class Reference(NamedTuple):
+    """A `from` matcher."""
+
+    name: str
+    """The tool of an earlier call, or the `id` of an expected call."""
+    path: str
+
+
+class Fault(NamedTuple):
+    """What is wrong with a field of a criterion. `message` continues a sentence that starts with the field's name."""
+
+    field: str
+    message: str
+
+
+ANY_ITEM = "*"
+Step = tuple[str | int, bool]
+"""A name or an index, and whether it stands for every item of a list."""
+
+_STEP = re.compile(r"""\.?([^.\[\]"'*\s$]+)|\[(\d{1,9})\]|\[(\*)\]|\["([^"]*)"\]|\['([^']*)'\]""")
+_ARGUMENTS = {"matches": str, "in": list, "any_order": list, "from": dict}
+
+
+def matcher_in(wanted: object) -> tuple[str, Any] | None:
+    """The name and the argument of the matcher that `wanted` is; None if it is a plain value."""
+    if not isinstance(wanted, dict) or len(fields := cast("dict[str, Any]", wanted)) != 1:
+        return None
+    ((name, given),) = fields.items()
+    if not isinstance(given, _ARGUMENTS.get(name, ())):
+        return None
+    if name == "from":
+        keys = set(cast("dict[str, object]", given))
+        return (name, given) if keys & {"tool", "path"} else None
+    return name, given
+
+
+def reference(given: dict[str, Any]) -> Reference:
+    """The argument of a `from` matcher that has no faults."""
+    return Reference(given["tool"].strip(), given["path"])
+
+
+def references(wanted: object) -> Iterator[Reference]:
+    """Every reference inside an expected value without faults."""
+    match matcher_in(wanted):
+        case ("from", given):
+            yield reference(given)
+        case ("matches", _):
+            return
+        case _:
+            for _, part in _parts(wanted, ""):
+                yield from references(part)
+
+
+def references_of(call: ExpectedCall) -> tuple[Reference, ...]:
+    """Every different reference in the arguments and the result of a call."""
+    values = (*call.args.values(), call.result)
+    return tuple(dict.fromkeys(one for value in values for one in references(value)))
+
+
+def path_steps(path: str) -> tuple[Step, ...]:
+    """Parse a path. Raises ValueError."""
+    at, steps, text = 0, list[Step](), path.strip().removeprefix("$")
+    while at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            raise ValueError(f"{path[:80]!r} is not a path; write one like `id` or `results[0].id`")
+        name, index, any_item, *quoted = step.groups()
+        if index is not None:
+            steps.append((int(index), False))
+        elif any_item:
+            steps.append((ANY_ITEM, True))
+        else:
+            steps.append((name or next(one for one in quoted if one is not None), False))
+        at = step.end()
+    if not steps and path.strip() != "$":
+        raise ValueError("the path is empty; `$` is the whole result")
+    return tuple(steps)
+
+
+def values_at(value: Any, path: str) -> list[Any]:
+    """The values at a path: none where it leads nowhere, several only with `[*]`."""
+    found = [value]
+    for step, every in path_steps(path):
+        reached: list[Any] = []
+        for one in found:
+            if every and isinstance(one, list):
+                reached += cast("list[Any]", one)
+            elif isinstance(step, int) and isinstance(one, list) and step < len(items := cast("list[Any]", one)):
+                reached.append(items[step])
+            elif isinstance(step, str) and isinstance(one, dict) and step in one:
+                reached.append(cast("dict[str, Any]", one)[step])
+        found = reached
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- expected calls
+
+
+def target(name: str, calls: Sequence[ExpectedCall]) -> int | None:
+    """The position of the expected call with this `id` or tool; None if the name is that of no expected call.
+
+    Raises ValueError if several have the tool.
+    """
+    by_id = [n for n, call in enumerate(calls) if call.id == name]
+    found = by_id or [n for n, call in enumerate(calls) if call.tool == name]
+    if len(found) > 1:
+        raise ValueError(f"names {name!r}, which is expected {len(found)} times; give the call that is meant an `id`")
+    return found[0] if found else None
+
+
+def order(
+    calls: Sequence[ExpectedCall], named: Sequence[ExpectedCall] | None = None
+) -> list[tuple[int | str, int | str]]:
+    """Pairs of an earlier and a later call: positions of expected calls, or the tool of one that isn't expected.
+
+    `named` are the calls that a name can mean, by default `calls`.
+    """
+    named = calls if named is None else named
+    pairs: list[tuple[int | str, int | str]] = []
+    for n, call in enumerate(calls):
+        pairs += [(place(one.name, named), n) for one in references_of(call)]
+        pairs += [(place(call.after, named), n)] if call.after else []
+        pairs += [(n, place(call.before, named))] if call.before else []
+    return list(dict.fromkeys(pairs))
+
+
+def place(name: str, calls: Sequence[ExpectedCall]) -> int | str:
+    """The position of the expected call with this name, or the name itself as the tool of one that isn't expected."""
+    at = target(name, calls)
+    return name if at is None else at
+
+
+def criterion_faults(criterion: AnyCriterion) -> Iterator[Fault]:
+    """What is wrong with the expected calls and values of a criterion, in the order of its fields."""
+    if isinstance(criterion, ReceiptCriterion):
+        yield from _receipt_faults(criterion)
+
+
+def _receipt_faults(criterion: ReceiptCriterion) -> Iterator[Fault]:
+    calls = criterion.calls
+    ids = [call.id for call in calls if call.id]
+    unsound = False
+    for n, call in enumerate(calls):
+        at = f"calls[{n}]"
+        found = list(_call_faults(call, at))
+        found += _name_faults(n, calls, criterion.mode, at) if not found else []
+        if call.id and ids.count(call.id) > 1:
+            found.append(Fault(f"{at}.id", f"is {call.id!r}, which another call has too; give each a different one"))
+        unsound = unsound or bool(found)
+        yield from found
+    if not unsound and (circle := _in_circle(calls)) is not None:
+        yield Fault(f"calls[{circle}]", "has to come before itself: `from`, `after` and `before` make a circle")
+
+
+def _call_faults(call: ExpectedCall, at: str) -> Iterator[Fault]:
+    for name, value in call.args.items():
+        yield from value_faults(value, join(f"{at}.args", name))
+    if call.result is not None:
+        yield from value_faults(call.result, f"{at}.result")
+
+
+def value_faults(wanted: object, at: str, *, depth: int = 0) -> Iterator[Fault]:
+    """What is wrong with the matchers in an expected value."""
+    if depth > MAX_NESTING:
+        yield Fault(at, "is nested too deep")
+        return
+    found = matcher_in(wanted)
+    if found is None and isinstance(wanted, dict) and set(cast("dict[str, Any]", wanted)) == {"any_order"}:
+        yield Fault(f"{at}.any_order", "is not a list")
+    elif found is not None and found[0] == "matches":
+        if fault := pattern_fault(found[1]):
+            yield Fault(f"{at}.matches", f"is not a regular expression: {fault}")
+    elif found is not None and found[0] == "from":
+        yield from _reference_faults(found[1], f"{at}.from")
+    else:
+        for part_at, part in _parts(wanted, at):
+            yield from value_faults(part, part_at, depth=depth + 1)
+
+
+def _reference_faults(given: dict[str, Any], at: str) -> Iterator[Fault]:
+    for name in [name for name in given if name not in ("tool", "path")][:3]:
+        yield Fault(join(at, name), "is not a valid field; a reference has `tool` and `path`")
+    for name in ("tool", "path"):
+        if not isinstance(given.get(name), str) or not given[name].strip():
+            yield Fault(f"{at}.{name}", "is missing" if name not in given else "is not a text")
+            return
+    try:
+        path_steps(given["path"])
+    except ValueError as error:
+        yield Fault(f"{at}.path", str(error))
+
+
+def _name_faults(n: int, calls: Sequence[ExpectedCall], mode: str, at: str) -> Iterator[Fault]:
+    """What is wrong with the names of other calls that a call uses."""
+    call = calls[n]
+    named = [(f"{at}.{field}", name) for field in ("after", "before") if (name := getattr(call, field))]
+    if mode == "none" and named:
+        yield Fault(named[0][0], "can't be used with the mode none; use at_least or exactly")
+        return
+    if mode == "none":
+        ids = {other.id for other in calls if other.id}
+        wrong = [one.name for one in references_of(call) if one.name in ids]
+        if wrong:
+            yield Fault(at, f"refers to {wrong[0]!r}, a forbidden call; refer to an earlier call by its tool")
+        return
+    named += [(f"{at} (`from`)", one.name) for one in references_of(call)]
+    for field, name in named:
+        try:
+            found = target(name, calls)
+        except ValueError as error:
+            yield Fault(field, str(error))
+            continue
+        if found == n:
+            yield Fault(field, f"names {name!r}, the call itself; list the other call too, and give it an `id`")
+        elif found is None and not field.endswith(")"):
+            yield Fault(field, f"names {name!r}, which is neither the tool nor the `id` of an expected call")
+
+
+def _in_circle(calls: Sequence[ExpectedCall]) -> int | None:
+    """An expected call that would have to come before itself; None if there is none."""
+    earlier = order(calls)
+    open_ = set(range(len(calls)))
+    while free := {n for n in open_ if not any(b == n and a in open_ for a, b in earlier)}:
+        open_ -= free
+    return min(open_, default=None)
+
+
+def _parts(value: object, at: str) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        yield from ((join(at, name), part) for name, part in cast("dict[str, object]", value).items())
+    elif isinstance(value, list):
+        yield from ((f"{at}[{n}]", part) for n, part in enumerate(cast("list[object]", value)))

@@ -1,0 +1,161 @@
+"""Compares recorded values with expected ones, which may contain the matchers of `contract.matchers`.
+
+A comparison has three results, because a receipt may have only a part of a tool's output: what can't be seen neither
+fits nor fails to fit.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, cast
+
+import regex
+
+from delegate.contract.matchers import Reference, matcher_in, reference, values_at
+from delegate.records.recorder import is_cut
+from delegate.types import Receipt
+
+REGEX_SECONDS = 0.2
+"""Time for all patterns of one criterion on all receipts together, since each of a thousand pairs may be slow."""
+
+
+class Fit(IntEnum):
+    """The result of a comparison. The least of several is that of all of them together."""
+
+    NO = 0
+    UNKNOWN = 1
+    YES = 2
+
+
+class Cut:
+    """Stands for a value that isn't recorded as a whole."""
+
+
+CUT = Cut()
+Resolve = Callable[[Reference, Any], Fit]
+"""Compares a recorded value with what a reference stands for."""
+
+
+class Patterns:
+    """Searches for patterns within one time limit for all of them."""
+
+    def __init__(self) -> None:
+        self._seconds_left = REGEX_SECONDS
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def match(self, pattern: str, value: Any) -> bool:
+        """Whether the pattern is found. Raises ValueError if it is invalid or takes too long."""
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if (known := self._known.get((pattern, text))) is not None:
+            return known
+        started = time.thread_time()
+        try:
+            # A timeout of 0 means no limit.
+            found = regex.search(pattern, text, timeout=max(self._seconds_left, 1e-6)) is not None
+        except (regex.error, TimeoutError) as error:
+            raise ValueError(f"the pattern {pattern[:80]!r} can't be used: {error}") from None
+        finally:
+            self._seconds_left -= time.thread_time() - started
+        self._known[pattern, text] = found
+        return found
+
+
+def result_of(receipt: Receipt) -> Any:
+    """A call's result: its output as JSON, or its text if that isn't JSON. `CUT` if it isn't recorded as a whole."""
+    if is_cut(receipt):
+        return CUT
+    text = receipt.whole_output
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        # The beginning of JSON was JSON before someone cut it.
+        return CUT if text.lstrip().startswith(("{", "[")) else text
+
+
+def compare(value: Any, wanted: Any, patterns: Patterns, resolve: Resolve) -> Fit:
+    """Compare a value with an expected one: objects as a superset, lists item by item, other values by equality."""
+    if value is CUT:
+        return Fit.UNKNOWN
+    match matcher_in(wanted):
+        case ("matches", pattern):
+            return Fit.YES if patterns.match(pattern, value) else Fit.NO
+        case ("in", options):
+            return max((compare(value, one, patterns, resolve) for one in options), default=Fit.NO)
+        case ("any_order", items):
+            return _in_any_order(value, items, patterns, resolve)
+        case ("from", given):
+            return resolve(reference(given), value)
+        case _:
+            return _compare_plain(value, wanted, patterns, resolve)
+
+
+def compare_fields(value: dict[str, Any], wanted: dict[str, Any], patterns: Patterns, resolve: Resolve) -> Fit:
+    """Compare an object with the expected fields of it."""
+    if not wanted.keys() <= value.keys():
+        return Fit.NO
+    return min((compare(value[name], part, patterns, resolve) for name, part in wanted.items()), default=Fit.YES)
+
+
+def same(value: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, where true isn't 1."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        one, two = cast("dict[str, Any]", value), cast("dict[str, Any]", other)
+        return one.keys() == two.keys() and all(same(part, two[name]) for name, part in one.items())
+    if isinstance(value, list) and isinstance(other, list):
+        items, others = cast("list[Any]", value), cast("list[Any]", other)
+        return len(items) == len(others) and all(map(same, items, others))
+    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
+
+
+def compare_with_result(receipt_result: Any, path: str, value: Any) -> Fit:
+    """Compare a value with those at a path of a call's result."""
+    if receipt_result is CUT:
+        return Fit.UNKNOWN
+    return Fit.YES if any(same(value, one) for one in values_at(receipt_result, path)) else Fit.NO
+
+
+def assign(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
+    """Give each position one of its candidates and no candidate to two, for as many as possible (augmenting paths).
+
+    Returns positions by candidate.
+    """
+    owner: dict[int, int] = {}
+
+    def place(position: int, tried: set[int]) -> bool:
+        for candidate in candidates[position]:
+            if candidate in tried:
+                continue
+            tried.add(candidate)
+            if candidate not in owner or place(owner[candidate], tried):
+                owner[candidate] = position
+                return True
+        return False
+
+    for position in range(len(candidates)):
+        place(position, set())
+    return owner
+
+
+def _compare_plain(value: Any, wanted: Any, patterns: Patterns, resolve: Resolve) -> Fit:
+    if isinstance(wanted, dict):
+        if not isinstance(value, dict):
+            return Fit.NO
+        return compare_fields(cast("dict[str, Any]", value), cast("dict[str, Any]", wanted), patterns, resolve)
+    if isinstance(wanted, list):
+        items, parts = cast("list[Any]", value), cast("list[Any]", wanted)
+        if not isinstance(value, list) or len(items) != len(parts):
+            return Fit.NO
+        fits = (compare(item, part, patterns, resolve) for item, part in zip(items, parts, strict=True))
+        return min(fits, default=Fit.YES)
+    return Fit.YES if same(value, wanted) else Fit.NO
+
+
+def _in_any_order(value: Any, wanted: list[Any], patterns: Patterns, resolve: Resolve) -> Fit:
+    if not isinstance(value, list) or len(items := cast("list[Any]", value)) != len(wanted):
+        return Fit.NO
+    fits = [[compare(item, part, patterns, resolve) for item in items] for part in wanted]
+    for least in (Fit.YES, Fit.UNKNOWN):
+        if len(assign([[n for n, fit in enumerate(row) if fit >= least] for row in fits])) == len(wanted):
+            return least
+    return Fit.NO
