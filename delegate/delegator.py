@@ -327,6 +327,7 @@ class Delegator:
         output: str,
         workspace: str | Path | None = None,
         receipts: Sequence[Receipt | Mapping[str, Any]] | None = None,
+        tools: Sequence[Tool] = (),
         worker_model: str | None = None,
         parent: Parent | None = None,
         cancellation: Cancellation | None = None,
@@ -340,6 +341,7 @@ class Delegator:
             workspace: The folder with the work's files. All of them count as artifacts.
             receipts: The tool calls that were made, in order. They need only `tool`, `args`, `status` and `output`. An
                 empty list means that no tool was called, None that tool calls weren't recorded.
+            tools: The tools that `probe` criteria may call. Only those that are `read_only` are called.
             worker_model: The model that did the work. No judge is above its tier. If it is unknown, the setting
                 `max_tier` applies.
             parent: The calling parent, if there is one.
@@ -355,6 +357,7 @@ class Delegator:
             output,
             workspace=workspace,
             receipts=receipts,
+            tools=tools,
             worker=self.catalog.find(worker_model) if worker_model else None,
             ceiling=context.bounds(self.settings).ceiling,
             strict_checks=self.settings.strict_checks,

@@ -145,7 +145,8 @@ class Tool:
 
     The message of a `ToolError` raised by `call` is returned to the child's model; any other exception is recorded as
     an error of the tool. With `parallel`, the tool may run concurrently with others of the same turn; otherwise it runs
-    alone, in order. `read_only` says that the tool changes nothing: its calls don't show that anything was done.
+    alone, in order. `read_only` promises that a call changes nothing: only such tools can be called by `probe`
+    criteria, and their calls don't show that anything was done.
     """
 
     name: str

@@ -225,6 +225,25 @@ class ReceiptCriterion(CriterionBase):
         return {"at_least": "called", "exactly": "called exactly", "none": "never called"}[self.mode] + f" {calls}"
 
 
+class ProbeCriterion(CriterionBase):
+    """A call of a read-only tool after the run. Its result must match `schema`, or satisfy the expression `expr`.
+
+    Code makes the call, not the child, which has no receipt of it. A value in `args` may be
+    `{"from": {"tool": ..., "path": ...}}`, the value at a path in the result of the child's last such call.
+    """
+
+    kind: Literal["probe"]
+    tool: Text
+    args: JsonObject = Field(default_factory=dict)
+    schema_: JsonObject | None = Field(default=None, alias="schema")
+    expr: Text | None = None
+    timeout_seconds: float = Field(default=30, gt=0, le=600)
+
+    def describe(self) -> str:
+        wants = f"satisfies {self.expr}" if self.expr else f"fits {_short_json(self.schema_ or {})}"
+        return f"the result of {self.tool}({_short_json(self.args) if self.args else ''}) {wants}"
+
+
 class RubricDimension(Value):
     """One dimension that a judge scores from `min` to `max`."""
 
@@ -290,6 +309,7 @@ AnyCriterion = (
     | FileCriterion
     | RegexCriterion
     | ReceiptCriterion
+    | ProbeCriterion
     | RubricCriterion
     | ManualCriterion
 )

@@ -37,7 +37,7 @@ def toolbox(folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = N
     """All built-in tools, working in `folder`. The definitions are built once per process and shared."""
     context = _Context(folder, commands, fetch or _PUBLIC_ONLY)
     tools = [
-        Tool(one.name, one.description, one.parameters, partial(_call, one, context), one.parallel)
+        Tool(one.name, one.description, one.parameters, partial(_call, one, context), one.parallel, one.read_only)
         for one in _DEFINITIONS
     ]
     return (*tools, _think_tool())
@@ -45,7 +45,12 @@ def toolbox(folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = N
 
 def toolbox_specs() -> tuple[ToolSpec, ...]:
     """The definitions of the built-in tools."""
-    return (*(ToolSpec(one.name, one.description, one.parameters) for one in _definitions()), _think_tool().spec)
+    return (*(ToolSpec(one.name, one.description, one.parameters) for one in _DEFINITIONS), _think_tool().spec)
+
+
+def read_only_tools() -> dict[str, bool]:
+    """The names of the built-in tools, and whether each is read-only. A request to a web page may change something."""
+    return {one.name: one.read_only for one in _DEFINITIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class _Definition:
     arguments: type[_Arguments]
     run: Callable[[_Context, Any], Awaitable[str | ToolOutput]]
     parallel: bool = True
+    read_only: bool = False
 
     @cached_property
     def parameters(self) -> JsonObject:
@@ -294,11 +300,11 @@ async def _think(given: Mapping[str, Any]) -> str:
 
 
 _DEFINITIONS = (
-    _Definition("read_file", "Read a text file in the workspace.", _ReadFile, _read_file),
+    _Definition("read_file", "Read a text file in the workspace.", _ReadFile, _read_file, read_only=True),
     _Definition("write_file", "Create or overwrite a file in the workspace.", _WriteFile, _write_file, parallel=False),
     _Definition("edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False),
-    _Definition("list_files", "List files in the workspace, with sizes.", _ListFiles, _list_files),
-    _Definition("search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files),
+    _Definition("list_files", "List files in the workspace, with sizes.", _ListFiles, _list_files, read_only=True),
+    _Definition("search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files, read_only=True),
     _Definition(
         "run_shell",
         "Run a command and wait until it ends. Processes that it starts end with it; it has no stdin or terminal.",

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from delegate.contract.patterns import pattern_fault
 from delegate.contract.reading import join
-from delegate.types import AnyCriterion, ExpectedCall, ReceiptCriterion
+from delegate.types import AnyCriterion, ExpectedCall, ProbeCriterion, ReceiptCriterion
 
 MAX_NESTING = 64
 
@@ -63,6 +63,14 @@ def matcher_in(wanted: object) -> tuple[str, Any] | None:
 def reference(given: dict[str, Any]) -> Reference:
     """The argument of a `from` matcher that has no faults."""
     return Reference(given["tool"].strip(), given["path"])
+
+
+def matchers(wanted: object) -> Iterator[str]:
+    """The name of every matcher inside a value."""
+    if found := matcher_in(wanted):
+        yield found[0]
+    for _, part in _parts(wanted, ""):
+        yield from matchers(part)
 
 
 def references(wanted: object) -> Iterator[Reference]:
@@ -160,6 +168,19 @@ def criterion_faults(criterion: AnyCriterion) -> Iterator[Fault]:
     """What is wrong with the expected calls and values of a criterion, in the order of its fields."""
     if isinstance(criterion, ReceiptCriterion):
         yield from _receipt_faults(criterion)
+    elif isinstance(criterion, ProbeCriterion):
+        yield from _probe_faults(criterion)
+
+
+def _probe_faults(criterion: ProbeCriterion) -> Iterator[Fault]:
+    if (criterion.schema_ is None) == (criterion.expr is None):
+        given = criterion.expr is not None
+        yield Fault("expr", "can't be combined with `schema`" if given else "is missing; give `expr` or `schema`")
+    for name, value in criterion.args.items():
+        at = join("args", name)
+        yield from value_faults(value, at)
+        if matcher := next((one for one in matchers(value) if one != "from"), None):
+            yield Fault(at, f"has the matcher `{matcher}`; the arguments of a probe are values, or `from`")
 
 
 def _receipt_faults(criterion: ReceiptCriterion) -> Iterator[Fault]:

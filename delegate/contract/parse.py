@@ -214,6 +214,7 @@ class _Parser:
         for name in ("schema", "json_schema"):
             self._parse_field(fields, name, path, self._schema)
         self._parse_field(fields, "calls", path, _calls)
+        self._parse_field(fields, "args", path, _decode_nested)
         self._parse_field(fields, "pattern", path, _pattern)
         return fields if len(self.problems) == before else _PLACEHOLDER
 

@@ -71,7 +71,8 @@ class Admission:
         Raises:
             CallError: The task can't be run.
         """
-        refuse_undecidable(task, strict_checks=self.settings.strict_checks)
+        tools = self.executor.services.tools_of(context)
+        refuse_undecidable(task, strict_checks=self.settings.strict_checks, tools=tools)
         return self._model_for(task, context) if self.executor.services.runner.needs_model else None
 
     def limits_of(self, context: RunContext) -> Limits:

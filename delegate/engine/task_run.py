@@ -16,7 +16,7 @@ from delegate.budget.ledger import Ledger
 from delegate.budget.runs import Run, RunContext, use_context
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
-from delegate.child.toolbox import toolbox
+from delegate.child.toolbox import read_only_tools, toolbox
 from delegate.engine import error_mapping
 from delegate.engine.results import build_result, internal_error_result
 from delegate.errors import DelegateError
@@ -33,7 +33,7 @@ from delegate.sandbox.commands import Author, Commands
 from delegate.sandbox.workspace import Folder
 from delegate.sandbox.write_locks import WriteLocks
 from delegate.settings import Settings
-from delegate.types import ChildRun, JsonObject, Task, TaskResult, Tier
+from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResult, Tier
 
 _log = logger(__name__)
 
@@ -60,6 +60,12 @@ class Services:
     def records_tools(self) -> bool:
         """Whether the runner records tool calls. Runners without the attribute are assumed not to."""
         return bool(getattr(self.runner, "records_tools", False))
+
+    def tools_of(self, context: RunContext) -> dict[str, bool]:
+        """The names of the tools that a caller may have called for it, and whether each is read-only."""
+        tools = self.host_tools
+        named = read_only_tools() if tools is None else {tool.name: tool.read_only for tool in tools}
+        return {name: read_only for name, read_only in named.items() if context.tools is None or name in context.tools}
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +261,25 @@ class TaskRun:
     def _tools(self, context: RunContext, folder: Folder) -> tuple[Tool, ...]:
         """Return the available tools that the task names, except those that its parent doesn't have."""
         services = self.call.services
-        tools = services.host_tools
-        if tools is None:
-            tools = toolbox(folder, services.commands, fetch=FetchPolicy(allowed_hosts=services.settings.fetch_hosts))
+        tools = self._host_tools(folder)
         if context.depth < services.settings.max_depth:
             tools = (*tools, services.child_delegate_tool())
         allowed = [names for names in (self.task.tools, self.call.context.tools) if names is not None]
         return tuple(tool for tool in tools if all(tool.name in names for names in allowed))
+
+    def _host_tools(self, folder: Folder) -> tuple[Tool, ...]:
+        services = self.call.services
+        if services.host_tools is not None:
+            return services.host_tools
+        return toolbox(folder, services.commands, fetch=FetchPolicy(allowed_hosts=services.settings.fetch_hosts))
+
+    def _probe_tools(self) -> tuple[Tool, ...]:
+        """Return the read-only tools that the caller may have called after the run."""
+        has_probes = any(isinstance(criterion, ProbeCriterion) for criterion in self.task.criteria)
+        if self.folder is None or not has_probes:
+            return ()
+        allowed = self.call.services.tools_of(self.call.context)
+        return tuple(tool for tool in self._host_tools(self.folder) if tool.read_only and tool.name in allowed)
 
     def _submission(self, child: ChildRun) -> Submission:
         return Submission(
@@ -273,5 +291,6 @@ class TaskRun:
             self.call.ceiling,
             has_receipts=self.call.services.records_tools,
             tools=self._offered,
+            probe_tools=self._probe_tools(),
             redactor=self.call.redactor,
         )

@@ -34,6 +34,7 @@ from delegate.hosts.host_tool import (
     make_delegate_tool,
     make_read_tool,
     make_think_tool,
+    read_only_hint,
 )
 from delegate.ports import Tool, ToolOutput
 from delegate.types import JsonObject, Parent
@@ -133,7 +134,7 @@ def _child_tool(tool: AnyTool) -> Tool:
         result = await tool.handler(dict(arguments))
         return ToolOutput(_text(result.get("content", [])), "error" if result.get("is_error") else "ok")
 
-    return Tool(tool.name, tool.description, schema, call)
+    return Tool(tool.name, tool.description, schema, call, read_only=read_only_hint(tool.annotations))
 
 
 def _schema(given: type[Any] | dict[str, Any]) -> JsonObject:

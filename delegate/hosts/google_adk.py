@@ -40,6 +40,7 @@ from delegate.hosts.host_tool import (
     make_delegate_tool,
     make_read_tool,
     make_think_tool,
+    read_only_hint,
 )
 from delegate.hosts.stream import steps
 from delegate.ports import EventSink, Tool, ToolOutput
@@ -164,7 +165,9 @@ def _child_tool(tool: BaseTool) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
         return await _call_native(tool, arguments)
 
-    return Tool(declared.name or tool.name, declared.description or tool.description, _parameters(declared), call)
+    name, description = declared.name or tool.name, declared.description or tool.description
+    hint = read_only_hint(getattr(getattr(tool, "raw_mcp_tool", None), "annotations", None))
+    return Tool(name, description, _parameters(declared), call, read_only=hint)
 
 
 def _parameters(declared: types.FunctionDeclaration) -> JsonObject:

@@ -1,10 +1,10 @@
 """The framework-independent part of every adapter: a tool to register, and what a host knows about each call of it."""
 
 import threading
-from collections.abc import Callable, Coroutine, Generator, Hashable
+from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from delegate._util.cancellation import Cancellation
@@ -126,6 +126,13 @@ def _text_tool(
         return ToolAnswer(await answer(arguments))
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+
+
+def read_only_hint(annotations: object) -> bool:
+    """Whether the annotations of an MCP tool, as an object or a mapping, say `readOnlyHint: true`. None has no hint."""
+    if isinstance(annotations, Mapping):
+        return cast("Mapping[str, object]", annotations).get("readOnlyHint") is True
+    return getattr(annotations, "readOnlyHint", None) is True
 
 
 def approval_denied(tool: str) -> ToolDenied:

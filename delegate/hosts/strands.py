@@ -38,6 +38,7 @@ from delegate.hosts.host_tool import (
     make_delegate_tool,
     make_read_tool,
     make_think_tool,
+    read_only_hint,
 )
 from delegate.hosts.stream import steps
 from delegate.ports import EventSink, Tool, ToolOutput
@@ -179,7 +180,8 @@ def _child_tool(given: object) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
         return await _call_native(given.tool_name, arguments)
 
-    return Tool(spec["name"], spec["description"], schema.get("json", schema), call)
+    hint = read_only_hint(getattr(getattr(given, "mcp_tool", None), "annotations", None))
+    return Tool(spec["name"], spec["description"], schema.get("json", schema), call, read_only=hint)
 
 
 async def _call_native(name: str, arguments: Mapping[str, Any]) -> ToolOutput:

@@ -14,7 +14,7 @@ from delegate.judging.submission import Submission
 from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
-from delegate.ports import EventKind
+from delegate.ports import EventKind, Tool
 from delegate.records.recorder import Recorder
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Receipt, Task, Tier, Verdict
@@ -30,6 +30,7 @@ async def submission_of(
     *,
     workspace: str | Path | None,
     receipts: Sequence[Receipt | Mapping[str, Any]] | None,
+    tools: Sequence[Tool],
     worker: Model | None,
     ceiling: Tier,
     strict_checks: bool,
@@ -47,14 +48,16 @@ async def submission_of(
     if not task.criteria:
         hint = "give at least one criterion"
         raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
-    refuse_undecidable(task, strict_checks=strict_checks)
+    refuse_undecidable(task, strict_checks=strict_checks, tools={tool.name: tool.read_only for tool in tools})
     numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
     folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
     artifacts = await folder.artifacts() if folder else ()
     run = Recorder(redactor=redactor).redacted(ChildRun(status="completed", output=output, receipts=numbered))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     recorded = receipts is not None
-    return Submission(task, run, folder, "person", worker, ceiling, has_receipts=recorded, redactor=redactor)
+    return Submission(
+        task, run, folder, "person", worker, ceiling, has_receipts=recorded, probe_tools=tuple(tools), redactor=redactor
+    )
 
 
 async def judge(

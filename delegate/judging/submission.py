@@ -1,5 +1,6 @@
 """Defines `Submission`, a finished run to be judged, and creates the results of its criteria."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,6 +32,10 @@ class Submission:
     """Whether tool calls were recorded. If so, a call without a receipt wasn't made."""
     tools: tuple[Tool, ...] | None = None
     """The tools that the child had; None if they aren't known."""
+    probe_tools: tuple[Tool, ...] = ()
+    """The tools for `probe` criteria. Those that aren't read-only are never called."""
+    probing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held during a probe, so that tools are called one at a time."""
     redactor: Redactor = field(default_factory=Redactor)
     """Removes secrets from what a judge sees, and so from what it quotes. `run` is already redacted."""
 

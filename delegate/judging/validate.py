@@ -1,6 +1,6 @@
 """Validates criteria before anything is run or spent, and rejects those that can never be decided."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from delegate.contract.matchers import criterion_faults
@@ -14,6 +14,7 @@ from delegate.types import (
     JsonObject,
     JsonPredicateCriterion,
     JsonSchemaCriterion,
+    ProbeCriterion,
     ReceiptCriterion,
     RegexCriterion,
     RubricCriterion,
@@ -22,10 +23,13 @@ from delegate.types import (
 )
 
 
-def refuse_undecidable(task: Task, *, strict_checks: bool) -> None:
-    """Raise CallError for the first criterion that can't be decided, or that `strict_checks` forbids."""
+def refuse_undecidable(task: Task, *, strict_checks: bool, tools: Mapping[str, bool] | None = None) -> None:
+    """Raise CallError for the first criterion that can't be decided, or that `strict_checks` forbids.
+
+    `tools` are the names of the tools that exist, and whether each is read-only; None if they aren't known here.
+    """
     for n, criterion in enumerate(task.acceptance_criteria):
-        if problem := _problem(criterion):
+        if problem := _problem(criterion) or _unusable_tool(criterion, tools):
             raise _refusal("invalid_criterion", n, problem, "fix this criterion and resend the call, or leave it out")
         if strict_checks and isinstance(criterion, ShellCriterion) and (found := vacuous_parts(criterion)):
             hint = "write a command that fails when the work is wrong; strict_checks forbids this one"
@@ -50,11 +54,26 @@ def _problem(criterion: AnyCriterion) -> str | None:
     return validate(criterion) if validate else None
 
 
+def _unusable_tool(criterion: AnyCriterion, tools: Mapping[str, bool] | None) -> str | None:
+    if not isinstance(criterion, ProbeCriterion) or tools is None or tools.get(criterion.tool):
+        return None
+    usable = ", ".join(name for name, read_only in tools.items() if read_only) or "none"
+    if criterion.tool in tools:
+        why = "may change things: a probe calls only tools that are marked read-only"
+    else:
+        why = "doesn't exist"
+    return f"`tool` is {criterion.tool!r}, which {why}; the read-only tools are: {usable}"
+
+
 def _predicate_problem(criterion: JsonPredicateCriterion) -> str | None:
+    return _bad_expression(criterion.expr)
+
+
+def _bad_expression(expr: str) -> str | None:
     from delegate.judging.checks.predicate import PredicateError, check_expression
 
     try:
-        check_expression(criterion.expr)
+        check_expression(expr)
     except PredicateError as error:
         return str(error)
     return None
@@ -66,6 +85,12 @@ def _rubric_problem(criterion: RubricCriterion) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def _probe_problem(criterion: ProbeCriterion) -> str | None:
+    if fault := next(criterion_faults(criterion), None):
+        return f"`{fault.field}` {fault.message}"
+    return _bad_expression(criterion.expr) if criterion.expr is not None else _bad_schema(criterion.schema_ or {})
 
 
 def _receipt_problem(criterion: ReceiptCriterion) -> str | None:
@@ -99,6 +124,7 @@ _VALIDATORS: dict[str, Callable[[Any], str | None]] = {
     "json_predicate": _predicate_problem,
     "rubric": _rubric_problem,
     "receipt": _receipt_problem,
+    "probe": _probe_problem,
     "regex": _regex_problem,
     "json_schema": _schema_problem,
     "file": _file_problem,

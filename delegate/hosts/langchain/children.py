@@ -28,7 +28,7 @@ from langgraph.pregel import Pregel
 from langgraph.types import Command
 
 from delegate.child.job import ChildRunner, Job, PendingReceipt, call_tool
-from delegate.hosts.host_tool import approval_denied
+from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.langchain.tool import (
     AnyToolRuntime,
     DelegateTool,
@@ -77,7 +77,14 @@ def _child_tool(native: BaseTool) -> Tool:
         return _output(messages(state)[-1])
 
     function = convert_to_openai_tool(native)["function"]
-    return _NativeTool(native.name, function.get("description", ""), function["parameters"], call, native=native)
+    return _NativeTool(
+        native.name,
+        function.get("description", ""),
+        function["parameters"],
+        call,
+        read_only=read_only_hint(native.metadata),  # where LangChain's MCP adapters put the annotations
+        native=native,
+    )
 
 
 async def _refuse_state_changes(

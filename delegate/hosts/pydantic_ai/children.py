@@ -25,7 +25,7 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError, ToolDenied, ToolError
-from delegate.hosts.host_tool import approval_denied
+from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.pydantic_ai.tool import DelegateTool, parent_context
 from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
@@ -77,6 +77,7 @@ def _child_tool(native: pydantic_ai.Tool[Any]) -> Tool:
         definition.parameters_json_schema,
         call,
         parallel=not definition.sequential,
+        read_only=read_only_hint((definition.metadata or {}).get("annotations")),
         native=native,
     )
 

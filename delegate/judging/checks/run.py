@@ -15,7 +15,7 @@ import regex
 
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
-from delegate.judging.checks import receipts
+from delegate.judging.checks import probe, receipts
 from delegate.judging.checks.guard import CheckGuard
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.output import parse_json
@@ -28,6 +28,7 @@ from delegate.types import (
     JsonPredicateCriterion,
     JsonSchemaCriterion,
     ManualCriterion,
+    ProbeCriterion,
     ReceiptCriterion,
     RegexCriterion,
     ShellCriterion,
@@ -159,6 +160,10 @@ async def _manual(criterion: ManualCriterion, submission: Submission, commands: 
     return result(criterion, "trusted", "trust", "trusted", "only a person can confirm this, and it wasn't checked")
 
 
+async def _probe(criterion: ProbeCriterion, submission: Submission, commands: Commands) -> CriterionResult:
+    return await probe.decide(criterion, submission)
+
+
 _Check = Callable[[Any, Submission, Commands], Coroutine[Any, Any, CriterionResult]]
 _CHECKS: dict[str, _Check] = {
     "json_schema": _json_schema,
@@ -166,6 +171,7 @@ _CHECKS: dict[str, _Check] = {
     "regex": _regex,
     "json_predicate": _json_predicate,
     "receipt": _receipt,
+    "probe": _probe,
     "manual": _manual,
 }
 

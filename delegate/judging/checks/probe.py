@@ -1,0 +1,115 @@
+"""Decides `probe` criteria: code calls a read-only tool after the run and looks at its result.
+
+The call isn't the child's: it gets no receipt. Whatever keeps the tool from answering is an error, never met.
+"""
+
+import asyncio
+from typing import Any, cast
+
+from delegate.contract.matchers import Reference, matcher_in, reference, values_at
+from delegate.errors import ToolError
+from delegate.judging.checks.json_schema import SchemaProblem, validate
+from delegate.judging.checks.matching import CUT, result_of
+from delegate.judging.submission import Submission, result
+from delegate.ports import Tool, ToolOutput
+from delegate.types import CriterionResult, ProbeCriterion, Receipt
+
+SHOWN_CHARS = 300
+
+
+class _Unbound(Exception):
+    """An argument has no value. `code` says why."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+async def decide(criterion: ProbeCriterion, submission: Submission) -> CriterionResult:
+    """Call the tool and decide the criterion. Never raises, except CancelledError."""
+    tool = next((tool for tool in submission.probe_tools if tool.name == criterion.tool and tool.read_only), None)
+    if tool is None:
+        reason = f"there is no read-only tool {criterion.tool!r}"
+        return result(criterion, "error", "nobody", "probe_unavailable", reason)
+    try:
+        args = {name: _bound(value, submission) for name, value in criterion.args.items()}
+    except _Unbound as error:
+        return result(criterion, "error", "check", error.code, submission.redactor.text(str(error)))
+    try:
+        async with submission.probing, asyncio.timeout(criterion.timeout_seconds):
+            answer = await _call(tool, args)
+    except TimeoutError:
+        reason = f"{criterion.tool} took longer than {criterion.timeout_seconds:g} s"
+        return result(criterion, "error", "check", "probe_timeout", reason)
+    except Exception as error:  # the tool is the host's own code
+        said = str(error) if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
+        return _unanswered(criterion, submission, said)
+    if answer.status != "ok":
+        return _unanswered(criterion, submission, answer.text)
+    return await _decided(criterion, submission, answer.text)
+
+
+async def _call(tool: Tool, args: dict[str, Any]) -> ToolOutput:
+    answer = await tool.call(args)
+    return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
+
+
+async def _decided(criterion: ProbeCriterion, submission: Submission, text: str) -> CriterionResult:
+    from delegate.judging.checks.predicate import PredicateError, evaluate  # its parser is loaded where it is needed
+
+    value = result_of(Receipt(tool=criterion.tool, status="ok", output=text))
+    if value is CUT:
+        return _unanswered(criterion, submission, f"its result isn't valid JSON: {text[:SHOWN_CHARS]}")
+    try:
+        if criterion.expr is not None:
+            outcome = await evaluate(criterion.expr, value)
+            fits, reason = outcome.holds, outcome.reason
+        else:
+            problem = await validate(value, criterion.schema_ or {})
+            fits, reason = problem is None, problem or "matches the schema"
+    except PredicateError as error:
+        return result(criterion, "error", "check", "invalid_criterion", submission.redactor.text(str(error)))
+    except SchemaProblem as error:
+        return result(criterion, "error", "check", "invalid_schema", str(error))
+    source = f"check:{criterion.id}"
+    evidence = submission.redactor.text(text)[:SHOWN_CHARS]
+    reason = submission.redactor.text(reason)
+    if fits:
+        return result(criterion, "met", "check", "met", reason, evidence=evidence, source=source)
+    return result(criterion, "not_met", "check", "not_met", reason, evidence=evidence, source=source)
+
+
+def _unanswered(criterion: ProbeCriterion, submission: Submission, said: str) -> CriterionResult:
+    reason = submission.redactor.text(f"{criterion.tool} failed: {said}")[: 2 * SHOWN_CHARS]
+    return result(criterion, "error", "check", "probe_failed", reason)
+
+
+def _bound(value: Any, submission: Submission) -> Any:
+    """The value with every reference in it replaced."""
+    match matcher_in(value):
+        case ("from", given):
+            return _value_of(reference(given), submission)
+        case _ if isinstance(value, dict):
+            return {name: _bound(part, submission) for name, part in cast("dict[str, Any]", value).items()}
+        case _ if isinstance(value, list):
+            return [_bound(part, submission) for part in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def _value_of(wanted: Reference, submission: Submission) -> Any:
+    """The value at the path in the result of the child's last successful call of the tool that has one."""
+    if not submission.has_receipts:
+        raise _Unbound(code="no_receipts", reason="no tool calls were recorded for this run")
+    for receipt in reversed(submission.run.receipts):
+        if receipt.tool != wanted.name or receipt.status != "ok":
+            continue
+        found = result_of(receipt)
+        if found is CUT:
+            reason = f"the result of {wanted.name} isn't recorded as a whole, so {wanted.path} isn't known"
+            raise _Unbound(code="result_cut", reason=reason)
+        values = values_at(found, wanted.path)
+        if len(values) == 1:
+            return values[0]
+    reason = f"no successful call of {wanted.name} returned one value at {wanted.path}"
+    raise _Unbound(code="probe_unbound", reason=reason)
