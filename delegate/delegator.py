@@ -39,7 +39,7 @@ from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import discard
 from delegate.settings import Settings, load_settings
-from delegate.types import JsonObject, Parent, Receipt, Report, Task, Verdict
+from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, Task, Verdict
 
 T = TypeVar("T")
 Arguments = Mapping[str, Any] | str | bytes
@@ -327,6 +327,8 @@ class Delegator:
         output: str,
         workspace: str | Path | None = None,
         receipts: Sequence[Receipt | Mapping[str, Any]] | None = None,
+        status: RunStatus = "completed",
+        conversation: str | Sequence[str | Mapping[str, Any]] = "",
         tools: Sequence[Tool] = (),
         worker_model: str | None = None,
         parent: Parent | None = None,
@@ -340,7 +342,10 @@ class Delegator:
             output: The report to judge.
             workspace: The folder with the work's files. All of them count as artifacts.
             receipts: The tool calls that were made, in order. They need only `tool`, `args`, `status` and `output`. An
-                empty list means that no tool was called, None that tool calls weren't recorded.
+                empty list means that no tool was called, None that tool calls weren't recorded. The messages of a
+                transcript, in the format of OpenAI's chat completions or of Anthropic, are accepted too.
+            status: How the work ended. Work that wasn't `completed` is a FAIL with the code `run_failed`.
+            conversation: All that was said, as text or as messages. It is the worker's own word and proves no deed.
             tools: The tools that `probe` criteria may call. Only those that are `read_only` are called.
             worker_model: The model that did the work. No judge is above its tier. If it is unknown, the setting
                 `max_tier` applies.
@@ -357,6 +362,8 @@ class Delegator:
             output,
             workspace=workspace,
             receipts=receipts,
+            status=status,
+            conversation=conversation,
             tools=tools,
             worker=self.catalog.find(worker_model) if worker_model else None,
             ceiling=context.bounds(self.settings).ceiling,

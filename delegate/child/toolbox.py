@@ -304,7 +304,9 @@ _DEFINITIONS = (
     _Definition("write_file", "Create or overwrite a file in the workspace.", _WriteFile, _write_file, parallel=False),
     _Definition("edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False),
     _Definition("list_files", "List files in the workspace, with sizes.", _ListFiles, _list_files, read_only=True),
-    _Definition("search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files, read_only=True),
+    _Definition(
+        "search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files, read_only=True
+    ),
     _Definition(
         "run_shell",
         "Run a command and wait until it ends. Processes that it starts end with it; it has no stdin or terminal.",

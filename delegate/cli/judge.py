@@ -1,5 +1,6 @@
 """`delegate judge`: gives a verdict on existing work."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
     from delegate.types import Verdict
 
 
+class Status(StrEnum):
+    """How the work ended."""
+
+    completed = "completed"
+    failed = "failed"
+    timeout = "timeout"
+    cancelled = "cancelled"
+    budget_exceeded = "budget_exceeded"
+    max_steps = "max_steps"
+
+
 def judge(
     goal: Annotated[str, typer.Option(help="The goal of the work.")],
     output: Annotated[Path, typer.Option(metavar="FILE", help="The report that the worker wrote.")],
@@ -28,6 +40,9 @@ def judge(
     receipts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The worker's tool calls, as JSON lines or a JSON list.")
     ] = None,
+    status: Annotated[Status, typer.Option(help="How the work ended; anything but completed is a FAIL.")] = (
+        Status.completed
+    ),
     worker_model: Annotated[
         str | None,
         typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it."),
@@ -41,7 +56,8 @@ def judge(
     them run in --workspace itself, without a copy.
 
     A receipt is `{"tool": …, "args": {…}, "status": …, "output": …}`; its
-    status is ok, error, denied or timeout.
+    status is ok, error, denied or timeout. The messages of a transcript with
+    OpenAI's or Anthropic's models are accepted too.
 
     One of the files may be `-` for stdin. Exits with 0 on PASS, 1 on FAIL, and
     2 if the input is invalid.
@@ -51,7 +67,9 @@ def judge(
     files = (criteria, output, receipts)
     with refusals_as(format):
         _refuse_stdin_twice(files)
-        verdict = _verdict(goal, files, criterion or [], workspace=workspace, worker_model=worker_model)
+        verdict = _verdict(
+            goal, files, criterion or [], workspace=workspace, status=status.value, worker_model=worker_model
+        )
     if format is Format.pretty:
         console().print(verdict_text(verdict, goal), soft_wrap=True)
     elif format is Format.json:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from delegate.cli.documents import is_document, name_of, read_document, read_text
 from delegate.cli.taskfile import error_text, read_criterion, typed_criterion
 from delegate.errors import CallError
+from delegate.judging.transcript import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
@@ -50,12 +51,23 @@ def with_location(error: CallError, criteria: Sequence[LocatedCriterion]) -> Cal
 
 
 def read_receipts(file: Path) -> list[Receipt]:
-    """Read receipts from a JSON list or from lines of JSON. Raises CallError."""
+    """Read receipts, or the messages of a transcript, from a JSON list or lines of JSON. Raises CallError."""
     text, name = read_text(file), name_of(file)
     if text.lstrip().startswith("["):
-        items = enumerate(cast("list[object]", _json(name, text)), start=1)
-        return [_receipt(f"{name}, receipt {n}", item) for n, item in items]
-    return [_receipt(location, _json(location, line)) for location, line in _lines(name, text)]
+        listed = enumerate(cast("list[object]", _json(name, text)), start=1)
+        items = [(f"{name}, receipt {n}", item) for n, item in listed]
+    else:
+        items = [(location, _json(location, line)) for location, line in _lines(name, text)]
+    if items and all(is_message(item) for _, item in items):
+        return _receipts_of_transcript(name, [cast("Mapping[str, object]", item) for _, item in items])
+    return [_receipt(location, item) for location, item in items]
+
+
+def _receipts_of_transcript(name: str, messages: Sequence[Mapping[str, object]]) -> list[Receipt]:
+    try:
+        return receipts_in(messages)
+    except CallError as error:
+        raise _located(error, name) from None
 
 
 def _in_file(file: Path) -> Iterator[LocatedCriterion]:

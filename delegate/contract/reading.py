@@ -41,6 +41,7 @@ def decode(text: str | bytes, field: str | None = None) -> Any:
         raise CallError("too_large", message, field=field)
     try:
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+        text = text.removeprefix("\ufeff")  # a byte order mark
         return _DECODER.decode(text) if text.strip() else {}
     except RecursionError:
         raise _too_deep(field) from None

@@ -10,6 +10,7 @@ _FENCE = re.compile(r"^```(json)?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 def parse_json(output: str) -> Any:
     """The report's JSON value. Raises ValueError with the reason if there is none."""
+    output = output.removeprefix("\ufeff")  # a byte order mark
     block = _last_block(output)
     try:
         return json.loads(output if block is None else block, parse_float=_finite, parse_constant=refuse_constant)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import pydantic
 
@@ -11,13 +11,14 @@ from delegate._util.redaction import Redactor
 from delegate.budget.runs import RunContext
 from delegate.errors import CallError
 from delegate.judging.submission import Submission
+from delegate.judging.transcript import is_message, receipts_in, text_of
 from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
 from delegate.ports import EventKind, Tool
-from delegate.records.recorder import Recorder
+from delegate.records.recorder import Recorder, encodable
 from delegate.sandbox.workspace import Folder
-from delegate.types import ChildRun, Receipt, Task, Tier, Verdict
+from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
 
 _NOT_REDACTED = {"judge": {"candidates"}}
 """Fields of a verdict that contain only text from the catalog and the settings."""
@@ -30,19 +31,21 @@ async def submission_of(
     *,
     workspace: str | Path | None,
     receipts: Sequence[Receipt | Mapping[str, Any]] | None,
+    status: RunStatus,
+    conversation: str | Sequence[str | Mapping[str, Any]],
     tools: Sequence[Tool],
     worker: Model | None,
     ceiling: Tier,
     strict_checks: bool,
     redactor: Redactor,
 ) -> Submission:
-    """The work as a completed run. `receipts=None` means that tool calls weren't recorded.
+    """The work as a finished run. `receipts=None` means that tool calls weren't recorded.
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
     try:
         task = Task(goal=goal, acceptance_criteria=tuple(acceptance_criteria))
-        record = tuple(Receipt.model_validate(one) for one in receipts or ())
+        record = tuple(map(Receipt.model_validate, _receipts(receipts or ())))
     except pydantic.ValidationError as error:
         raise _call_error(error) from None
     if not task.criteria:
@@ -52,12 +55,32 @@ async def submission_of(
     numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
     folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
     artifacts = await folder.artifacts() if folder else ()
-    run = Recorder(redactor=redactor).redacted(ChildRun(status="completed", output=output, receipts=numbered))
+    if status not in get_args(RunStatus):
+        hint = f"use one of {', '.join(get_args(RunStatus))}"
+        raise CallError("wrong_type", f"`status` is {status!r}, which is not a status", field="status", hint=hint)
+    run = Recorder(redactor=redactor).redacted(ChildRun(status=status, output=output, receipts=numbered))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     recorded = receipts is not None
     return Submission(
-        task, run, folder, "person", worker, ceiling, has_receipts=recorded, probe_tools=tuple(tools), redactor=redactor
+        task,
+        run,
+        folder,
+        "person",
+        worker,
+        ceiling,
+        has_receipts=recorded,
+        said=redactor.text(encodable(text_of(conversation))),
+        probe_tools=tuple(tools),
+        redactor=redactor,
     )
+
+
+def _receipts(
+    given: Sequence[Receipt | Mapping[str, Any]],
+) -> Sequence[Receipt | Mapping[str, Any]]:
+    """The receipts, which may be given as the messages of a transcript."""
+    messages = [cast("Mapping[str, Any]", one) for one in given if is_message(one)]
+    return receipts_in(messages) if messages and len(messages) == len(given) else given
 
 
 async def judge(

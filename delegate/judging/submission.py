@@ -30,6 +30,8 @@ class Submission:
     """No judge above this tier, or above the worker's, is asked."""
     has_receipts: bool = True
     """Whether tool calls were recorded. If so, a call without a receipt wasn't made."""
+    said: str = ""
+    """All that was said in the worker's conversation, if it is known: its own word, which proves no deed."""
     tools: tuple[Tool, ...] | None = None
     """The tools that the child had; None if they aren't known."""
     probe_tools: tuple[Tool, ...] = ()

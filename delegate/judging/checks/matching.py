@@ -13,6 +13,7 @@ from typing import Any, cast
 import regex
 
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
+from delegate.judging.output import refuse_constant
 from delegate.records.recorder import is_cut
 from delegate.types import Receipt
 
@@ -65,9 +66,9 @@ def result_of(receipt: Receipt) -> Any:
     """A call's result: its output as JSON, or its text if that isn't JSON. `CUT` if it isn't recorded as a whole."""
     if is_cut(receipt):
         return CUT
-    text = receipt.whole_output
+    text = receipt.whole_output.removeprefix("\ufeff")
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         # The beginning of JSON was JSON before someone cut it.
         return CUT if text.lstrip().startswith(("{", "[")) else text

@@ -110,7 +110,7 @@ async def _file_content(criterion: FileCriterion, content: str) -> CriterionResu
     if criterion.json_schema is None:
         return _met(criterion, f"{criterion.path} contains {criterion.contains!r}", evidence=criterion.contains)
     try:
-        value = json.loads(content)
+        value = json.loads(content.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         return _not_met(criterion, f"{criterion.path} is not JSON: {error}")
     return await _fits(criterion, value, criterion.json_schema)

@@ -1,0 +1,112 @@
+"""Reads the tool calls out of a transcript: messages in the format of OpenAI's chat completions or of Anthropic.
+
+A result belongs to a call of the turn before it. Ids are unique in neither format once transcripts are stored or
+joined, so results with the same id are paired with the calls of that turn in their order.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from delegate.errors import CallError
+from delegate.types import JsonObject, Receipt
+
+NO_RESULT = "the transcript has no result of this call"
+
+
+def is_message(item: object) -> bool:
+    """Whether an item of a list is a message, and not a receipt."""
+    return isinstance(item, Mapping) and "role" in item and "tool" not in item
+
+
+def receipts_in(messages: Sequence[Mapping[str, Any]]) -> list[Receipt]:
+    """The tool calls of a transcript, in order. A call without a result has the status `error`.
+
+    Raises CallError for a result without a call.
+    """
+    calls: list[_Call] = []
+    waiting: list[_Call] = []
+    for n, message in enumerate(messages):
+        if made := list(_calls_in(message)):
+            calls += made
+            waiting = made
+        for id, text, is_error in _results_in(message):
+            call = next((call for call in waiting if call.id == id and not call.is_answered), None)
+            if call is None:
+                hint = "give the whole transcript, from its first message"
+                message_text = f"message {n + 1} has the result of a tool call {id!r} that isn't in the turn before it"
+                raise CallError("invalid_receipt", message_text, field=f"receipts[{n}]", hint=hint)
+            call.is_answered, call.output, call.is_error = True, text, call.is_error or is_error
+    return [call.receipt(n) for n, call in enumerate(calls, start=1)]
+
+
+def text_of(conversation: str | Iterable[str | Mapping[str, Any]]) -> str:
+    """What was said in a conversation, with the role of each speaker; without tool calls and their results."""
+    if isinstance(conversation, str):
+        return conversation
+    said = (one if isinstance(one, str) else _said(one) for one in conversation)
+    return "\n\n".join(text for text in said if text)
+
+
+@dataclass(slots=True)
+class _Call:
+    id: object
+    tool: str
+    args: JsonObject
+    is_error: bool
+    is_answered: bool = False
+    output: str = NO_RESULT
+
+    def receipt(self, n: int) -> Receipt:
+        failed = self.is_error or not self.is_answered
+        return Receipt(n=n, tool=self.tool, args=self.args, status="error" if failed else "ok", output=self.output)
+
+
+def _calls_in(message: Mapping[str, Any]) -> Iterator[_Call]:
+    for call in _objects(message.get("tool_calls")):
+        function = call.get("function")
+        made = cast("Mapping[str, Any]", function) if isinstance(function, Mapping) else call
+        args = _arguments(made.get("arguments", made.get("args")))
+        yield _Call(call.get("id"), str(made.get("name", "")), args or {}, is_error=args is None)
+    for block in _objects(message.get("content")):
+        if block.get("type") == "tool_use":
+            args = _arguments(block.get("input"))
+            yield _Call(block.get("id"), str(block.get("name", "")), args or {}, is_error=args is None)
+
+
+def _results_in(message: Mapping[str, Any]) -> Iterator[tuple[object, str, bool]]:
+    """The id, the text and whether it is an error, of each result."""
+    if message.get("role") == "tool":
+        is_error = message.get("is_error") is True or message.get("status") == "error"
+        yield message.get("tool_call_id"), _text(message.get("content")), is_error
+    for block in _objects(message.get("content")):
+        if block.get("type") == "tool_result":
+            yield block.get("tool_use_id"), _text(block.get("content")), block.get("is_error") is True
+
+
+def _arguments(given: object) -> JsonObject | None:
+    """The arguments of a call, given as an object or as its JSON text; None if they are neither."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given) if given.strip() else {}
+        except (ValueError, RecursionError):
+            return None
+    return dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else None if given else {}
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    text = "" if message.get("role") == "tool" else _text(message.get("content"))
+    return f"{message.get('role', '?')}: {text}" if text.strip() else ""
+
+
+def _text(content: object) -> str:
+    """The text of a message's content, which may be a list of parts."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part["text"]) for part in _objects(content) if isinstance(part.get("text"), str))
+
+
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]
