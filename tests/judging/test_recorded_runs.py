@@ -1,10 +1,11 @@
 """Fifty recorded runs of a real agent, judged by its tool calls: no model is asked, and its report has no effect.
 
-The expected writes of each run are the benchmark's own; `reward` says whether the state was really right in the end.
+The expected writes and outputs of each run are the benchmark's own; `reward` says whether it was right in the end.
 """
 
 import json
 import operator
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ WRITES = (
 )
 HANDED_OVER = "I transferred the user to a human agent."
 """The report of a run in which the agent wrote no final message."""
+
+
+def outputs(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the customer has to be told: every expected number in the report, with or without commas in it."""
+    spelled = [",?".join(map(re.escape, output)) for output in run["expected_outputs"]]
+    return [{"kind": "regex", "pattern": rf"(?<![\d.,]){pattern}(?!\d)"} for pattern in spelled]
 
 
 def criterion(run: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +63,7 @@ async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
         verdicts = [
             await delegator.judge(
                 goal="Serve the customer within the airline's policy.",
-                acceptance_criteria=[criterion(run)],
+                acceptance_criteria=[criterion(run), *outputs(run)],
                 output=run["closing"] or HANDED_OVER,
                 receipts=receipts(run),
             )
@@ -71,7 +78,8 @@ async def test_the_verdict_agrees_with_the_benchmarks_result(home: Path) -> None
     said = [verdict.verdict == "PASS" for verdict in verdicts]
     right = [run["reward"] == 1 for run in RUNS]
     assert (len(right), sum(right)) == (50, 21)
-    assert sum(map(operator.eq, said, right)) / 50 >= 0.96
+    assert sum(map(operator.eq, said, right)) == 50
+    assert sum(len(outputs(run)) for run in RUNS) == 8
 
 
 async def test_every_false_success_fails(home: Path) -> None:
