@@ -4,8 +4,7 @@ A criterion is a sentence for the judge, one of the short forms such as `shell: 
 """
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -15,39 +14,26 @@ from pydantic_core import ErrorDetails
 from delegate.batch.sources import no_tasks, tasks_in
 from delegate.cli.documents import read_document
 from delegate.contract.problems import KINDS, Problems, join, kind_fields
+from delegate.contract.short_forms import LOOKS_LIKE_JSON, expand
 from delegate.errors import CallError
 from delegate.judging.validate import refuse_undecidable
 from delegate.types import AnyCriterion, Criterion, JsonObject, Task
 
-SHORT_FORMS: dict[str, Callable[[str], JsonObject]] = {
-    "shell": lambda rest: {"kind": "shell", "command": rest},
-    "file": lambda rest: {"kind": "file", "path": rest},
-    "regex": lambda rest: {"kind": "regex", "pattern": rest},
-    "json": lambda rest: {"kind": "json_predicate", "expr": rest},
-    "called": lambda rest: {"kind": "receipt", "mode": "at_least", "calls": [{"tool": rest}]},
-    "never called": lambda rest: {"kind": "receipt", "mode": "none", "calls": [{"tool": rest}]},
-    "rubric": lambda rest: {"kind": "rubric", "rubric": rest},
-    "question": lambda rest: {"kind": "question", "question": rest},
-    "manual": lambda rest: {"kind": "manual", "text": rest},
-    "text": lambda rest: {"kind": "text", "text": rest},
-}
-"""The short forms `word: …` and the criteria that they stand for."""
-_SHORT = re.compile(rf"\s*({'|'.join(SHORT_FORMS)})\s*:\s*(.*)", re.DOTALL)
-
 
 def typed_criterion(text: str) -> object:
-    """Parse a criterion from the command line into the form that `Task` accepts. Raises CallError."""
-    if text.lstrip().startswith("{"):
+    """Parse a criterion written as text into the form that `Task` accepts. Raises CallError."""
+    if LOOKS_LIKE_JSON.match(text):
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
             raise _bad(
                 f"criterion {text!r:.60} starts with a brace but is not valid JSON: {error}", "acceptance_criteria"
             ) from None
-    if short := _SHORT.fullmatch(text):
-        word, rest = short.groups()
-        return SHORT_FORMS[word](rest)
-    return text
+    try:
+        typed = expand(text)
+    except CallError as error:
+        raise CallError("bad_task", error.message, field="acceptance_criteria", hint=error.hint) from None
+    return text if typed is None else typed
 
 
 def read_criterion(data: object) -> AnyCriterion:
@@ -72,14 +58,16 @@ def read_task(data: object, *, where: str = "", base: Path | None = None) -> Tas
         raise _bad(f"{prefix}not a task; write an object with at least `goal`")
     fields = dict(cast("Mapping[str, object]", data))
     try:
+        _parse_criteria(fields)
         _refuse_unknown(fields)
         task = Task.model_validate(fields)
+        task = _resolve_workspace(task, base) if base else task
         _refuse_undecidable(task)
     except ValidationError as error:
         raise _bad(prefix + error_text(error)) from None
     except CallError as error:
         raise CallError(error.code, prefix + error.message, field=error.field, hint=error.hint) from None
-    return _resolve_workspace(task, base) if base else task
+    return task
 
 
 def read_tasks(path: Path) -> tuple[Task, ...]:
@@ -95,6 +83,14 @@ def read_schema(path: Path) -> JsonObject:
     if not isinstance(schema, dict):
         raise _bad(f"{path}: not a JSON Schema; write a JSON object", "output_schema")
     return cast("JsonObject", schema)
+
+
+def _parse_criteria(fields: dict[str, object]) -> None:
+    """Parse the criteria that are written as text."""
+    given = fields.get("acceptance_criteria")
+    if isinstance(given, list):
+        criteria = cast("list[object]", given)
+        fields["acceptance_criteria"] = [typed_criterion(one) if isinstance(one, str) else one for one in criteria]
 
 
 def _refuse_unknown(fields: Mapping[str, object]) -> None:

@@ -102,7 +102,8 @@ def _listed(name: str, document: object) -> Iterator[LocatedCriterion]:
         message = f"{name}: not a list of criteria; write a list, or an object with the list as `acceptance_criteria`"
         raise CallError("invalid_criterion", message)
     for n, data in enumerate(cast("list[object]", document), start=1):
-        yield LocatedCriterion(f"{name}, criterion {n}", data)
+        location = f"{name}, criterion {n}"
+        yield _typed(location, data) if isinstance(data, str) else LocatedCriterion(location, data)
 
 
 def _lines(name: str, text: str) -> Iterator[tuple[str, str]]:

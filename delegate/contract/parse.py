@@ -8,6 +8,7 @@ Common mistakes of form are accepted if the meaning is clear:
 * A single task or criterion is accepted in place of a list. A text is never split into several criteria.
 * A task that is a plain string is its goal.
 * A tier can be in capitals.
+* A criterion can be a short form such as `shell: make test`, in any case. One that looks mistyped is refused.
 
 Ambiguous calls are refused with a `CallError`:
 
@@ -49,6 +50,7 @@ from delegate.contract.reading import (
     read_object,
     show,
 )
+from delegate.contract.short_forms import LOOKS_LIKE_JSON, expand
 from delegate.errors import CallError
 from delegate.types import TIERS, JsonObject, Task
 
@@ -189,15 +191,23 @@ class _Parser:
     def _criterion(self, value: object, path: str) -> object:
         if is_blank(value):
             self.problems.add("empty", path, "is empty", "remove it, or write a fact that can be checked")
-        elif isinstance(value, str) and _TYPED_AS_TEXT.match(value):
+        elif isinstance(value, str) and LOOKS_LIKE_JSON.match(value):
             return self._criterion(decode(value, path), path)
+        elif isinstance(value, str):
+            return self._text(value, path)
         elif isinstance(value, Mapping):
             return self._typed(cast("Mapping[str, object]", value), path)
-        elif not isinstance(value, str):
-            self.problems.add("wrong_type", path, f"is {kind_of(value)}, not a string or an object with `kind`")
         else:
-            return value
+            self.problems.add("wrong_type", path, f"is {kind_of(value)}, not a string or an object with `kind`")
         return _PLACEHOLDER
+
+    def _text(self, text: str, path: str) -> object:
+        try:
+            typed = expand(text)
+        except CallError as error:
+            self.problems.add(error.code, path, f"can't be used: {error.message}", error.hint)
+            return _PLACEHOLDER
+        return text if typed is None else self._typed(typed, path)
 
     def _typed(self, given: Mapping[str, object], path: str) -> object:
         fields = {name: value for name, value in given.items() if value is not None}
@@ -222,7 +232,6 @@ class _Parser:
 _PLACEHOLDER = "?"
 """Replaces a criterion with a problem, so that the others keep their positions."""
 _JSON_TEXT = re.compile(r"""\s*(?:\{\s*["'}]|\[\s*["'{\[\]])""")
-_TYPED_AS_TEXT = re.compile(r"""\s*\{[\s"']*kind\b""")
 
 
 def _decode_nested(value: object, path: str) -> object:

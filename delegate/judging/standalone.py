@@ -9,6 +9,7 @@ import pydantic
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import Redactor
 from delegate.budget.runs import RunContext
+from delegate.contract.short_forms import expand
 from delegate.errors import CallError
 from delegate.judging.submission import Submission
 from delegate.judging.transcript import is_message, receipts_in, text_of
@@ -44,14 +45,19 @@ async def submission_of(
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
     try:
-        task = Task(goal=goal, acceptance_criteria=tuple(acceptance_criteria))
+        task = Task(goal=goal, acceptance_criteria=tuple(map(_criterion, acceptance_criteria)))
         record = tuple(map(Receipt.model_validate, _receipts(receipts or ())))
     except pydantic.ValidationError as error:
         raise _call_error(error) from None
     if not task.criteria:
         hint = "give at least one criterion"
         raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
-    refuse_undecidable(task, strict_checks=strict_checks, tools={tool.name: tool.read_only for tool in tools})
+    refuse_undecidable(
+        task,
+        strict_checks=strict_checks,
+        tools={tool.name: tool.read_only for tool in tools},
+        folder=Path(workspace) if workspace is not None else None,
+    )
     numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
     folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
     artifacts = await folder.artifacts() if folder else ()
@@ -73,6 +79,11 @@ async def submission_of(
         probe_tools=tuple(tools),
         redactor=redactor,
     )
+
+
+def _criterion(given: Any) -> Any:
+    typed = expand(given) if isinstance(given, str) else None
+    return given if typed is None else typed
 
 
 def _receipts(

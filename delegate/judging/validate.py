@@ -1,6 +1,8 @@
 """Validates criteria before anything is run or spent, and rejects those that can never be decided."""
 
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from delegate.contract.matchers import criterion_faults
@@ -20,22 +22,40 @@ from delegate.types import (
     RubricCriterion,
     ShellCriterion,
     Task,
+    Workspace,
 )
 
 
-def refuse_undecidable(task: Task, *, strict_checks: bool, tools: Mapping[str, bool] | None = None) -> None:
+def refuse_undecidable(
+    task: Task, *, strict_checks: bool, tools: Mapping[str, bool] | None = None, folder: Path | None = None
+) -> None:
     """Raise CallError for the first criterion that can't be decided, or that `strict_checks` forbids.
 
     `tools` are the names of the tools that exist, and whether each is read-only; None if they aren't known here.
+    `folder` is the folder with the work, if it isn't the task's workspace.
     """
     for n, criterion in enumerate(task.acceptance_criteria):
         if problem := _problem(criterion) or _unusable_tool(criterion, tools):
             raise _refusal("invalid_criterion", n, problem, "fix this criterion and resend the call, or leave it out")
+        if isinstance(criterion, FileCriterion) and not _may_be_inside(criterion.path, task.workspace, folder):
+            message = f"`path` is {criterion.path[:200]!r}, which is outside the workspace"
+            raise _refusal("path_refused", n, message, "name a path inside the workspace, such as out/report.md")
         if strict_checks and isinstance(criterion, ShellCriterion) and (found := vacuous_parts(criterion)):
             hint = "write a command that fails when the work is wrong; strict_checks forbids this one"
             raise _refusal("vacuous_check", n, found[0], hint)
     if task.output_schema is not None and (problem := _bad_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
+
+
+def _may_be_inside(path: str, workspace: Workspace | None, folder: Path | None) -> bool:
+    """Whether a path can be in the workspace, as far as its text tells. Links are followed when it is read."""
+    if not os.path.isabs(path):
+        return os.path.normpath(path).split(os.sep)[0] != os.pardir
+    root = folder or (workspace.path if workspace is not None and workspace.mode == "shared" else None)
+    if root is None:
+        return False
+    roots = (os.path.abspath(root.expanduser()), os.path.realpath(root.expanduser()))
+    return any(Path(os.path.normpath(path)).is_relative_to(one) for one in roots)
 
 
 def vacuous_parts(criterion: ShellCriterion) -> list[str]:
