@@ -51,9 +51,10 @@ def matcher_in(wanted: object) -> tuple[str, Any] | None:
     """The name and the argument of the matcher that `wanted` is; None if it is a plain value."""
     if not isinstance(wanted, dict) or len(fields := cast("dict[str, Any]", wanted)) != 1:
         return None
-    ((name, given),) = fields.items()
-    if not isinstance(given, _ARGUMENTS.get(name, ())):
+    name = next(iter(fields))
+    if not isinstance(fields[name], _ARGUMENTS.get(name, ())):
         return None
+    given: Any = fields[name]
     if name == "from":
         keys = set(cast("dict[str, object]", given))
         return (name, given) if keys & {"tool", "path"} else None
@@ -178,8 +179,9 @@ def _probe_faults(criterion: ProbeCriterion) -> Iterator[Fault]:
         yield Fault("expr", "can't be combined with `schema`" if given else "is missing; give `expr` or `schema`")
     for name, value in criterion.args.items():
         at = join("args", name)
-        yield from value_faults(value, at)
-        if matcher := next((one for one in matchers(value) if one != "from"), None):
+        faults = list(value_faults(value, at))
+        yield from faults
+        if not faults and (matcher := next((one for one in matchers(value) if one != "from"), None)):
             yield Fault(at, f"has the matcher `{matcher}`; the arguments of a probe are values, or `from`")
 
 
@@ -220,7 +222,7 @@ def value_faults(wanted: object, at: str, *, depth: int = 0) -> Iterator[Fault]:
     elif found is not None and found[0] == "from":
         yield from _reference_faults(found[1], f"{at}.from")
     else:
-        for part_at, part in _parts(wanted, at):
+        for part_at, part in _parts(cast("object", wanted), at):
             yield from value_faults(part, part_at, depth=depth + 1)
 
 

@@ -223,7 +223,8 @@ def test_short_forms_are_the_same_everywhere_and_in_any_case(way: Any, change: A
         (criterion,) = way(f"{change(word)}: {argument}", tmp_path).acceptance_criteria
         expected = form(argument)
         assert criterion.kind == expected["kind"]
-        assert criterion.describe() == type(criterion).model_validate(expected).describe()
+        (meant,) = parse_call({"goal": "g", "acceptance_criteria": [expected]})[0].acceptance_criteria
+        assert criterion == meant
 
 
 @pytest.mark.parametrize("way", WAYS)

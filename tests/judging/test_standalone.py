@@ -100,7 +100,7 @@ def test_results_are_paired_by_order_where_call_ids_repeat() -> None:
 
 
 def test_anthropic_messages_are_read_as_well() -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "Book."},
         {"role": "assistant", "content": [
             {"type": "text", "text": "I will."},
@@ -143,7 +143,7 @@ async def test_a_byte_order_mark_before_json_is_read(home: Path, tmp_path: Path)
         {"kind": "file", "path": "out.json", "json_schema": {"required": ["total"]}},
         {"kind": "receipt", "calls": [{"tool": "sum", "result": {"total": 3}}]},
     ]
-    receipts = [{"tool": "sum", "args": {}, "status": "ok", "output": '\ufeff{"total": 3}'}]
+    receipts: list[dict[str, Any]] = [{"tool": "sum", "args": {}, "status": "ok", "output": '\ufeff{"total": 3}'}]
     verdict = await judged(receipts, *criteria, output='\ufeff{"total": 3}', workspace=tmp_path)
     assert verdict.verdict == "PASS", verdict.reasoning
     async with Delegator(client=Scripted([])) as delegator:

@@ -66,6 +66,8 @@ def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> Decision
         return Decision("error", code="too_many_combinations", reason=reason)
     except ValueError as error:
         return Decision("error", code="invalid_criterion", reason=str(error))
+    except RecursionError:
+        return Decision("error", code="result_cut", reason="a recorded value is nested too deep to be compared")
 
 
 def _none_of(criterion: ReceiptCriterion, done: Sequence[Receipt], shown: Sequence[Receipt]) -> Decision:

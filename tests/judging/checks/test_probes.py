@@ -18,8 +18,13 @@ from delegate.ports import Tool, ToolOutput
 from tests.support.words import words
 
 EVENT_ID = {"from": {"tool": "create_event", "path": "event.id"}}
-PROBE = {"kind": "probe", "tool": "get_event", "args": {"id": EVENT_ID}, "expr": "status === 'confirmed'"}
-CREATED = {"tool": "create_event", "args": {}, "status": "ok", "output": '{"event": {"id": "e1"}}'}
+PROBE: dict[str, Any] = {
+    "kind": "probe",
+    "tool": "get_event",
+    "args": {"id": EVENT_ID},
+    "expr": "status === 'confirmed'",
+}
+CREATED: dict[str, Any] = {"tool": "create_event", "args": {}, "status": "ok", "output": '{"event": {"id": "e1"}}'}
 
 
 @dataclass

@@ -163,7 +163,8 @@ def test_an_argument_is_bound_to_the_result_of_an_earlier_call() -> None:
 
 def test_all_references_to_one_call_mean_the_same_call() -> None:
     both = {"tool": "send", "args": {"event": bound("book", "id"), "to": bound("book", "who")}}
-    one, two = ("book", {}, {"id": "e1", "who": "ann"}), ("book", {}, {"id": "e2", "who": "bob"})
+    one: Done = ("book", {}, {"id": "e1", "who": "ann"})
+    two: Done = ("book", {}, {"id": "e2", "who": "bob"})
     assert holds([both], [one, two, ("send", {"event": "e2", "to": "bob"}, "")])
     assert not holds([both], [one, two, ("send", {"event": "e1", "to": "bob"}, "")])
     apart = [{"tool": "send", "args": {"event": bound("book", "id")}}, {"tool": "tell", "args": {"to": bound("book", "who")}}]  # fmt: skip  # noqa: E501
@@ -264,10 +265,12 @@ def test_a_recorded_result_is_compared_whole_even_if_the_receipt_shows_a_part() 
 
 
 def test_too_many_combinations_are_an_error_within_a_second() -> None:
-    expected = [{"tool": "a", "id": f"x{n}", "before": f"x{n + 1}"} for n in range(9)] + [{"tool": "a", "id": "x9"}]
+    expected: list[Any] = [{"tool": "a", "id": f"x{n}", "before": f"x{n + 1}"} for n in range(9)]
+    expected.append({"tool": "a", "id": "x9"})
     expected.append({"tool": "b", "args": {"n": bound("x0", "n")}})
     started = time.thread_time()
-    found = decided({"calls": expected}, [("a", {}, {"n": n}) for n in range(40)] + [("b", {"n": 99}, "")])
+    done: list[Done] = [("a", {}, {"n": n}) for n in range(40)]
+    found = decided({"calls": expected}, [*done, ("b", {"n": 99}, "")])
     assert (found.outcome, found.code) == ("error", "too_many_combinations")
     assert str(f"{MAX_TRIALS:,}") in found.reason
     assert time.thread_time() - started < 1
