@@ -126,10 +126,10 @@ def test_its_commands_pass(command: str, server: ModelServer) -> None:
 
 def test_its_criteria_are_criteria_and_name_every_kind() -> None:
     cells = [row[0] for row in rows("Acceptance criteria")]
-    assert len(cells) == 5
+    assert len(cells) == 6
     given = [json.loads(code) for cell in cells for code in re.findall(r'`([{"].*?)`(?=;|$)', cell)]
     kinds = {criterion.kind for criterion in Task.model_validate({"goal": "g", "acceptance_criteria": given}).criteria}
-    assert kinds == {"shell", "file", "receipt", "text"}
+    assert kinds == {"shell", "file", "receipt", "probe", "text"}
     named = {*re.findall(r"`([a-z_]+)`", README), *kinds}
     assert {str(get_args(kind.model_fields["kind"].annotation)[0]) for kind in get_args(AnyCriterion)} <= named
 

@@ -52,13 +52,12 @@ def matcher_in(wanted: object) -> tuple[str, Any] | None:
     if not isinstance(wanted, dict) or len(fields := cast("dict[str, Any]", wanted)) != 1:
         return None
     name = next(iter(fields))
-    if not isinstance(fields[name], _ARGUMENTS.get(name, ())):
+    if name not in _ARGUMENTS or not isinstance(fields[name], _ARGUMENTS[name]):
         return None
-    given: Any = fields[name]
-    if name == "from":
-        keys = set(cast("dict[str, object]", given))
-        return (name, given) if keys & {"tool", "path"} else None
-    return name, given
+    argument = fields[name]
+    if name == "from" and not {"tool", "path"} & set(cast("dict[str, object]", argument)):
+        return None
+    return name, argument
 
 
 def reference(given: dict[str, Any]) -> Reference:
@@ -76,13 +75,15 @@ def matchers(wanted: object) -> Iterator[str]:
 
 def references(wanted: object) -> Iterator[Reference]:
     """Every reference inside an expected value without faults."""
-    match matcher_in(wanted):
+    if not isinstance(wanted, (dict, list)):
+        return
+    match matcher_in(cast("object", wanted)):
         case ("from", given):
             yield reference(given)
-        case ("matches", _):
-            return
         case _:
-            for _, part in _parts(wanted, ""):
+            is_object = isinstance(wanted, dict)
+            parts = cast("dict[str, object]", wanted).values() if is_object else cast("list[object]", wanted)
+            for part in parts:
                 yield from references(part)
 
 

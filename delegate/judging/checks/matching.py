@@ -6,7 +6,7 @@ fits nor fails to fit.
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, cast
 
@@ -27,6 +27,9 @@ class Fit(IntEnum):
     NO = 0
     UNKNOWN = 1
     YES = 2
+
+
+_SCALARS = (str, int, bool, float, type(None))
 
 
 class Cut:
@@ -78,28 +81,51 @@ def compare(value: Any, wanted: Any, patterns: Patterns, resolve: Resolve) -> Fi
     """Compare a value with an expected one: objects as a superset, lists item by item, other values by equality."""
     if value is CUT:
         return Fit.UNKNOWN
-    match matcher_in(wanted):
+    if isinstance(wanted, list):
+        items, parts = cast("list[Any]", value), cast("list[Any]", wanted)
+        if not isinstance(value, list) or len(items) != len(parts):
+            return Fit.NO
+        return _least(compare(item, part, patterns, resolve) for item, part in zip(items, parts, strict=True))
+    if not isinstance(wanted, dict):
+        return Fit.YES if same(value, wanted) else Fit.NO
+    match matcher_in(cast("object", wanted)):
         case ("matches", pattern):
             return Fit.YES if patterns.match(pattern, value) else Fit.NO
         case ("in", options):
             return max((compare(value, one, patterns, resolve) for one in options), default=Fit.NO)
-        case ("any_order", items):
-            return _in_any_order(value, items, patterns, resolve)
+        case ("any_order", parts):
+            return _in_any_order(value, parts, patterns, resolve)
         case ("from", given):
             return resolve(reference(given), value)
         case _:
-            return _compare_plain(value, wanted, patterns, resolve)
+            if not isinstance(value, dict):
+                return Fit.NO
+            fields = cast("dict[str, Any]", wanted)
+            return compare_fields(cast("dict[str, Any]", value), fields, patterns, resolve)
 
 
 def compare_fields(value: dict[str, Any], wanted: dict[str, Any], patterns: Patterns, resolve: Resolve) -> Fit:
     """Compare an object with the expected fields of it."""
     if not wanted.keys() <= value.keys():
         return Fit.NO
-    return min((compare(value[name], part, patterns, resolve) for name, part in wanted.items()), default=Fit.YES)
+    return _least(compare(value[name], part, patterns, resolve) for name, part in wanted.items())
+
+
+def _least(fits: Iterable[Fit]) -> Fit:
+    """The fit of all of them together. Stops at the first that doesn't fit."""
+    least = Fit.YES
+    for fit in fits:
+        if fit is Fit.NO:
+            return fit
+        if fit is Fit.UNKNOWN:
+            least = fit
+    return least
 
 
 def same(value: Any, other: Any) -> bool:
     """Whether two JSON values are equal, where true isn't 1."""
+    if value.__class__ is other.__class__ and value.__class__ in _SCALARS:
+        return bool(value == other)
     if isinstance(value, dict) and isinstance(other, dict):
         one, two = cast("dict[str, Any]", value), cast("dict[str, Any]", other)
         return one.keys() == two.keys() and all(same(part, two[name]) for name, part in one.items())
@@ -136,20 +162,6 @@ def assign(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
     for position in range(len(candidates)):
         place(position, set())
     return owner
-
-
-def _compare_plain(value: Any, wanted: Any, patterns: Patterns, resolve: Resolve) -> Fit:
-    if isinstance(wanted, dict):
-        if not isinstance(value, dict):
-            return Fit.NO
-        return compare_fields(cast("dict[str, Any]", value), cast("dict[str, Any]", wanted), patterns, resolve)
-    if isinstance(wanted, list):
-        items, parts = cast("list[Any]", value), cast("list[Any]", wanted)
-        if not isinstance(value, list) or len(items) != len(parts):
-            return Fit.NO
-        fits = (compare(item, part, patterns, resolve) for item, part in zip(items, parts, strict=True))
-        return min(fits, default=Fit.YES)
-    return Fit.YES if same(value, wanted) else Fit.NO
 
 
 def _in_any_order(value: Any, wanted: list[Any], patterns: Patterns, resolve: Resolve) -> Fit:
