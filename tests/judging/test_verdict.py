@@ -201,7 +201,6 @@ async def test_a_truncated_text_meets_no_criterion_about_the_whole_text(criterio
         ({"kind": "file", "path": "out.txt", "contains": "2 passed"}, "met", "contains"),
         ({"kind": "file", "path": "nope.txt"}, "not_met", "does not exist"),
         ({"kind": "file", "path": "nope.txt", "exists": False}, "met", "does not exist"),
-        ({"kind": "file", "path": "../x"}, "error", "is outside the workspace"),
         ({"kind": "file", "path": "out.txt", "json_schema": {"type": "object"}}, "not_met", "not JSON"),
         ({"kind": "json_schema", "schema": {"type": "object"}}, "not_met", "not JSON"),
         ({"kind": "shell", "command": "grep -q passed out.txt"}, "met", "exit code 0"),
@@ -217,6 +216,18 @@ async def test_checks_decide_on_the_actual_output_and_files(
     assert verdict.criteria[0].outcome == outcome
     assert words_in_reason in verdict.criteria[0].reason
     assert verdict.verdict == ("PASS" if outcome == "met" else "FAIL")
+
+
+async def test_a_link_that_leads_out_of_the_workspace_is_an_error(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("a secret")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/out.txt").symlink_to(tmp_path / "secret.txt")
+    out = {"kind": "file", "path": "out.txt", "contains": "secret"}
+    async with Delegator(client=Scripted([])) as delegator:
+        verdict = await delegator.judge(
+            goal="g", acceptance_criteria=[out], output="It is there.", workspace=tmp_path / "work"
+        )
+    assert (verdict.verdict, verdict.code) == ("FAIL", "path_refused")
 
 
 async def test_an_output_schema_adds_a_criterion_and_structured_output() -> None:
