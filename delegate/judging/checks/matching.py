@@ -20,6 +20,9 @@ from delegate.types import Receipt
 REGEX_SECONDS = 0.2
 """Time for all patterns of one criterion on all receipts together, since each of a thousand pairs may be slow."""
 
+MAX_COMPARISONS = 500_000
+"""Comparisons of values for one criterion, since lists in any order inside one another multiply."""
+
 
 class Fit(IntEnum):
     """The result of a comparison. The least of several is that of all of them together."""
@@ -41,12 +44,23 @@ Resolve = Callable[[Reference, Any], Fit]
 """Compares a recorded value with what a reference stands for."""
 
 
+class TooMany(Exception):
+    """There is too much to compare."""
+
+
 class Patterns:
-    """Searches for patterns within one time limit for all of them."""
+    """Searches for patterns within one time limit for all of them, and limits the number of comparisons."""
 
     def __init__(self) -> None:
         self._seconds_left = REGEX_SECONDS
+        self._comparisons_left = MAX_COMPARISONS
         self._known: dict[tuple[str, str], bool] = {}
+
+    def count(self) -> None:
+        """Count one comparison. Raises TooMany."""
+        self._comparisons_left -= 1
+        if self._comparisons_left < 0:
+            raise TooMany
 
     def match(self, pattern: str, value: Any) -> bool:
         """Whether the pattern is found. Raises ValueError if it is invalid or takes too long."""
@@ -79,6 +93,7 @@ def result_of(receipt: Receipt) -> Any:
 
 def compare(value: Any, wanted: Any, patterns: Patterns, resolve: Resolve) -> Fit:
     """Compare a value with an expected one: objects as a superset, lists item by item, other values by equality."""
+    patterns.count()
     if value is CUT:
         return Fit.UNKNOWN
     if isinstance(wanted, list):

@@ -16,6 +16,7 @@ from delegate.contract.matchers import Reference, order, place, references_of
 from delegate.judging.checks.matching import (
     Fit,
     Patterns,
+    TooMany,
     assign,
     compare,
     compare_fields,
@@ -48,7 +49,7 @@ def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> Decision
     try:
         if criterion.mode == "none":
             return _none_of(criterion, done, shown)
-        search = _Search(criterion.calls, done)
+        search = _Search(criterion.calls, done, Patterns())
         found = search.assignment(Fit.YES)
         if found is not None:
             used = [done[n] for n in sorted(found.values())]
@@ -61,8 +62,8 @@ def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> Decision
         if search.assignment(Fit.UNKNOWN) is not None:
             return _cut(search.undecided())
         return _not_met(f"{search.missing()}; {_seen(shown)}")
-    except _TooMany:
-        reason = f"more than {MAX_TRIALS:,} combinations of recorded calls fit; expect fewer calls, or more exact ones"
+    except TooMany:
+        reason = "too many recorded calls or values could be the expected ones; expect fewer, or more exact ones"
         return Decision("error", code="too_many_combinations", reason=reason)
     except ValueError as error:
         return Decision("error", code="invalid_criterion", reason=str(error))
@@ -74,8 +75,9 @@ def _none_of(criterion: ReceiptCriterion, done: Sequence[Receipt], shown: Sequen
     """With expected calls, none of them may have been made; otherwise, no call of a counted tool."""
     hits = [] if criterion.calls else list(shown)
     undecided: list[ExpectedCall] = []
+    patterns = Patterns()
     for call in criterion.calls:
-        search = _Search([call], done, named=())
+        search = _Search([call], done, patterns, named=())
         hits += [done[n] for n in search.hits(Fit.YES)]
         undecided += [call] if search.hits(Fit.UNKNOWN) else []
     if hits:
@@ -86,10 +88,6 @@ def _none_of(criterion: ReceiptCriterion, done: Sequence[Receipt], shown: Sequen
     return Decision("met", "met", "the record of tool calls shows it")
 
 
-class _TooMany(Exception):
-    """The search was given up."""
-
-
 Place = int | str
 """The position of an expected call, or the tool of a call that isn't expected but referred to."""
 
@@ -98,13 +96,17 @@ class _Search:
     """Assigns recorded calls to expected ones."""
 
     def __init__(
-        self, calls: Sequence[ExpectedCall], done: Sequence[Receipt], named: Sequence[ExpectedCall] | None = None
+        self,
+        calls: Sequence[ExpectedCall],
+        done: Sequence[Receipt],
+        patterns: Patterns,
+        named: Sequence[ExpectedCall] | None = None,
     ) -> None:
         """`named` are the calls that a name can mean; any other name is that of an earlier call's tool."""
         named = calls if named is None else named
         self._calls = calls
         self._done = done
-        self._patterns = Patterns()
+        self._patterns = patterns
         self._results: dict[int, Any] = {}
         self._trials = 0
         self._references = [references_of(call) for call in calls]
@@ -167,7 +169,7 @@ class _Search:
                 continue
             self._trials += 1
             if self._trials > MAX_TRIALS:
-                raise _TooMany
+                raise TooMany
             in_order = self._in_order({**chosen, which: at}, which)
             if in_order and (isinstance(which, str) or self._fit(which, at, chosen) >= least):
                 yield at
@@ -181,7 +183,7 @@ class _Search:
             possible = [at for at, fit in enumerate(self._static[n]) if fit >= least and at not in taken]
             self._trials += len(possible) if self._places else 0
             if self._trials > MAX_TRIALS:
-                raise _TooMany
+                raise TooMany
             candidates.append([
                 at for at in possible
                 if self._in_order({**chosen, n: at}, n) and self._fit(n, at, chosen) >= least
