@@ -93,6 +93,8 @@ async def test_claims_of_success_are_believed_only_if_they_are_true(home: Path) 
     # Where a write was only accepted and no tool shows the state, true and false claims can't be told apart.
     assert ids(refused) == {run["id"] for run, _ in honest if only_accepted(run)}
     assert len(refused) == 8
+    on_trust = [run for run, verdict in honest if verdict.verdict == "PASS" and not verdict.verified]
+    assert (len(on_trust), {run["domain"] for run in on_trust}) == (34, {"crm"})
 
 
 def shape(run: dict[str, Any]) -> tuple[Any, ...]:
