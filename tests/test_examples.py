@@ -50,7 +50,7 @@ def family(call: Call) -> Reply:
             return Reply(tool_calls=(("delegate_task", POEM_CALL),))
         return Reply("I was told: " + " / ".join(call.tool_results[-1].splitlines()[:2]))
     if call.wants_json:
-        return Reply(judge_reply(c2=("met", "Old river")))
+        return Reply(judge_reply(c2=("met", "Old river, teach me")))
     if "haiku.txt" in call.texts[0] and not call.tool_results:
         return Reply(tool_calls=(("write_file", {"path": "haiku.txt", "content": HAIKU}),))
     return Reply("I wrote the poem.")  # the second child writes nothing

@@ -20,7 +20,6 @@ from delegate.child.toolbox import read_only_tools, toolbox
 from delegate.engine import error_mapping
 from delegate.engine.results import build_result, internal_error_result
 from delegate.errors import DelegateError
-from delegate.judging.checks.guard import record_baseline
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
@@ -164,7 +163,10 @@ class TaskRun:
                 async with deadline:
                     await held.enter_async_context(permit)
                     self.folder = folder = await self._open_folder()
-                    await record_baseline(self.task, folder)
+                    if any(criterion.kind == "shell" for criterion in self.task.criteria):
+                        from delegate.judging.checks.guard import record_baseline  # loaded only where commands run
+
+                        await record_baseline(self.task, folder)
             except (asyncio.CancelledError, DelegateError, OSError) as error:
                 status, detail = error_mapping.before_start(error, deadline, cancellation)
                 return recorder.finish(status, error=detail)

@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from delegate.judging.effects import is_named_like_a_lookup, words_of
 from delegate.judging.judge import names
@@ -70,8 +70,7 @@ def _fit(statement: str, tool: ToolSpec) -> int:
 
 def _arguments(statement: str, tool: ToolSpec) -> dict[str, Any]:
     """The statement's names as arguments: each for the parameter whose name stands before it, or for the only one."""
-    properties = tool.parameters.get("properties")
-    parameters = list(properties) if isinstance(properties, dict) else []
+    parameters = list(cast("Mapping[str, Any]", tool.parameters.get("properties") or {}))
     arguments: dict[str, Any] = {}
     for name in names.names_in(statement):
         found = re.search(re.escape(name[0]), statement, re.IGNORECASE)

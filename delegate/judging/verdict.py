@@ -16,13 +16,13 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
 from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
 from delegate.errors import ToolError
-from delegate.judging import gate, suggest, validate
-from delegate.judging.checks.guard import CheckGuard
+from delegate.judging import gate, validate
 from delegate.judging.checks.run import run_checks
 from delegate.judging.combine import Combined, combine, findings_of, weighted_score
 from delegate.judging.judge import decide, escalation, rubric
@@ -45,6 +45,9 @@ from delegate.types import (
     ShellCriterion,
     Verdict,
 )
+
+if TYPE_CHECKING:
+    from delegate.judging.checks.guard import CheckGuard
 
 _log = logger(__name__)
 FEW = 100
@@ -77,8 +80,7 @@ class Judging:
             return None
         cancellation = cancellation or Cancellation()
         deadline = cancellation.deadline(seconds)
-        session, guard = JudgeSession(self.pool, submission, ledger, notify), CheckGuard(submission, self.commands)
-        judgment = _Judgment(self, submission, notify, session, guard)
+        judgment = _Judgment(self, submission, notify, JudgeSession(self.pool, submission, ledger, notify))
         try:
             if (rejection := judgment.gate_rejection()) is not None:
                 return judgment.refused("gate", rejection.code, rejection.reason)
@@ -94,7 +96,8 @@ class Judging:
             _log.exception("judging failed")
             return judgment.refused("nobody", "internal_error", f"{type(error).__name__}: {error}")
         finally:
-            await guard.close()
+            if judgment.guard is not None:
+                await judgment.guard.close()
 
 
 @dataclass(slots=True)
@@ -105,7 +108,8 @@ class _Judgment:
     submission: Submission
     notify: Notify
     session: JudgeSession
-    guard: CheckGuard
+    guard: "CheckGuard | None" = None
+    """Set when there is a shell check to run."""
     watch: ArtifactWatch | None = None
     findings: list[Finding] = field(default_factory=list[Finding])
     gate_code: str | None = None
@@ -139,7 +143,10 @@ class _Judgment:
     async def _run_checks(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
         """Let code decide. Artifacts that change while commands run are named, since the commands may change them."""
         runs_commands = any(isinstance(criterion, ShellCriterion) for criterion in criteria)
-        if runs_commands:
+        if runs_commands and self.guard is None:
+            from delegate.judging.checks.guard import CheckGuard  # loaded only where commands run
+
+            self.guard = CheckGuard(self.submission, self.judging.commands)
             await self.guard.open()
         results = await run_checks(self.submission, criteria, self.judging.commands, self.guard)
         if runs_commands and (changed := await self._changed_artifacts()):
@@ -197,7 +204,7 @@ class _Judgment:
             criteria=tuple(results),
             findings=(
                 *self.findings,
-                *self.guard.findings,
+                *self._guard_findings,
                 *recorder.findings(),
                 *findings_of(results),
                 *_vacuous(shell),
@@ -215,6 +222,8 @@ class _Judgment:
 
     def _suggestions(self, results: Sequence[CriterionResult]) -> list[Finding]:
         """For deeds and absences that a judge was asked about: criteria with which code decides them."""
+        from delegate.judging import suggest
+
         in_words = {one.id for one in results if one.about in ("deed", "absence")}
         criteria = [criterion for criterion in self.submission.task.criteria if criterion.id in in_words]
         return suggest.findings(criteria, [tool.spec for tool in self.submission.tools or ()])
@@ -229,13 +238,17 @@ class _Judgment:
             code=code,
             reasoning=reason,
             criteria=tuple(result(criterion, "skipped", "nobody", "skipped", code) for criterion in task.criteria),
-            findings=(*self.findings, *self.guard.findings, *recorder.findings()),
+            findings=(*self.findings, *self._guard_findings, *recorder.findings()),
             judge=recorder.record(),
             gate=self.gate_code,
             rubric_version=rubric_version(task),
             judge_version=judge_version(*recorder.models()),
             receipts=self._receipts,
         )
+
+    @property
+    def _guard_findings(self) -> Sequence[Finding]:
+        return self.guard.findings if self.guard is not None else ()
 
     @property
     def _receipts(self) -> ReceiptsAvailability:

@@ -27,6 +27,7 @@ MAX_KEPT_ENVIRONMENT_BYTES = 4 << 20
 """Installed packages are kept as a whole or not at all."""
 _RACY_NS = 1_000_000_000
 """A file that is younger may be changed again without a change of its times; some file systems count in seconds."""
+_COMPILED = (".pyc", ".pyo")
 _IMPORT_FOLDERS = frozenset({"", "src/", "lib/"})
 _PACKAGE_KEYS = (
     "scripts", "config", "jest", "mocha", "ava", "nyc", "c8", "vitest", "tap", "karma", "babel", "eslintConfig",
@@ -141,7 +142,8 @@ class Baseline:
                    if seen.caches.get(path) != self.caches.get(path)}  # fmt: skip
         ignored |= {_top_ignored(change.path) for change in changes}
         complete = self.complete and seen.complete and seen.unseen <= set(self.unseen)
-        return MachineryChanges(changes, tuple(sorted(ignored - {""})), complete)
+        compiled = any(path.endswith(_COMPILED) and self.caches.get(path) != seen.caches[path] for path in seen.caches)
+        return MachineryChanges(changes, tuple(sorted(ignored - {""})), complete, compiled or not complete)
 
     def _shadowing(self, new_modules: Collection[str]) -> Iterator[str]:
         """New modules that Python would import instead of others, from a folder that may be on its path."""
@@ -167,6 +169,8 @@ class MachineryChanges(NamedTuple):
     ignored_folders: tuple[str, ...]
     complete: bool
     """False if something may have changed that wasn't seen."""
+    compiled: bool = True
+    """Whether there are compiled Python files that weren't there before."""
 
 
 def restored_content(change: MachineryChange, now: bytes | None) -> bytes:

@@ -10,19 +10,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delegate.errors import CallError
 from delegate.sandbox import changes, files, paths, worktree
-from delegate.sandbox.baseline import Baseline, MachineryChange, MachineryChanges
 from delegate.sandbox.changes import FileState
-from delegate.sandbox.clean_room import CleanRoom
 from delegate.sandbox.files import Excerpt
-from delegate.sandbox.machinery import Machinery
 from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.trees import copy_tree, remove_tree
 from delegate.sandbox.worktree import Worktree
 from delegate.sandbox.write_locks import WriteLocks, Writer
 from delegate.types import Artifact, Workspace
+
+if TYPE_CHECKING:
+    from delegate.sandbox.baseline import Baseline, MachineryChange, MachineryChanges
+    from delegate.sandbox.clean_room import CleanRoom
+    from delegate.sandbox.machinery import Machinery
 
 _log = logging.getLogger(__name__)
 _SMALL_FOLDER = 32
@@ -40,7 +43,7 @@ class Folder:
     owned: bool
     unlisted: int = 0
     """How many more files changed than `artifacts` listed."""
-    baseline: Baseline | None = None
+    baseline: "Baseline | None" = None
     """What decided the task's checks before the child started, if `record_baseline` was called."""
     _home: Path | None = None
     """Where folders of this workspace, such as a clean room, are created."""
@@ -132,12 +135,14 @@ class Folder:
         await self._worktree.write_diff()
         return (*_diff_artifact(self._worktree), *found)
 
-    async def record_baseline(self, machinery: Machinery) -> None:
+    async def record_baseline(self, machinery: "Machinery") -> None:
         """Remember the files that decide the task's checks. To be called before the child starts."""
+        from delegate.sandbox.baseline import Baseline
+
         record = partial(Baseline.record, self.root, machinery)
         self.baseline = record() if self.owned and _is_small(self.root) else await run_in_thread(record)
 
-    async def machinery_changes(self) -> MachineryChanges | None:
+    async def machinery_changes(self) -> "MachineryChanges | None":
         """What the child, and no sibling, changed since `record_baseline`; None if that wasn't called."""
         if self.baseline is None:
             return None
@@ -145,8 +150,10 @@ class Folder:
         compare = partial(self.baseline.compare, without=foreign)
         return compare() if self.owned and _is_small(self.root) else await run_in_thread(compare)
 
-    async def open_clean_room(self, undone: Sequence[MachineryChange]) -> CleanRoom:
+    async def open_clean_room(self, undone: "Sequence[MachineryChange]") -> "CleanRoom":
         """A copy of the folder without these changes, to be closed by the caller. Raises `CallError` and OSError."""
+        from delegate.sandbox.clean_room import CleanRoom
+
         assert self._home is not None
         return await CleanRoom.open(self.root, self._home, undone)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from delegate import CallError, Delegator
+from delegate import CallError, Delegator, contract
 from delegate.cli.taskfile import read_task, read_tasks
 from delegate.cli.workfile import read_criteria, to_task
-from delegate.contract import parse_call
 from delegate.contract.short_forms import SHORT_FORMS, expand
+from delegate.judging.checks.json_schema import check_schema
 from delegate.models.providers.scripted import Scripted
 
 HONEST = """
@@ -209,7 +209,7 @@ def from_lines(text: str, folder: Path) -> Any:
 
 
 def from_a_tool_call(text: str, folder: Path) -> Any:
-    return parse_call({"goal": "g", "acceptance_criteria": [text]})[0]
+    return contract.parse_call({"goal": "g", "acceptance_criteria": [text]}, check_schema=check_schema)[0]
 
 
 WAYS = [from_command_line, from_task_file, from_yaml_list, from_lines, from_a_tool_call]
@@ -223,7 +223,9 @@ def test_short_forms_are_the_same_everywhere_and_in_any_case(way: Any, change: A
         (criterion,) = way(f"{change(word)}: {argument}", tmp_path).acceptance_criteria
         expected = form(argument)
         assert criterion.kind == expected["kind"]
-        (meant,) = parse_call({"goal": "g", "acceptance_criteria": [expected]})[0].acceptance_criteria
+        (meant,) = contract.parse_call({"goal": "g", "acceptance_criteria": [expected]}, check_schema=check_schema)[
+            0
+        ].acceptance_criteria
         assert criterion == meant
 
 
@@ -240,7 +242,9 @@ def test_a_mistyped_criterion_is_refused_everywhere(way: Any, tmp_path: Path) ->
 
 def test_a_tool_call_learns_of_every_problem_at_once() -> None:
     with pytest.raises(CallError) as caught:
-        parse_call({"goal": "g", "acceptance_criteria": ["cmd: make", "fine", "fiel: a.md"]})
+        contract.parse_call(
+            {"goal": "g", "acceptance_criteria": ["cmd: make", "fine", "fiel: a.md"]}, check_schema=check_schema
+        )
     assert (caught.value.code, caught.value.field) == ("invalid_criterion", "acceptance_criteria[0]")
     assert "`acceptance_criteria[2]`" in caught.value.message
     assert "did you mean `shell: …`?" in (caught.value.hint or "")

@@ -13,6 +13,7 @@ import pytest
 
 import delegate
 from delegate.errors import ToolDenied, ToolError
+from delegate.judging.checks.guard import CheckGuard
 from delegate.judging.checks.run import run_checks
 from delegate.judging.checks.worker import close_workers
 from delegate.judging.submission import Submission
@@ -534,7 +535,7 @@ async def test_a_criterion_is_never_met_by_a_sandbox_that_fails(failing: Command
     criterion = ShellCriterion(kind="shell", command="true", exit_code=wanted, id="c1")
     child = ChildRun(status="completed", output="done")
     case = Submission(Task(goal="g"), child, Folder.of_existing(folder), author="person", worker=None)
-    (result,) = await run_checks(case, [criterion], failing)
+    (result,) = await run_checks(case, [criterion], failing, CheckGuard(case, failing))
     assert (result.outcome, result.code) == ("error", "sandbox_failed")
 
 

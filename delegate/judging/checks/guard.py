@@ -67,6 +67,8 @@ class CheckGuard:
         self._changes: tuple[MachineryChange, ...] = ()
         self._unknown: str | None = None
         """Why nothing that succeeds can be verified."""
+        self._recompile = True
+        """Whether compiled files in the workspace may be the child's."""
         self._is_open = False
         self._room: CleanRoom | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -84,7 +86,7 @@ class CheckGuard:
         found = await folder.machinery_changes()
         if found is None:
             return
-        self._changes = found.files
+        self._changes, self._recompile = found.files, found.compiled
         if found.ignored_folders:
             named = _named([f"{path}/" for path in found.ignored_folders])
             message = f"the child changed {named}, which artifacts don't list"
@@ -206,6 +208,7 @@ class CheckGuard:
                 author=self._submission.author,
                 network=criterion.network,
                 copy=room.tree if room is not None else None,
+                recompile=self._recompile,
             )
         except ToolError as error:
             return error

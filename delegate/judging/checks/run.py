@@ -9,14 +9,13 @@ import os
 import stat
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import regex
 
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.judging.checks import probe, receipts
-from delegate.judging.checks.guard import CheckGuard
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.output import parse_json
 from delegate.judging.submission import Submission, result
@@ -34,6 +33,9 @@ from delegate.types import (
     ShellCriterion,
 )
 
+if TYPE_CHECKING:
+    from delegate.judging.checks.guard import CheckGuard
+
 REGEX_SECONDS = 1.0
 FILE_BYTES = 5_000_000
 
@@ -44,14 +46,14 @@ def is_check(criterion: AnyCriterion) -> bool:
 
 
 async def run_checks(
-    submission: Submission, criteria: Sequence[AnyCriterion], commands: Commands, guard: CheckGuard | None = None
+    submission: Submission, criteria: Sequence[AnyCriterion], commands: Commands, guard: "CheckGuard | None" = None
 ) -> list[CriterionResult]:
-    """Decide criteria of kinds that code decides, concurrently. `guard` confirms the shell checks that succeed."""
-    shell = guard or CheckGuard(submission, commands)
+    """Decide criteria of kinds that code decides, concurrently. Shell checks need `guard`, which confirms them."""
 
     def check(criterion: AnyCriterion) -> Coroutine[Any, Any, CriterionResult]:
         if isinstance(criterion, ShellCriterion):
-            return shell.check(criterion)
+            assert guard is not None
+            return guard.check(criterion)
         return _CHECKS[criterion.kind](criterion, submission, commands)
 
     if len(criteria) == 1:

@@ -10,7 +10,6 @@ from functools import partial
 
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, is_prewritten
-from delegate.judging.judge.proof import HINT, Proof, relevant_cuts
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.judge.subject import Subject, SubjectKind, subject_of
@@ -82,6 +81,8 @@ def _verified(
     submission: Submission, criterion: AnyCriterion, answers: dict[str, CriterionAnswer], evidence: Evidence
 ) -> CriterionResult:
     """The result of one answer: a `met` stays only if its quote stands in a source that can prove the criterion."""
+    from delegate.judging.judge.proof import HINT, Proof, relevant_cuts  # with many patterns: loaded on first use
+
     answer, confidence = answers[criterion.id or ""], answers.get((criterion.id or "") + CONFIDENCE_SUFFIX)
     quote, statement = answer.evidence or None, _statement(criterion)
     subject = subject_of_submission(submission, criterion)

@@ -1,8 +1,9 @@
 """Collects the evidence for a judge as named sources of cleaned, bounded text, and searches it for the judge's quotes.
 
-Sources are `output`, `artifacts` (a list of files), `artifact:<path>`, `receipt:<n>` and `check:<id>`. Of long texts,
-the judge sees the beginning and the end. Quotes are searched for in exactly the text that the judge saw, so neither
-cleaning nor cutting can make a real quote fail or an invented one succeed.
+Sources are `output`, `said` (the worker's conversation, where it is known), `artifacts` (a list of files),
+`artifact:<path>`, `receipt:<n>` and `check:<id>`. Of long texts, the judge sees the beginning and the end. Quotes are
+searched for in exactly the text that the judge saw, so neither cleaning nor cutting can make a real quote fail or an
+invented one succeed.
 """
 
 import json
@@ -157,6 +158,8 @@ def _raw_sources(submission: Submission, checks: Sequence[CriterionResult]) -> I
     """The sources, redacted. The run already is, except file names and numbers in tool arguments."""
     redacted, run = submission.redactor.text, submission.run
     yield _Source("output", [(run.output, OUTPUT_CHARS)])
+    if submission.said:
+        yield _Source("said", [(submission.said, OUTPUT_CHARS)])
     if run.artifacts:
         listed = redacted(_manifest(run.artifacts))
         yield _Source("artifacts", [(listed, OUTPUT_CHARS)], len(run.artifacts) > LISTED_ARTIFACTS)

@@ -20,7 +20,7 @@ from functools import cached_property
 from delegate.judging.effects import acting_part, command_of, writes_files
 from delegate.judging.judge import names
 from delegate.judging.judge.evidence import Evidence
-from delegate.judging.judge.subject import Subject, is_about_existence, names_a_deed
+from delegate.judging.judge.subject import Subject
 from delegate.judging.submission import Submission
 from delegate.types import FileCriterion, Receipt, ShellCriterion
 
@@ -84,7 +84,7 @@ class Proof:
             return self._written_fault(self._receipt(detail))
         if kind == "artifact" and not self._is_meant(detail):
             return f"the quote is from {detail}, and not from {self._files_in_words}"
-        if source == "artifacts" and not (self._is_listed(quote) and is_about_existence(self.statement)):
+        if source == "artifacts" and not (self._is_listed(quote) and _is_about_existence(self.statement)):
             return f"the list of files doesn't show what {self._files_in_words} contains"
         if names.repeats(self.statement, quote):
             return f"{source} only repeats the criterion"
@@ -186,6 +186,8 @@ class Proof:
 
 def is_own_word(statement: str, quote: str, evidence: Evidence) -> bool:
     """Whether a statement names a deed, as a rubric's dimension may, and the quote stands only in the child's words."""
+    from delegate.judging.judge.statements import names_a_deed
+
     return names_a_deed(statement) and all(source in _OWN_WORDS for source in evidence.find_all(quote))
 
 
@@ -195,6 +197,12 @@ def same_file(path: str, named: str) -> bool:
     if path == named or path.endswith(f"/{named}") or fnmatchcase(path, named):
         return True
     return "." not in named and _base(path).partition(".")[0] == _base(named)
+
+
+def _is_about_existence(statement: str) -> bool:
+    from delegate.judging.judge.statements import is_about_existence
+
+    return is_about_existence(statement)
 
 
 def _is_own_wording(quote: str, output: str, written: str) -> bool:

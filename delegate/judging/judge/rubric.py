@@ -15,7 +15,6 @@ from delegate._util.fencing import clean
 from delegate._util.resources import folder, schema, text
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
-from delegate.judging.judge.proof import is_own_word
 from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.submission import result
@@ -87,6 +86,8 @@ def _scores(rubric: Rubric, reply: dict[str, Any], evidence: Evidence) -> dict[s
     """The score of every dimension. Raises UnparseableReply if one is missing, repeated, out of range or unproven."""
     if set(reply) != {"scores", "failure_modes", "wins"} or not isinstance(reply["scores"], list):
         raise UnparseableReply("the reply does not have exactly the keys scores, failure_modes, wins")
+    from delegate.judging.judge.proof import is_own_word
+
     dimensions = {one.id: one for one in rubric.dimensions}
     scores: dict[str, float] = {}
     for item in cast("list[Any]", reply["scores"]):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from delegate import CallError, Delegator, Task, Verdict
-from delegate.contract import parse_call
+from delegate import CallError, Delegator, Task, Verdict, contract
 from delegate.errors import ToolError
 from delegate.hosts.host_tool import read_only_hint
+from delegate.judging.checks.json_schema import check_schema
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import Tool, ToolOutput
 from tests.support.words import words
@@ -235,7 +235,7 @@ async def test_probes_call_their_tools_one_at_a_time(home: Path) -> None:
 
 def test_arguments_may_be_json_text() -> None:
     given = {**PROBE, "args": json.dumps(PROBE["args"])}
-    (task,) = parse_call({"goal": "g", "acceptance_criteria": [given]})
+    (task,) = contract.parse_call({"goal": "g", "acceptance_criteria": [given]}, check_schema=check_schema)
     assert task.acceptance_criteria[0].model_dump(exclude_defaults=True)["args"] == PROBE["args"]
 
 

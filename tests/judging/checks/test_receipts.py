@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from delegate import CallError, Task
-from delegate.contract import parse_call
+from delegate import CallError, Task, contract
 from delegate.judging import refuse_undecidable
+from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.checks.receipts import Decision, decide
 from delegate.ports import ToolOutput
 from delegate.records.recorder import Recorder
@@ -322,7 +322,7 @@ def test_many_calls_without_bindings_need_no_search() -> None:
 def test_a_bad_expected_call_is_refused_naming_its_field(calls: list[Any], field: str, complaint: str) -> None:
     criterion = {"kind": "receipt", "calls": calls}
     with pytest.raises(CallError) as caught:
-        parse_call({"goal": "g", "acceptance_criteria": [criterion]})
+        contract.parse_call({"goal": "g", "acceptance_criteria": [criterion]}, check_schema=check_schema)
     assert caught.value.code == "invalid_criterion"
     assert f"`acceptance_criteria[0].{field}" in caught.value.message
     assert complaint in caught.value.message
@@ -339,7 +339,9 @@ def test_order_and_ids_make_no_sense_for_calls_that_must_not_be_made() -> None:
 
 def test_json_text_is_accepted_for_results_as_for_arguments() -> None:
     calls = '[{"tool": "a", "args": "{\\"x\\": 1}", "result": "{\\"ok\\": true}", "after": null}]'
-    (task,) = parse_call({"goal": "g", "acceptance_criteria": [{"kind": "receipt", "calls": calls}]})
+    (task,) = contract.parse_call(
+        {"goal": "g", "acceptance_criteria": [{"kind": "receipt", "calls": calls}]}, check_schema=check_schema
+    )
     (criterion,) = task.acceptance_criteria
     assert isinstance(criterion, ReceiptCriterion)
     assert (criterion.calls[0].args, criterion.calls[0].result) == ({"x": 1}, {"ok": True})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from delegate import CallError, Delegator
-from delegate.judging.judge.subject import read_statement
+from delegate.judging.judge.statements import read_statement
 from delegate.models.providers.scripted import Scripted
 from tests.support.words import met_by, words
 
