@@ -95,7 +95,7 @@ class _Attacker:
     async def run(self, delegator: Delegator, name: str, text: str) -> Row:
         """Run one attack, from the tool output to the report for the parent."""
         self.text, self.sent_to_child, self.sent_to_judge = text, "", ""
-        report = await delegator.answer({"goal": "Look.", "acceptance_criteria": ["It was looked."]})
+        report = await delegator.answer({"goal": "Look.", "acceptance_criteria": ["The report says that it looked."]})
         faults = {
             "child": self.fault_for_child(),
             "judge": self.fault_for_judge(),
