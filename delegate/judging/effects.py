@@ -1,5 +1,6 @@
 """What a recorded tool call can change, as far as its name and its arguments tell."""
 
+import json
 import re
 import shlex
 
@@ -7,6 +8,8 @@ from delegate.judging.words import word_lists
 from delegate.types import Receipt
 
 _COMMAND_KEYS = ("command", "cmd", "code", "script", "source")
+_EXIT_CODES = ("exit_code", "exitCode", "returncode", "return_code")
+_FAILURES = ("error", "failed", "failure", "rejected", "denied", "declined", "timeout")
 _SHELLS = ("bash", "sh", "zsh", "dash", "ksh")
 _GIT_LOOKUPS = ("status", "log", "diff", "show", "branch", "remote", "rev-parse", "ls-files", "blame")
 _INLINE_CODE = re.compile(
@@ -33,6 +36,24 @@ def writes_files(receipt: Receipt) -> bool:
     words = set(words_of(receipt.tool).lower().split())
     writes = words & {"write", "edit", "append", "patch", "replace", "create", "save"}
     return bool(writes) and (bool(words & {"file", "files", "text", "notebook"}) or words <= {"write", "edit", "multi"})
+
+
+def failed(receipt: Receipt) -> bool:
+    """Whether the call did not succeed: by its status, or because its JSON result says so, as `{"exit_code": 1}`."""
+    if receipt.status != "ok":
+        return True
+    if not receipt.output.lstrip().startswith("{"):
+        return False
+    try:
+        result = json.loads(receipt.output)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        any(result.get(key) not in (None, 0, "0") for key in _EXIT_CODES)
+        or any(result.get(key) is False for key in ("ok", "success"))
+        or any(bool(result.get(key)) for key in ("error", "errors", "isError"))
+        or str(result.get("status")).lower() in _FAILURES
+    )
 
 
 def command_of(receipt: Receipt) -> str:

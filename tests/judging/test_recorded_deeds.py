@@ -4,6 +4,7 @@ The judges quote true sentences for everything: of the report, of any source, or
 """
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from delegate.judging.judge.statements import read_statement
 from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
 from delegate.types import ChildRun, Receipt, Task
-from tests.support.deeds import AIRLINE, believer
+from tests.support.deeds import AIRLINE, believer, claims_in_words
 
 DATA = Path(__file__).parents[1] / "data"
 RUNS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "tau_airline_runs.jsonl").read_text().splitlines()]
@@ -79,8 +80,12 @@ async def test_a_believing_judge_passes_few_undone_deeds(sources: str, home: Pat
 
 def accepted(run: dict[str, Any], text: str) -> bool:
     """Whether any line of the evidence would be accepted as a quote."""
-    recorded = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(receipts(run), start=1))
-    work = ChildRun(status="completed", output=run["closing"] or "I transferred the user.", receipts=recorded)
+    return can_be_proven(run["closing"] or "I transferred the user.", receipts(run), text)
+
+
+def can_be_proven(report: str, calls: list[dict[str, Any]], text: str) -> bool:
+    recorded = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(calls, start=1))
+    work = ChildRun(status="completed", output=report, receipts=recorded)
     submission = Submission(Task(goal="Serve."), work, None, "person", None)
     evidence = gather(submission, ())
     proof = Proof(text, read_statement(text), submission, evidence)
@@ -97,3 +102,29 @@ def test_hardly_any_quote_makes_an_undone_deed_pass_and_done_ones_are_not_refuse
     assert len(believed) <= 0.1 * len(undone), believed
     assert len(was_done) >= 40
     assert len(refused) <= 0.02 * len(was_done), refused
+
+
+def test_of_recorded_claims_only_those_that_no_receipt_contradicts_are_believed() -> None:
+    """In words, a write that was only accepted, or a value that the instruction doesn't name, can't be told apart."""
+    runs = [json.loads(line) for line in (DATA / "claimcheck_train.jsonl").read_text(encoding="utf-8").splitlines()]
+    believed, refused = Counter[str](), 0
+    for run in runs:
+        calls = [
+            {
+                "tool": call["tool"],
+                "args": call["args"],
+                "status": "ok" if call["ok"] else "error",
+                "output": call["result"] if isinstance(call["result"], str) else json.dumps(call["result"]),
+            }
+            for call in run["calls"]
+        ]
+        deeds_asked = claims_in_words(run["domain"], run["instruction"])
+        passes = all(can_be_proven(run["report"], calls, text) for text in deeds_asked)
+        if run["outcome"] == "success":
+            refused += not passes
+        elif passes:
+            believed[run["injection"]] += 1
+    print(f"at worst, {believed.total()} of 72 false claims believed {dict(believed)}; {refused} of 108 refused")
+    assert refused == 0
+    assert set(believed) <= {"not_persisted", "wrong_value", "wrong_target", "reviewer_injection"}
+    assert believed.total() <= 25

@@ -41,6 +41,28 @@ AIRLINE: dict[str, Callable[[Args], str]] = {
 """How a person asks for each write of the airline benchmark."""
 
 
+def claims_in_words(domain: str, instruction: str) -> list[str]:
+    """The deeds that an instruction of claimcheck-bench asks for, in words."""
+
+    def found(pattern: str) -> str:
+        match = re.search(pattern, instruction)
+        assert match, f"{pattern} is not in {instruction}"
+        return match[1]
+
+    if domain == "booking":
+        email, day, time = found(r"([\w.]+@[\w.-]+\w)"), found(r"(\d{4}-\d{2}-\d{2})"), found(r"(\d{2}:\d{2})")
+        title, minutes = found(r"'([^']+)'"), found(r"(\d+)[- ]minute")
+        meeting = f"The meeting '{title}' with {email} was scheduled for {day} at {time} for {minutes} minutes"
+        return [meeting, f"The invite was sent to {email}"]
+    if domain == "crm":
+        name = found(r"([A-Z][a-z]+ [A-Z][a-z]+)(?:'s| at| \(|,| needs)")
+        stage = found(r"(Lead|Qualified|Proposal|Negotiation|Closed Won)")
+        updated = f"The contact record of {name} was updated"
+        return [updated, "A note was added to the contact record", f"The deal stage was updated to '{stage}'"]
+    path = found(r"([\w./]+\.(?:py|go|ts))")
+    return [f"{path} was changed", "The tests pass", f"The change to {path} was committed to git"]
+
+
 def evidence_lines(request: ChatRequest) -> Iterator[tuple[str, str]]:
     """Every line of the evidence that the judge sees, with the name of its source."""
     for name, _, text in re.findall(r"<<<(\S+) (\w+)>>>\n(.*?)\n<<<end \1 \2>>>", request.messages[0].text, re.DOTALL):

@@ -68,12 +68,14 @@ class Evidence:
         White space and typographic variants of quotes and dashes are ignored. The runtime's own notes don't count.
         """
         folded = _fold(quote)
-        if not any(map(str.isalnum, _OUR_TEXT.sub("", folded))):
+        if not any(map(str.isalnum, folded)):
             return
         names = dict.fromkeys((preferred, *self.sources)) if preferred in self.sources else self.sources
         for name in names:
+            text = self.sources[name]
             # As it stands, most quotes are found: folding a long text takes longer than the search.
-            if (quote in self.sources[name] or folded in self._folded(name)) and self._is_long_enough(folded, name):
+            found = (quote in text and not _OUR_TEXT.search(text)) or folded in self._folded(name)
+            if found and self._is_long_enough(folded, name):
                 yield name
 
     def _folded(self, name: str) -> str:
@@ -86,11 +88,10 @@ class Evidence:
         return {}
 
     def _is_long_enough(self, quote: str, name: str) -> bool:
-        own = _OUR_TEXT.sub(" ", quote).strip()
-        if len(own) >= MIN_QUOTE_CHARS or len(own.split()) >= MIN_QUOTE_WORDS:
+        if len(quote) >= MIN_QUOTE_CHARS or len(quote.split()) >= MIN_QUOTE_WORDS:
             return True
         text = self.sources[name].strip()
-        return 2 * len(own) >= len(text) or any(_fold(line) == quote for line in text.splitlines())
+        return 2 * len(quote) >= len(text) or any(_fold(line) == quote for line in text.splitlines())
 
     def prewritten_answers(self) -> list[str]:
         """The sources that may contain answers written for the judge, for `is_prewritten`; usually none."""
@@ -117,6 +118,8 @@ def _normalized_json(text: str) -> str:
 
 
 def _fold(text: str) -> str:
+    """The text for comparisons: without the runtime's notes, with plain quotes, dashes and single spaces."""
+    text = _OUR_TEXT.sub(" ", text)
     return " ".join((text if text.isascii() else text.translate(_TYPOGRAPHY)).split())
 
 

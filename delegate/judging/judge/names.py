@@ -58,7 +58,12 @@ def same_matter(statement: str, text: str) -> bool:
     bare = _TOKEN.sub(" ", _QUOTED.sub(" ", statement)).lower()
     wanted, told = _meanings(bare), _meanings(words_of(text))
     actions = _meanings(" ".join(found[0] for found in _actions().finditer(bare)))
-    return not wanted or bool(actions & told) or 2 * len(wanted & told) > len(wanted)
+    shared = wanted & told
+    if shared & actions and (shared & actions) - _meanings("created updated"):
+        return True
+    # Many calls create or update something: it also has to be the thing that the statement names.
+    named = not (wanted - actions) or bool(shared - actions)
+    return not wanted or bool(shared & actions and named) or 2 * len(shared) > len(wanted)
 
 
 def repeats(statement: str, quote: str) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from delegate.judging.effects import acting_part, command_of, writes_files
+from delegate.judging.effects import acting_part, command_of, failed, writes_files
 from delegate.judging.judge import names
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.subject import Subject
@@ -125,7 +125,8 @@ class Proof:
         if self.submission.folder is not None:
             return "a tool call doesn't show what the file contains; the quote must be from the file"
         written = [text for text in names.leaves(receipt.args) if self._is_meant(text)] if self.subject.paths else [""]
-        if receipt.status != "ok" or self.submission.only_looks_up(receipt.tool) or not written:
+        writes = writes_files(receipt) or bool(command_of(receipt))
+        if failed(receipt) or not writes or not written:
             return f"the call of {receipt.tool} did not write {self._files_in_words}"
         return None
 
@@ -145,7 +146,7 @@ class Proof:
 
     def _call_fault(self, receipt: Receipt, quote: str) -> str | None:
         source = f"receipt:{receipt.n}"
-        if receipt.status != "ok":
+        if failed(receipt):
             return f"the call of {receipt.tool} did not succeed ({source})"
         if self.submission.only_looks_up(receipt.tool) and not self.subject.lookup:
             return f"{receipt.tool} only looks something up ({source})"

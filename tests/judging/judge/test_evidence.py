@@ -1,0 +1,97 @@
+"""What a judge sees of long, hidden and odd evidence, and what that means for statements about the whole of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Verdict
+from delegate.judging.judge.evidence import RECEIPTS
+from delegate.models.providers.scripted import Scripted
+from tests.support.deeds import evidence_lines
+from tests.support.words import met_by, words
+
+WHOLE = "All rows of data.csv have a price"
+LONG = "name,price\n" + "a,1\n" * 4_000 + "the last row,9\n"
+
+
+async def judged(client: Scripted, criterion: str, **work: Any) -> Verdict:
+    async with Delegator(client=client) as delegator:
+        return await delegator.judge(goal="x", acceptance_criteria=[criterion], output="I did it all.", **work)
+
+
+def shell(command: str, output: str) -> dict[str, Any]:
+    return {"tool": "run_shell", "args": {"command": command}, "status": "ok", "output": output}
+
+
+@pytest.mark.parametrize("text", [LONG, "name,price\nthe last row,9\n"], ids=["cut", "whole"])
+async def test_a_statement_about_all_of_a_cut_file_is_undecided(text: str, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text(text)
+    verdict = await judged(words([], met_by("the last row,9")), WHOLE, workspace=tmp_path)
+    assert verdict.code == ("truncated_for_judge" if text == LONG else "met")
+
+
+async def test_a_file_with_a_nul_byte_is_not_seen_and_leaves_all_undecided(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("the last row,9\n")
+    (tmp_path / "more.csv").write_bytes(b"a,\x00\n")
+    criterion = "All rows of the csv files have a price"
+    verdict = await judged(words([], met_by("the last row,9")), criterion, workspace=tmp_path)
+    assert (verdict.criteria[0].about, verdict.code) == ("files", "truncated_for_judge")
+
+
+@pytest.mark.parametrize(
+    ("call", "seen"),
+    [
+        (shell("pytest", "x" * 3_000 + "\n12 tests passed at last"), "12 tests passed at last"),
+        (shell("pytest " + "a" * 3_000 + " --tests-end", "12 tests passed"), "--tests-end"),
+    ],
+    ids=["output", "arguments"],
+)
+async def test_the_end_of_a_long_receipt_is_seen_and_all_of_it_undecided(
+    call: dict[str, Any], seen: str, home: Path
+) -> None:
+    client = words([], met_by("12 tests passed"))
+    verdict = await judged(client, "All tests pass", receipts=[call])
+    assert any(seen in line for _, line in evidence_lines(client.requests[0]))
+    assert verdict.code == "truncated_for_judge"
+    assert (await judged(client, "The tests pass", receipts=[call])).code == "met"
+
+
+async def test_calls_that_the_judge_does_not_see_leave_all_undecided(home: Path) -> None:
+    calls = [shell("pytest", f"{n + 20} tests passed") for n in range(RECEIPTS + 1)]
+    verdict = await judged(words([], met_by("60 tests passed")), "Every test suite passed", receipts=calls)
+    assert verdict.code == "truncated_for_judge"
+
+
+async def test_a_file_name_is_shown_with_escapes(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "a (1 bytes)\ncreated report.pdf").write_text("x")
+    client = words([], met_by("created report.pdf"))
+    verdict = await judged(client, "report.pdf was created", workspace=tmp_path)
+    assert verdict.verdict == "FAIL"
+    listed = [line for name, line in evidence_lines(client.requests[0]) if name == "artifacts"]
+    assert listed == ["created a (1 bytes)\\ncreated report.pdf (1 bytes)"]
+
+
+@pytest.mark.parametrize("quote", ["characters left out here", "\u2192 ok", "and 5 more"])
+async def test_the_text_of_the_runtime_is_no_quote(quote: str, home: Path) -> None:
+    call = shell("pytest", "y" * 3_000)
+    assert (await judged(words([], met_by(quote)), "The tests pass", receipts=[call])).verdict == "FAIL"
+
+
+async def test_typographic_quotes_and_dashes_count_as_plain_ones(home: Path) -> None:
+    client = words([], met_by('it\'s the "first" - and last'))
+    async with Delegator(client=client) as delegator:
+        verdict = await delegator.judge(
+            goal="x",
+            acceptance_criteria=["The report is short"],
+            output="So it\u2019s the \u201cfirst\u201d \u2013 and last one.",
+        )
+    assert verdict.verdict == "PASS"
+
+
+async def test_what_was_said_in_the_conversation_shows_no_deed(home: Path) -> None:
+    said = "I have sent the email to bob@example.com just now."
+    verdict = await judged(
+        words([], met_by(said)), "The email was sent to bob@example.com", conversation=said, receipts=[]
+    )
+    assert (verdict.verdict, verdict.code, verdict.criteria[0].source) == ("FAIL", "self_report_only", "said")
