@@ -79,7 +79,8 @@ class Proof:
         if source in _OWN_WORDS:
             return f"only the report says so, and not {self._files_in_words}"
         if kind == "check":
-            return None if self._checks_the_file(detail) else f"the check {detail} is not about {self._files_in_words}"
+            shows = self._check_shows(detail, self.evidence.sources[source])
+            return None if shows else f"the check {detail} doesn't show that of {self._files_in_words}"
         if kind == "receipt":
             return self._written_fault(self._receipt(detail))
         if kind == "artifact" and not self._is_meant(detail):
@@ -112,13 +113,16 @@ class Proof:
         lines = zip(self.submission.run.artifacts, self.evidence.sources["artifacts"].splitlines(), strict=False)
         return any(folded in line and self._is_meant(artifact.path) for artifact, line in lines)
 
-    def _checks_the_file(self, id: str) -> bool:
+    def _check_shows(self, id: str, text: str) -> bool:
+        """Whether a check shows the statement: a `file` check that a file is there, a command what it is about."""
         criterion = next((one for one in self.submission.task.criteria if one.id == id), None)
         if isinstance(criterion, FileCriterion):
-            return self._is_meant(criterion.path)
+            return self._is_meant(criterion.path) and _is_about_existence(self.statement)
         if not isinstance(criterion, ShellCriterion):
             return False
-        return not self.subject.paths or any(_base(path) in criterion.command for path in self.subject.paths)
+        if self.subject.paths:
+            return any(_base(path) in criterion.command for path in self.subject.paths)
+        return names.same_matter(self.statement, text)
 
     def _written_fault(self, receipt: Receipt) -> str | None:
         """Without a workspace, the call that wrote the file is the only trace of it."""

@@ -314,6 +314,26 @@ async def test_a_met_check_of_something_else_shows_no_deed(home: Path, tmp_path:
     assert [one.outcome for one in verdict.criteria] == ["not_met", "met"]
 
 
+@pytest.mark.parametrize(
+    ("criterion", "check"),
+    [
+        ("haiku.txt has three lines", {"kind": "file", "path": "haiku.txt"}),
+        ("All public functions have docstrings", {"kind": "shell", "command": "echo 3 tests passed"}),
+    ],
+    ids=["a file is there", "tests ran"],
+)
+async def test_a_met_check_shows_nothing_else_of_the_files(
+    criterion: str, check: dict[str, Any], home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "haiku.txt").write_text("one line\n")
+    client = Scripted(believer(lambda source: source.startswith("check:")))
+    async with Delegator(client=client, commands="allow") as delegator:
+        verdict = await delegator.judge(
+            goal="x", acceptance_criteria=[criterion, check], output="Done it.", workspace=tmp_path
+        )
+    assert [one.outcome for one in verdict.criteria] == ["not_met", "met"]
+
+
 async def test_a_shell_check_shows_the_deed_that_it_checks(home: Path, tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text("")
     criteria = ["All tests pass", {"kind": "shell", "command": "echo '3 tests passed'"}]
