@@ -85,7 +85,7 @@ def _criteria_rows(file: Path) -> list[dict[str, Any]]:
     from delegate.child.toolbox import toolbox_specs
     from delegate.cli.workfile import read_criteria, to_task
     from delegate.judging import suggest
-    from delegate.judging.judge.subject import subject_of
+    from delegate.judging.judge.statements import subject_of
     from delegate.judging.validate import vacuous_parts
     from delegate.types import QuestionCriterion, ShellCriterion, TextCriterion
 

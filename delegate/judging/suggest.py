@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from delegate.judging.effects import is_named_like_a_lookup, words_of
 from delegate.judging.judge import names
-from delegate.judging.judge.subject import subject_of
+from delegate.judging.judge.statements import subject_of
 from delegate.ports import ToolSpec
 from delegate.types import AnyCriterion, Finding, JsonObject, QuestionCriterion, TextCriterion
 

@@ -12,7 +12,7 @@ from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, is_prewritten
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
-from delegate.judging.judge.subject import Subject, SubjectKind, subject_of
+from delegate.judging.judge.subject import Subject, SubjectKind
 from delegate.judging.submission import Submission, result
 from delegate.types import AnyCriterion, CriterionOutcome, CriterionResult, QuestionCriterion
 
@@ -62,6 +62,8 @@ def read_reply(
 
 def subject_of_submission(submission: Submission, criterion: AnyCriterion) -> Subject:
     """What the criterion is about, given the child's files and tools."""
+    from delegate.judging.judge.statements import subject_of
+
     files = [artifact.path for artifact in submission.run.artifacts]
     return subject_of(criterion, files, can_act=submission.can_act)
 

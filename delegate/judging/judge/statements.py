@@ -1,6 +1,8 @@
 """Reads from its words what a statement is about, by fixed English patterns with the words of `judges/subjects.toml`.
 
-Imported on first use, since the patterns take some time to compile.
+The same criterion is always read the same way. Whatever the patterns don't recognize, other languages included, counts
+as a deed: a criterion that is read too strictly fails with a hint, while one that is read too leniently would pass on
+the child's word. Imported on first use, since the patterns take some time to compile.
 """
 
 import re
@@ -10,6 +12,22 @@ from functools import lru_cache
 
 from delegate.judging.judge.subject import Subject
 from delegate.judging.words import any_of as _any
+from delegate.types import AboutFile, AnyCriterion, QuestionCriterion, TextCriterion
+
+
+def subject_of(criterion: AnyCriterion, files: Collection[str] = (), *, can_act: bool | None = None) -> Subject:
+    """What the criterion is about: as it says itself, else as its statement reads.
+
+    `files` are the paths of the child's artifacts. `can_act` is whether the child had a tool that can change anything;
+    None if that isn't known.
+    """
+    about = criterion.about if isinstance(criterion, (TextCriterion, QuestionCriterion)) else None
+    if isinstance(about, AboutFile):
+        return Subject("file", (about.file,))
+    if about is not None:
+        return Subject(about)
+    statement = criterion.question if isinstance(criterion, QuestionCriterion) else criterion.describe()
+    return read_statement(statement, frozenset(files), can_act)
 
 
 @lru_cache(maxsize=1024)

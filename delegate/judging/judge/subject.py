@@ -1,20 +1,15 @@
-"""Classifies what a criterion in words is about, which decides where the judge's quote must come from.
+"""What a criterion in words can be about, which decides where the judge's quote must come from.
 
 * `report`: what the child's text says. The quote comes from the report.
 * `file`: the content or existence of files. The quote comes from those files, or a check on them.
 * `deed`: an action or a state outside the report. The quote comes from the receipt of a call that did it, or a check.
 * `absence`: that something was not done. No quote can show that; a check or a `receipt` criterion can.
 
-The classification reads English by fixed patterns, so that the same criterion is always read the same way. Whatever the
-patterns don't recognize, other languages included, counts as a deed: a criterion that is read too strictly fails with a
-hint, while one that is read too leniently would pass on the child's word. `about` on the criterion overrides all this.
+`about` on the criterion says it; otherwise `statements.py` reads it from its words.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
-
-from delegate.types import AboutFile, AnyCriterion, QuestionCriterion, TextCriterion
 
 SubjectKind = Literal["report", "file", "deed", "absence"]
 
@@ -32,20 +27,3 @@ class Subject:
 
     def __str__(self) -> str:
         return f"file: {', '.join(self.paths)}" if self.paths else "files" if self.kind == "file" else self.kind
-
-
-def subject_of(criterion: AnyCriterion, files: Collection[str] = (), *, can_act: bool | None = None) -> Subject:
-    """What the criterion is about: as it says itself, else as its statement reads.
-
-    `files` are the paths of the child's artifacts. `can_act` is whether the child had a tool that can change anything;
-    None if that isn't known.
-    """
-    about = criterion.about if isinstance(criterion, (TextCriterion, QuestionCriterion)) else None
-    if isinstance(about, AboutFile):
-        return Subject("file", (about.file,))
-    if about is not None:
-        return Subject(about)
-    from delegate.judging.judge.statements import read_statement
-
-    statement = criterion.question if isinstance(criterion, QuestionCriterion) else criterion.describe()
-    return read_statement(statement, frozenset(files), can_act)

@@ -12,7 +12,7 @@ import pytest
 from delegate import Delegator, Verdict
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.proof import Proof
-from delegate.judging.judge.subject import subject_of
+from delegate.judging.judge.statements import subject_of
 from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.workspace import Folder
