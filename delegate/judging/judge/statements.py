@@ -78,7 +78,7 @@ def _is_about_text(said: "_Statement") -> bool:
     """Whether it says only what a text contains, or in which form, without naming the report."""
     if _second_clause_acts(said) or _acts_first(said):
         return False
-    if _PASSIVE_TEXT.search(said.plain):
+    if _PASSIVE_TEXT.search(said.plain) or _TEXT_SUBJECT_SAYS.match(said.plain):
         return True
     if said.actions or _WORLD.search(said.plain):
         return False
@@ -169,6 +169,7 @@ _TEXT_SUBJECT = re.compile(
     rf"^(?:there\s+(?:is|are)\s+|with\s+|has\s+|have\s+)?{_START[1:]}"
     rf"{_any('text_nouns', 'report_nouns')}\b{_NOT_A_NAME}"
 )
+_TEXT_SUBJECT_SAYS = re.compile(rf"{_TEXT_SUBJECT.pattern}\s+(?:{_any('adverbs')}\s+)?{_any('text_verbs')}\b")
 _ANY_TEXT_VERB = re.compile(rf"\b{_any('text_verbs', 'weak_text_verbs')}\b")
 _MODAL = (
     rf"^(?:(?:it|they)\s+)?(?:{_any('adverbs')}\s+)?(?:(?:must|should|does|do|doesn't|don't)\s+)?"
