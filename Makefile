@@ -50,6 +50,9 @@ lowest:
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' $(LOWEST)
 	.venv-lowest/bin/python -m pytest -q -n 2 tests/models/providers tests/test_delegator.py
 
+# What uses the files of a package: schemas, judges, the demo's files, entry points.
+IN_WHEEL := tests/e2e tests/cli/test_demo.py tests/cli/test_judge.py tests/cli/test_models.py tests/cli/test_call.py \
+	tests/cli/test_lint.py tests/test_delegator.py tests/test_public_api.py tests/test_readme.py tests/test_schemas.py
 wheel: $(READY)
 	rm -rf dist build/wheel .venv-wheel
 	$(BIN)/python -m build . > build-wheel.log 2>&1 || { cat build-wheel.log; exit 1; }
@@ -59,8 +62,7 @@ wheel: $(READY)
 	rm -r build/wheel/delegate build/wheel/judges build/wheel/schemas
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]"
-	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2 tests/cli tests/e2e tests/test_*.py \
-		--ignore tests/test_docs.py --ignore tests/test_examples.py
+	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2 $(IN_WHEEL)
 
 # INSTALL and TREE: what is installed beside a framework, and where its tests lie (a wheel, and its sdist without sources).
 HOSTS ?= $(basename $(notdir $(wildcard tests/hosts/requirements/*.txt)))
