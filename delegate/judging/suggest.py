@@ -8,6 +8,7 @@ from typing import Any, cast
 from delegate.judging.effects import is_named_like_a_lookup, words_of
 from delegate.judging.judge import names
 from delegate.judging.judge.statements import subject_of
+from delegate.judging.judge.subject import statement_of
 from delegate.ports import ToolSpec
 from delegate.types import AnyCriterion, Finding, JsonObject, QuestionCriterion, TextCriterion
 
@@ -30,11 +31,10 @@ def findings(criteria: Sequence[AnyCriterion], tools: Sequence[ToolSpec]) -> lis
         if not isinstance(criterion, (TextCriterion, QuestionCriterion)):
             continue
         kind = subject_of(criterion).kind
-        statement = criterion.question if isinstance(criterion, QuestionCriterion) else criterion.text
         if kind not in ("deed", "absence") or not tools:
             continue
         what = "what was not done, which no quote shows" if kind == "absence" else "a deed, which code decides better"
-        proposal = suggestion(statement, kind == "absence", tools)
+        proposal = suggestion(statement_of(criterion), kind == "absence", tools)
         instead = (
             json.dumps(proposal, ensure_ascii=False) if proposal else "use a `receipt`, `file` or `shell` criterion"
         )

@@ -15,23 +15,12 @@ from delegate.errors import ToolError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import Tool
 from tests.support.claims import criteria_for
+from tests.support.recorded import claim_receipts
 
 DATA = Path(__file__).parents[1] / "data" / "claimcheck_train.jsonl"
 RUNS: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
 READ_ONLY = ("calendar.get_event", "crm.read_record", "ci.run_tests", "git.show_head")
 ASYNC = ("pending", "accepted")
-
-
-def receipts(run: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "tool": call["tool"],
-            "args": call["args"],
-            "status": "ok" if call["ok"] else "error",
-            "output": call["result"] if isinstance(call["result"], str) else json.dumps(call["result"]),
-        }
-        for call in run["calls"]
-    ]
 
 
 def probe_tools(run: dict[str, Any]) -> list[Tool]:
@@ -57,7 +46,7 @@ async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
                 goal=run["instruction"],
                 acceptance_criteria=criteria_for(run["domain"], run["instruction"], can_probe=bool(run["probes"])),
                 output=run["report"],
-                receipts=receipts(run),
+                receipts=claim_receipts(run),
                 tools=probe_tools(run),
             )
             for run in runs

@@ -18,6 +18,7 @@ from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
 from delegate.types import ChildRun, Receipt, Task
 from tests.support.deeds import AIRLINE, believer, claims_in_words
+from tests.support.recorded import airline_receipts, claim_receipts
 
 DATA = Path(__file__).parents[1] / "data"
 RUNS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "tau_airline_runs.jsonl").read_text().splitlines()]
@@ -46,25 +47,13 @@ def deeds() -> list[Deed]:
     return list({(run["task_id"], text): (run, text, was) for run, text, was in found}.values())
 
 
-def receipts(run: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "tool": call["tool"],
-            "args": call["args"],
-            "status": "error" if call["result"].startswith("Error") else "ok",
-            "output": call["result"],
-        }
-        for call in run["calls"]
-    ]
-
-
 async def judged(run: dict[str, Any], text: str, client: Scripted) -> Verdict:
     async with Delegator(client=client) as delegator:
         return await delegator.judge(
             goal="Serve the customer.",
             acceptance_criteria=[text],
             output=run["closing"] or "I transferred the user to a human agent.",
-            receipts=receipts(run),
+            receipts=airline_receipts(run),
         )
 
 
@@ -80,7 +69,7 @@ async def test_a_believing_judge_passes_few_undone_deeds(sources: str, home: Pat
 
 def accepted(run: dict[str, Any], text: str) -> bool:
     """Whether any line of the evidence would be accepted as a quote."""
-    return can_be_proven(run["closing"] or "I transferred the user.", receipts(run), text)
+    return can_be_proven(run["closing"] or "I transferred the user.", airline_receipts(run), text)
 
 
 def can_be_proven(report: str, calls: list[dict[str, Any]], text: str) -> bool:
@@ -109,17 +98,8 @@ def test_of_recorded_claims_only_those_that_no_receipt_contradicts_are_believed(
     runs = [json.loads(line) for line in (DATA / "claimcheck_train.jsonl").read_text(encoding="utf-8").splitlines()]
     believed, refused = Counter[str](), 0
     for run in runs:
-        calls = [
-            {
-                "tool": call["tool"],
-                "args": call["args"],
-                "status": "ok" if call["ok"] else "error",
-                "output": call["result"] if isinstance(call["result"], str) else json.dumps(call["result"]),
-            }
-            for call in run["calls"]
-        ]
         deeds_asked = claims_in_words(run["domain"], run["instruction"])
-        passes = all(can_be_proven(run["report"], calls, text) for text in deeds_asked)
+        passes = all(can_be_proven(run["report"], claim_receipts(run), text) for text in deeds_asked)
         if run["outcome"] == "success":
             refused += not passes
         elif passes:

@@ -14,6 +14,7 @@ import pytest
 from delegate import Delegator, Verdict
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
+from tests.support.recorded import airline_receipts
 
 DATA = Path(__file__).parents[1] / "data"
 RUNS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "tau_airline_runs.jsonl").read_text().splitlines()]
@@ -41,18 +42,6 @@ def criterion(run: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "receipt", "mode": "exactly", "of": WRITES, "calls": expected}
 
 
-def receipts(run: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "tool": call["tool"],
-            "args": call["args"],
-            "status": "error" if call["result"].startswith("Error") else "ok",
-            "output": call["result"],
-        }
-        for call in run["calls"]
-    ]
-
-
 def refuse(request: ChatRequest) -> ChatReply:
     raise AssertionError("a model was asked")
 
@@ -65,7 +54,7 @@ async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
                 goal="Serve the customer within the airline's policy.",
                 acceptance_criteria=[criterion(run), *outputs(run)],
                 output=run["closing"] or HANDED_OVER,
-                receipts=receipts(run),
+                receipts=airline_receipts(run),
             )
             for run in runs
         ]

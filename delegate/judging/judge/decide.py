@@ -12,7 +12,7 @@ from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, is_prewritten
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
-from delegate.judging.judge.subject import Subject, SubjectKind
+from delegate.judging.judge.subject import Subject, SubjectKind, statement_of
 from delegate.judging.submission import Submission, result
 from delegate.types import AnyCriterion, CriterionOutcome, CriterionResult, QuestionCriterion
 
@@ -83,15 +83,16 @@ def _verified(
     submission: Submission, criterion: AnyCriterion, answers: dict[str, CriterionAnswer], evidence: Evidence
 ) -> CriterionResult:
     """The result of one answer: a `met` stays only if its quote stands in a source that can prove the criterion."""
-    from delegate.judging.judge.proof import HINT, Proof, relevant_cuts  # with many patterns: loaded on first use
+    from delegate.judging.judge.proof import HINT, Proof  # with many patterns: loaded on first use
 
     answer, confidence = answers[criterion.id or ""], answers.get((criterion.id or "") + CONFIDENCE_SUFFIX)
-    quote, statement = answer.evidence or None, _statement(criterion)
+    quote, statement = answer.evidence or None, statement_of(criterion)
     subject = subject_of_submission(submission, criterion)
     decided = partial(_result, criterion, quote, str(subject))
     if answer.verdict != "met":
         return decided(answer.verdict, answer.verdict, answer.reason, evidence.find(answer.evidence, answer.source))
-    source, fault = Proof(statement, subject, submission, evidence).find(answer.evidence, answer.source)
+    proof = Proof(statement, subject, submission, evidence)
+    source, fault = proof.find(answer.evidence, answer.source)
     if source is None:
         reason = f"the judge says met, but its quote is not in the evidence: {answer.evidence[:200]!r}"
         return decided("not_met", "evidence_not_found", reason)
@@ -99,7 +100,7 @@ def _verified(
         return decided("not_met", "not_confident", confidence.reason, source)
     if fault is not None:
         return decided("not_met", "self_report_only", f"{fault}; {HINT}", source)
-    if _UNIVERSAL.search(statement) and (unseen := relevant_cuts(subject, source, evidence.cut)):
+    if _UNIVERSAL.search(statement) and (unseen := proof.unseen(source)):
         reason = f"the judge did not see all of {unseen[0]}, and the omitted part could contradict this"
         return decided("cannot_tell", "truncated_for_judge", reason, source)
     return decided("met", "met", answer.reason, source)
@@ -115,7 +116,3 @@ def _result(
     source: str | None = None,
 ) -> CriterionResult:
     return result(criterion, outcome, "judge", code, reason, evidence=quote, source=source, about=about)
-
-
-def _statement(criterion: AnyCriterion) -> str:
-    return criterion.question if isinstance(criterion, QuestionCriterion) else criterion.describe()

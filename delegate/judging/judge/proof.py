@@ -12,7 +12,7 @@ words it had written before.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -49,9 +49,28 @@ class Proof:
 
         (None, None) if the quote stands nowhere.
         """
-        found = self.evidence.find_all(quote, preferred)
-        faults = [(source, self._fault(source, quote)) for source in found]
-        return next((one for one in faults if one[1] is None), faults[0] if faults else (None, None))
+        first: tuple[str | None, str | None] = (None, None)
+        for source in self.evidence.find_all(quote, preferred):
+            fault = self._fault(source, quote)
+            if fault is None:
+                return source, None
+            if first == (None, None):
+                first = source, fault
+        return first
+
+    def unseen(self, quoted: str) -> Sequence[str]:
+        """The sources that the judge saw only in part and that could contradict a statement about a whole.
+
+        The `quoted` one comes first.
+        """
+        match self.subject.kind:
+            case "report":
+                cut = [source for source in self.evidence.cut if source == "output"]
+            case "file":
+                cut = [source for source in self.evidence.cut if source == "artifacts" or self._is_file(source)]
+            case _:
+                cut = [source for source in self.evidence.cut if source.startswith("receipt")]
+        return sorted(cut, key=lambda source: (source != quoted, source))
 
     def _fault(self, source: str, quote: str) -> str | None:
         """Why this source can't prove the statement; None if it can."""
@@ -96,13 +115,21 @@ class Proof:
         return None
 
     @cached_property
+    def _names(self) -> list[names.Name]:
+        return names.names_in(self.statement)
+
+    @cached_property
     def _identifiers(self) -> list[names.Name]:
         """The names that have to stand in a file: those that aren't plain numbers."""
-        return [name for name in names.names_in(self.statement) if not re.fullmatch(r"[\d.,:]+", name[0])]
+        return [name for name in self._names if not re.fullmatch(r"[\d.,:]+", name[0])]
 
     @property
     def _files_in_words(self) -> str:
         return ", ".join(self.subject.paths) or "a file that the child left"
+
+    def _is_file(self, source: str) -> bool:
+        kind, _, path = source.partition(":")
+        return kind == "artifact" and self._is_meant(path)
 
     def _is_meant(self, path: str) -> bool:
         return not self.subject.paths or any(same_file(path, named) for named in self.subject.paths)
@@ -174,7 +201,7 @@ class Proof:
         )
 
     def _unnamed_fault(self, source: str, whole: str, told: str) -> str | None:
-        if missing := names.missing_names(names.names_in(self.statement), whole):
+        if missing := names.missing_names(self._names, whole):
             return f"{source} does not contain {missing[0]!r}"
         if not self.subject.lookup and not names.same_matter(self.statement, told):
             return f"{source} shows something else"
@@ -231,18 +258,3 @@ def _folded(text: str) -> str:
 
 def _base(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def relevant_cuts(subject: Subject, quoted: str, cut: Iterable[str]) -> Sequence[str]:
-    """The sources, of those that the judge saw only in part, that could contradict a statement about a whole."""
-    sources = sorted(cut, key=lambda source: source != quoted)
-    if subject.kind == "report":
-        return [source for source in sources if source == "output"]
-    if subject.kind == "file":
-        return [
-            source
-            for source in sources
-            if source == "artifacts"
-            or (source.startswith("artifact:") and any(same_file(source[9:], path) for path in subject.paths or ("*",)))
-        ]
-    return [source for source in sources if source.startswith("receipt")]

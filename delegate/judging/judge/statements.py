@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
-from delegate.judging.judge.subject import Subject
+from delegate.judging.judge.subject import Subject, statement_of
 from delegate.judging.words import any_of as _any
 from delegate.types import AboutFile, AnyCriterion, QuestionCriterion, TextCriterion
 
@@ -26,8 +26,7 @@ def subject_of(criterion: AnyCriterion, files: Collection[str] = (), *, can_act:
         return Subject("file", (about.file,))
     if about is not None:
         return Subject(about)
-    statement = criterion.question if isinstance(criterion, QuestionCriterion) else criterion.describe()
-    return read_statement(statement, frozenset(files), can_act)
+    return read_statement(statement_of(criterion), frozenset(files), can_act)
 
 
 @lru_cache(maxsize=1024)

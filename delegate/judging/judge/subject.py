@@ -11,6 +11,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from delegate.types import AnyCriterion, QuestionCriterion
+
 SubjectKind = Literal["report", "file", "deed", "absence"]
 
 
@@ -27,3 +29,8 @@ class Subject:
 
     def __str__(self) -> str:
         return f"file: {', '.join(self.paths)}" if self.paths else "files" if self.kind == "file" else self.kind
+
+
+def statement_of(criterion: AnyCriterion) -> str:
+    """The criterion's own words: of a question, without its threshold."""
+    return criterion.question if isinstance(criterion, QuestionCriterion) else criterion.describe()
