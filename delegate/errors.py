@@ -18,6 +18,7 @@ from typing import Literal
 ProviderFault = Literal[
     "auth",  # 401, 402, 403: the key is invalid or may not use the model, or the account has no credit
     "bad_request",  # 400, 404, 422: the request can't succeed as it is
+    "context_overflow",  # the request is longer than the model's context window
     "rate_limited",  # 429
     "overloaded",  # 503, 529
     "server_error",  # other 5xx

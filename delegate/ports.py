@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from delegate.types import JsonObject, Usage
+from delegate.types import Effort, JsonObject, Usage
 
 # ------------------------------------------------------------------------------------------------------ model calls
 
@@ -25,6 +25,16 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """An image or a PDF that a tool returned, for models that can read it."""
+
+    media_type: str
+    """`image/png`, `image/jpeg`, `image/gif`, `image/webp` or `application/pdf`."""
+    data: bytes = field(repr=False)
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolReply:
     """A tool's output, as returned to the model."""
 
@@ -32,6 +42,7 @@ class ToolReply:
     name: str
     text: str
     is_error: bool = False
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +80,22 @@ class ChatRequest:
     max_output_tokens: int
     tools: tuple[ToolSpec, ...] = ()
     reply_schema: JsonObject | None = None
-    effort: Literal["low", "medium", "high"] | None = None
+    effort: Effort | None = None
     """Reasoning effort; None uses the provider's default. Only for models with `effort` in their catalog entry."""
+    tool_choice: Literal["auto", "none"] = "auto"
+    """With `none`, the model must answer without a tool call. The tools are still sent, so that cached prompts stay
+    valid and the provider accepts the tool calls in the conversation."""
+    conversation: str | None = None
+    """A key shared by the requests of one conversation, each of which repeats the messages of the one before. Providers
+    can cache its prompt. None: a single request, for which nothing should be written to a paid cache."""
 
 
 StopReason = Literal[
     "end",  # the model finished its turn
     "tool_calls",  # the model waits for tool replies
-    "length",  # the reply was truncated by a token limit
+    "length",  # the reply was truncated by `max_output_tokens`
+    "context",  # the conversation and the reply together exceeded the model's context window
+    "malformed_call",  # the model's tool call couldn't be parsed by the provider
     "refusal",  # the model or the provider's filter declined
     "other",  # any other reason named by the provider; never treated as a normal end
 ]
@@ -137,6 +156,8 @@ class ToolOutput:
     text: str
     status: Literal["ok", "error", "denied", "timeout"] = "ok"
     sandbox: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    """Images and PDFs, for models that can read them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from delegate.errors import ConfigError
 from delegate.models.catalog import Accuracy, Model, Price, hint_for
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
-from delegate.types import Text, Tier, TierBound, Value
+from delegate.types import Effort, Text, Tier, TierBound, Value
 
 Sandbox = Literal["auto", "require", "off"]
 CommandPolicy = Literal["sandboxed", "allow", "deny"]
@@ -66,8 +66,11 @@ class Settings(Value):
     """Maximum number of tokens per run, for children and judges together. None: no limit."""
     run_timeout_seconds: float | None = Field(default=None, gt=0)
     """Maximum wall time per run in seconds, starting with its first call. None: no limit."""
-    max_output_tokens: int = Field(default=8_192, ge=256)
-    """Maximum number of output tokens per model call of a child."""
+    max_output_tokens: int = Field(default=32_000, ge=256)
+    """Maximum number of output tokens per model call of a child, including its reasoning; or the model's own maximum,
+    if that is less."""
+    effort: Effort | None = None
+    """Reasoning effort of children, for models that have one. None: the provider's default."""
     call_timeout_seconds: float = Field(default=180, gt=0)
     """Timeout of one model call in seconds, including the SDK's own retries but not the wait for a rate limit."""
     gate: bool = True

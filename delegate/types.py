@@ -28,6 +28,8 @@ JsonObject = dict[str, Any]
 Tier = Literal["deep", "standard", "fast"]
 TIERS: tuple[Tier, ...] = ("deep", "standard", "fast")
 """All tiers, strongest first. A model may delegate to its own tier or a weaker one, never to a stronger one."""
+Effort = Literal["low", "medium", "high"]
+"""How much a model thinks before it answers."""
 TierBound = Literal["deep", "standard", "fast", "parent", "parent-1", "parent-2"]
 """A tier, the parent's own tier, or one or two tiers below it."""
 
@@ -362,6 +364,8 @@ class Task(Value):
     max_steps: int | None = Field(default=None, ge=1)
     timeout_seconds: float | None = Field(default=None, gt=0)
     max_cost_usd: float | None = Field(default=None, gt=0)
+    effort: Effort | None = None
+    """Reasoning effort, for models that have one. None: as in the settings."""
 
     if TYPE_CHECKING:
         # Type checkers know only the validated types, but criteria and the workspace also have short forms.
@@ -379,6 +383,7 @@ class Task(Value):
             max_steps: int | None = None,
             timeout_seconds: float | None = None,
             max_cost_usd: float | None = None,
+            effort: Effort | None = None,
         ) -> None: ...
 
     @model_validator(mode="before")

@@ -80,6 +80,7 @@ WORDS = {
     "parent_tier": "fast",
     "max_tier": "parent-1",
     "min_tier": "fast",
+    "effort": "low",
     "sandbox": "off",
     "commands": "deny",
     "max_output_tokens": "999",

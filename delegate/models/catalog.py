@@ -106,6 +106,10 @@ class Model(Value):
     tools: bool
     effort: bool = False
     """Whether requests may set a reasoning effort."""
+    images: bool = False
+    """Whether it can read images that a tool returns."""
+    pdfs: bool = False
+    """Whether it can read PDFs that a tool returns."""
     deprecated_on: date | None = None
     """The day on which the provider shuts it down."""
     judge_accuracy: Accuracy | None = None
