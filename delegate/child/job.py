@@ -15,7 +15,7 @@ from delegate.models.connections import Connection
 from delegate.ports import Notify, Tool, ToolOutput
 from delegate.records.recorder import Recorder
 from delegate.sandbox.workspace import Folder
-from delegate.types import ChildRun, Provenance, Task, Tier, Usage
+from delegate.types import ChildRun, Effort, Provenance, Task, Tier, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class Job:
     ledger: Ledger
     max_steps: int
     max_output_tokens: int
+    effort: Effort | None
+    """The reasoning effort to ask for, if the model has such a setting."""
     notify: Notify
 
     @property

@@ -1,26 +1,23 @@
 """Runs the built-in child: a loop over a model and tools, until the model stops calling tools or reaches a limit."""
 
-import asyncio
-from collections.abc import Sequence
-from itertools import groupby
+from delegate.child.conversation import Conversation
+from delegate.child.job import Job
+from delegate.child.tool_calls import END_AT, ToolCalls
+from delegate.ports import ChatReply
+from delegate.types import ChildRun, ErrorDetail, RunStatus
 
-from delegate._util.fencing import frame, new_mark
-from delegate.budget import metering, runs
-from delegate.child import prompt
-from delegate.child.job import Job, call_tool
-from delegate.errors import TierExceeded
-from delegate.models.catalog import tokens_of
-from delegate.models.tiers import is_above
-from delegate.ports import ChatReply, ChatRequest, Message, ToolCall, ToolOutput, ToolReply
-from delegate.types import ChildRun, ErrorDetail
-
-MAX_CALLS_PER_TURN = 32
-"""Further tool calls in one turn get an error as their reply."""
 MAX_REPLIES_PER_TURN = 256
 """A turn with more tool calls than this fails the child: every call needs a reply, which the next request contains."""
-TOOL_REPLY_CHARS = 40_000
-_LAST_TURN = "\n\n[That was the last turn with tools. The next message must be the report.]"
-_STOPS = {"length": "truncated", "refusal": "refused"}
+MAX_CUT_OFF = 3
+"""The child fails at this many replies in a row that were cut off by the output limit."""
+CHARS_PER_TOKEN = 3
+"""A cautious estimate for code and JSON, to tell a model how long its message may be."""
+_FAILURES = {
+    "length": "truncated",
+    "context": "truncated",
+    "refusal": "refused",
+    "malformed_call": "malformed_call",
+}
 
 
 class AgentLoop:
@@ -31,18 +28,82 @@ class AgentLoop:
     uses_job_tools = True
 
     async def run(self, job: Job) -> ChildRun:
-        """Run turns until the model reports, or until none are left."""
-        conversation = _Conversation(job)
-        for turn in range(1, job.max_steps + 1):
+        """Make model calls until the model reports, or until none are left."""
+        conversation, tools, recovery = Conversation(job), ToolCalls(job), Recovery()
+        while job.recorder.steps < job.max_steps:
             reply = await conversation.ask()
-            if not reply.tool_calls:
+            notice = recovery.notice(reply, conversation)
+            if notice is not None and job.recorder.steps < job.max_steps:
+                conversation.add_notice(reply, notice)
+                continue
+            if not reply.tool_calls or reply.stop in _FAILURES:
                 return _finish(job, reply)
             if (count := len(reply.tool_calls)) > MAX_REPLIES_PER_TURN:
                 message = f"the model called {count:,} tools in one turn; at most {MAX_REPLIES_PER_TURN} are allowed"
-                return job.recorder.finish("failed", error=ErrorDetail(code="too_many_tool_calls", message=message))
-            await conversation.answer(reply, last_turn=turn == job.max_steps - 1)
-        message = f"the child still called tools after {job.max_steps} turns"
-        return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=message))
+                return _failed(job, "too_many_tool_calls", message)
+            outputs = await tools.run(reply.tool_calls, conversation.own_tools)
+            if tools.in_circles:
+                return _failed(job, "no_progress", f"the child made the same tool call {END_AT} times, with one result")
+            conversation.add_results(reply, outputs)
+        return _failed(job, "max_steps", f"the child still called tools after {job.max_steps} turns", "max_steps")
+
+
+class Recovery:
+    """Decides how a child goes on after a reply that is neither a tool call nor a report.
+
+    A reply that was cut off by the output limit never has its tool calls run, since they may be incomplete. An empty
+    reply and a tool call that can't be parsed get one notice; after the second in a row, the reply stands as it is.
+    """
+
+    def __init__(self) -> None:
+        self._cut_off = 0
+        self._noticed = False
+
+    def notice(self, reply: ChatReply, conversation: Conversation) -> str | None:
+        """What to tell the model before it is asked again; None if the reply stands.
+
+        An empty notice asks again without a word: reasoning that fills the limit needs only more room.
+        """
+        if reply.stop in ("length", "context"):
+            return self._after_cut_off(reply, conversation)
+        self._cut_off = 0
+        problem = _problem(reply)
+        noticed, self._noticed = self._noticed, problem is not None
+        return None if noticed else problem
+
+    def _after_cut_off(self, reply: ChatReply, conversation: Conversation) -> str | None:
+        self._cut_off += 1
+        if self._cut_off == MAX_CUT_OFF:
+            return None
+        limit = conversation.output_limit
+        only_thoughts = not reply.text.strip() and not reply.tool_calls
+        if only_thoughts or self._cut_off > 1:
+            conversation.raise_output_limit()
+        if only_thoughts and conversation.output_limit > limit:
+            return ""
+        return _cut_off_notice(reply, conversation.output_limit)
+
+
+def _cut_off_notice(reply: ChatReply, limit: int) -> str:
+    about = f"{limit:,} tokens, reasoning included: about {limit * CHARS_PER_TOKEN:,} characters"
+    if reply.tool_calls:
+        names = ", ".join(dict.fromkeys(call.name for call in reply.tool_calls))
+        advice = f"Its tool calls ({names}) were not run. Send them again, shorter: write a long file in several calls."
+    elif reply.text.strip():
+        advice = "If it was your report, send the whole report again, shorter."
+    else:
+        advice = "It had only reasoning. Think less before you call a tool or report."
+    return f"[Your last message was cut off by the output limit. {advice} One message may have {about}.]"
+
+
+def _problem(reply: ChatReply) -> str | None:
+    """What is wrong with a reply that is no use, as a notice for the model."""
+    if reply.stop == "malformed_call":
+        detail = f" ({reply.stop_detail[:200]})" if reply.stop_detail else ""
+        return f"[Your tool call could not be parsed{detail}. Send it again, with one JSON object as its arguments.]"
+    if reply.stop in ("end", "tool_calls") and not reply.tool_calls and not reply.text.strip():
+        return "[Your last message was empty. Go on with the task, or send your report.]"
+    return None
 
 
 def _finish(job: Job, reply: ChatReply) -> ChildRun:
@@ -50,111 +111,9 @@ def _finish(job: Job, reply: ChatReply) -> ChildRun:
     if reply.stop in ("end", "tool_calls"):
         return job.recorder.finish("completed", output=reply.text)
     detail = f" ({reply.stop_detail})" if reply.stop_detail else ""
-    error = ErrorDetail(
-        code=_STOPS.get(reply.stop, "unexpected_stop"),
-        message=f"the model's last message ended as {reply.stop}{detail}",
-    )
-    return job.recorder.finish("failed", error=error)
+    code = _FAILURES.get(reply.stop, "unexpected_stop")
+    return _failed(job, code, f"the model's last message ended as {reply.stop}{detail}")
 
 
-class _Conversation:
-    """The messages of one child so far."""
-
-    def __init__(self, job: Job) -> None:
-        assert job.connection is not None
-        self._job = job
-        self._connection = job.connection
-        self._mark = new_mark()
-        self._system = prompt.system_text(job.task, job.workspace, max_steps=job.max_steps, mark=self._mark)
-        self._messages = [Message("user", prompt.assignment(job.task))]
-        self._tools = {tool.name: tool for tool in job.tools}
-        self._specs = tuple(tool.spec for tool in job.tools)
-        self._tokens = metering.request_tokens(self._connection.model, self._request())
-        """Estimated length of the next request."""
-
-    async def ask(self) -> ChatReply:
-        """Make one model call within the ledger's limits, and record it."""
-        call = await metering.complete(
-            self._connection, self._request(), input_tokens=self._tokens, ledger=self._job.ledger
-        )
-        tokens = call.charge.usage.total_tokens
-        self._tokens = tokens
-        text = self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)
-        self._job.notify("model_called", text[:200], tokens=tokens)
-        self._refuse_above_parent(call)
-        if call.served:
-            runs.note_served_tier(call.served.tier)
-        return call.reply
-
-    async def answer(self, reply: ChatReply, *, last_turn: bool) -> None:
-        """Call the tools that the reply asks for, and add the reply and their outputs to the conversation."""
-        calls = reply.tool_calls
-        outputs: list[ToolOutput] = []
-        for group in self._groups(calls[:MAX_CALLS_PER_TURN]):
-            outputs += await self._call_all(group)
-        refused = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
-        outputs += [refused] * (len(calls) - len(outputs))
-        replies = [_tool_reply(call, output, self._mark) for call, output in zip(calls, outputs, strict=True)]
-        if last_turn:
-            final = replies[-1]
-            replies[-1] = ToolReply(final.call_id, final.name, final.text + _LAST_TURN, final.is_error)
-        self._tokens += self._connection.model.tokens(sum(tokens_of(one.text) for one in replies))
-        self._messages.append(Message("assistant", reply.text, calls, native=reply.native))
-        self._messages.append(Message("tool", tool_replies=tuple(replies)))
-
-    def _request(self) -> ChatRequest:
-        return ChatRequest(
-            model=self._connection.model.id,
-            system=self._system,
-            messages=self._messages,
-            max_output_tokens=min(self._job.max_output_tokens, self._connection.model.max_output_tokens),
-            tools=self._specs,
-        )
-
-    def _refuse_above_parent(self, call: metering.MeteredReply) -> None:
-        """Raise `TierExceeded` if the provider substituted a model of a higher tier than the parent's."""
-        ceiling = self._job.ceiling
-        if ceiling and call.served and is_above(call.served.tier, ceiling):
-            what = f"{call.reply.model_served}, of tier {call.served.tier}, in place of {self._connection.model.id}"
-            raise TierExceeded(f"the provider served {what}, which is above the parent's tier {ceiling}")
-
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """The calls in order: consecutive parallel ones grouped together, every other call alone."""
-        groups: list[list[ToolCall]] = []
-        for parallel, found in groupby(calls, self._is_parallel):
-            group = list(found)
-            groups += [group] if parallel else [[call] for call in group]
-        return groups
-
-    def _is_parallel(self, call: ToolCall) -> bool:
-        tool = self._tools.get(call.name)
-        return tool is None or tool.parallel
-
-    async def _call_all(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
-        if len(calls) == 1:
-            return [await self._call(calls[0])]
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(self._call(call)) for call in calls]
-        return [task.result() for task in running]
-
-    async def _call(self, call: ToolCall) -> ToolOutput:
-        """Call one tool and write its receipt, even if the call is interrupted."""
-        with self._job.tool_call(call.name, call.arguments or {}) as receipt:
-            receipt.output = await self._output_of(call)
-        return receipt.output
-
-    async def _output_of(self, call: ToolCall) -> ToolOutput:
-        tool = self._tools.get(call.name)
-        if tool is None:
-            return ToolOutput(f"there is no tool {call.name!r}; use one of: {', '.join(self._tools)}", "error")
-        if call.arguments is None:
-            return ToolOutput(f"the arguments are not a valid JSON object: {call.raw_arguments[:200]!r}", "error")
-        return await call_tool(tool, call.arguments)
-
-
-def _tool_reply(call: ToolCall, output: ToolOutput, mark: str) -> ToolReply:
-    """What the child reads: the output framed and shortened. The receipt has the original."""
-    text = frame(output.text[:TOOL_REPLY_CHARS], mark)
-    if (cut := len(output.text) - TOOL_REPLY_CHARS) > 0:
-        text += f"\n[… {cut} more characters left out]"
-    return ToolReply(call.id, call.name, text, is_error=output.status != "ok")
+def _failed(job: Job, code: str, message: str, status: RunStatus = "failed") -> ChildRun:
+    return job.recorder.finish(status, error=ErrorDetail(code=code, message=message))

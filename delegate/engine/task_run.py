@@ -257,6 +257,7 @@ class TaskRun:
             ledger=context.ledger,
             max_steps=min(self.task.max_steps or settings.max_steps, settings.max_steps),
             max_output_tokens=settings.max_output_tokens,
+            effort=self.task.effort or settings.effort,
             notify=self.notify,
         )
 

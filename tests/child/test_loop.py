@@ -102,9 +102,7 @@ async def test_a_child_that_never_stops_calling_tools_ends_at_its_turns() -> Non
     assert "must be the report" in client.requests[2].messages[-1].tool_replies[-1].text
 
 
-@pytest.mark.parametrize(
-    ("stop", "code"), [("length", "truncated"), ("refusal", "refused"), ("other", "unexpected_stop")]
-)
+@pytest.mark.parametrize(("stop", "code"), [("refusal", "refused"), ("other", "unexpected_stop")])
 async def test_only_a_clean_end_is_completed(stop: Any, code: str) -> None:
     report, child = await run(Scripted([ChatReply("half a rep", stop, Usage())]))
     result = report.results[0]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from delegate.budget.metering import PATIENCE_SECONDS
-from delegate.child.loop import MAX_CALLS_PER_TURN, MAX_REPLIES_PER_TURN
+from delegate.child.tool_calls import MAX_CALLS_PER_TURN, MAX_REPLIES_PER_TURN
 from delegate.judging.judge.session import MAX_ATTEMPTS
 from delegate.judging.judge.session import PATIENCE_SECONDS as JUDGES_PATIENCE
 from delegate.models.ratelimit import OVERLOAD_RETRIES

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
-from delegate.child.loop import MAX_CALLS_PER_TURN
+from delegate.child.tool_calls import MAX_CALLS_PER_TURN
 from delegate.models.providers._shared import MAX_REPLY_BYTES
 from tests.support.model_server import Call, Fault, Reply
 from tests.support.wire_formats import FORMATS, Json

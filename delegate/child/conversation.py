@@ -1,0 +1,275 @@
+"""The messages of one child, kept within its model's context window.
+
+When the next request would be too long, old tool results are shortened first; the child can read each of them again
+with a tool. If that isn't enough, the model summarizes the conversation, and the summary takes its place. If a provider
+still answers that the request is too long, the estimate was too low: the conversation is shrunk again and resent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from delegate._util.fencing import frame, new_mark
+from delegate.budget import metering, runs
+from delegate.child import prompt
+from delegate.child.job import Job
+from delegate.errors import ProviderError, TierExceeded, ToolError
+from delegate.models.catalog import tokens_of
+from delegate.models.tiers import is_above
+from delegate.ports import ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply
+
+TOOL_REPLY_CHARS = 40_000
+"""Length of one tool result in the conversation."""
+ATTACHMENT_TOKENS = 2_000
+"""Estimated length of an image, or of a page of a PDF."""
+PDF_PAGE_BYTES = 50_000
+FILL_SHARE, SUMMARY_SHARE, GOAL_SHARE = 0.9, 0.7, 0.5
+"""Shares of the room for a request: a longer one is shrunk; if it is still longer than the second share after its tool
+results were shortened, it is summarized; and shortening ends at the third. Each shrink invalidates the provider's
+prompt cache, so it makes room for several turns."""
+KEPT_CHARS = 400
+"""What remains at both ends of a shortened tool result."""
+READ_CHARS = 30_000
+"""How much of a shortened result is shown again at once."""
+MIN_OUTPUT_TOKENS = 1_024
+MAX_OVERFLOWS = 4
+"""How often in a row a request may be too long for the provider."""
+
+_SUMMARIZE = """\
+[This conversation no longer fits into your context window. It will be replaced by the summary that you write now, so \
+write down everything that you need to go on: what you did and found, with the exact names, paths, numbers and \
+quotes; which files you changed; what failed and why; what is left to do. Don't call tools.]\
+"""
+_RESUMED = "\n\n[The conversation so far was replaced by your own summary of it:]\n\n{}\n\n[Go on with the task.]"
+_LAST_TURN = "\n\n[That was the last turn with tools. The next message must be the report.]"
+
+
+class Conversation:
+    """The messages of one child so far, and the model calls that continue them."""
+
+    def __init__(self, job: Job) -> None:
+        assert job.connection is not None
+        self._job = job
+        self._connection = job.connection
+        self._model = job.connection.model
+        self._mark = new_mark()
+        self._system = prompt.system_text(job.task, job.workspace, max_steps=job.max_steps, mark=self._mark)
+        self._assignment = prompt.assignment(job.task)
+        self._messages = [Message("user", self._assignment)]
+        self._specs = tuple(tool.spec for tool in job.tools)
+        self._results = ShortenedResults()
+        self._effort = job.effort if self._model.effort else None
+        self._limit = min(job.max_output_tokens, self._model.max_output_tokens)
+        self._window = self._model.context_tokens
+        """The longest request that the model accepts, as far as is known."""
+        self._sent = self._tokens = 0
+        """Estimated length of the last request and of the next one."""
+        self._tokens = metering.request_tokens(self._model, self._request())
+
+    @property
+    def output_limit(self) -> int:
+        """The maximum number of output tokens of the next reply, including reasoning."""
+        return self._limit
+
+    def raise_output_limit(self) -> None:
+        """Double the output limit, up to the model's own. If that is reached, ask for less reasoning."""
+        if self._limit == self._model.max_output_tokens:
+            self._effort = "low" if self._model.effort else None
+        self._limit = min(2 * self._limit, self._model.max_output_tokens)
+
+    @property
+    def own_tools(self) -> tuple[Tool, ...]:
+        """The tools that read the conversation itself: none before a result was shortened."""
+        tool = self._results.tool
+        return (tool,) if self._results.whole and all(one.name != tool.name for one in self._job.tools) else ()
+
+    async def ask(self) -> ChatReply:
+        """Make the next model call, within the ledger's limits and the context window, and record it.
+
+        The last call that the child may make offers no tools, so that it ends with a report.
+        """
+        if self._tokens > FILL_SHARE * self._room:
+            await self._shrink()
+        for _ in range(MAX_OVERFLOWS):
+            try:
+                reply = await self._complete(self._request())
+            except ProviderError as error:
+                if error.fault != "context_overflow":
+                    raise
+                overflow = error
+            else:
+                if reply.stop != "context" or reply.tool_calls or reply.text.strip():
+                    return reply
+                text = f"{self._model.id}: the conversation fills the context window"
+                overflow = ProviderError("context_overflow", text, provider=self._model.provider)
+            self._window = min(self._window, self._tokens)
+            if not await self._shrink():
+                raise overflow
+        raise overflow
+
+    def add_results(self, reply: ChatReply, outputs: Sequence[ToolOutput]) -> None:
+        """Add a reply with tool calls, and the outputs of the tools."""
+        replies = [_tool_reply(*both, self._mark) for both in zip(reply.tool_calls, outputs, strict=True)]
+        if self._job.recorder.steps == self._job.max_steps - 1:
+            replies[-1] = replace(replies[-1], text=replies[-1].text + _LAST_TURN)
+        self._tokens += sum(map(self._tokens_of, replies))
+        self._messages.append(Message("assistant", reply.text, reply.tool_calls, native=reply.native))
+        self._messages.append(Message("tool", tool_replies=tuple(replies)))
+
+    def add_notice(self, reply: ChatReply, notice: str) -> None:
+        """Add what a useless reply said, without its tool calls, and a message that tells the model what to do."""
+        said = [Message("assistant", reply.text)] if reply.text.strip() else []
+        added = [*said, Message("user", notice)] if notice else []
+        self._messages += added
+        self._tokens = self._sent + self._model.tokens(sum(tokens_of(message.text) for message in added))
+
+    # ------------------------------------------------------------------------------------------- model calls
+
+    @property
+    def _room(self) -> int:
+        """The longest request that leaves room for the reply, in tokens."""
+        return max(self._window - self._limit, self._window // 2)
+
+    def _request(self, messages: Sequence[Message] | None = None, *, tools: bool = True) -> ChatRequest:
+        is_last = self._job.recorder.steps >= self._job.max_steps - 1
+        return ChatRequest(
+            model=self._model.id,
+            system=self._system,
+            messages=self._messages if messages is None else messages,
+            max_output_tokens=min(self._limit, max(self._window - self._tokens, MIN_OUTPUT_TOKENS)),
+            tools=(*self._specs, *(tool.spec for tool in self.own_tools)),
+            tool_choice="auto" if tools and not is_last else "none",
+            effort=self._effort,
+            conversation=f"{self._job.run_id}-{self._job.task_index}",
+        )
+
+    async def _complete(self, request: ChatRequest) -> ChatReply:
+        call = await metering.complete(self._connection, request, input_tokens=self._tokens, ledger=self._job.ledger)
+        usage = call.charge.usage
+        self._sent, self._tokens = usage.input_tokens, usage.total_tokens
+        text = self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)
+        self._job.notify("model_called", text[:200], tokens=usage.total_tokens)
+        self._refuse_above_parent(call)
+        if call.served:
+            runs.note_served_tier(call.served.tier)
+        return call.reply
+
+    def _refuse_above_parent(self, call: metering.MeteredReply) -> None:
+        """Raise `TierExceeded` if the provider substituted a model of a higher tier than the parent's."""
+        ceiling = self._job.ceiling
+        if ceiling and call.served and is_above(call.served.tier, ceiling):
+            what = f"{call.reply.model_served}, of tier {call.served.tier}, in place of {self._model.id}"
+            raise TierExceeded(f"the provider served {what}, which is above the parent's tier {ceiling}")
+
+    # --------------------------------------------------------------------------------------------- shrinking
+
+    async def _shrink(self) -> bool:
+        """Make room in the conversation. Returns whether it got shorter."""
+        before = self._tokens
+        self._shorten_results()
+        if self._tokens > SUMMARY_SHARE * self._room:
+            await self._summarize()
+        return self._tokens < before
+
+    def _shorten_results(self) -> None:
+        """Shorten tool results, oldest first, until there is enough room; those of the last turn only if necessary."""
+        turns = [n for n, message in enumerate(self._messages) if message.role == "tool"]
+        for n in turns[:-1]:
+            if self._tokens <= GOAL_SHARE * self._room:
+                return
+            self._shorten_turn(n, KEPT_CHARS)
+        if turns and self._tokens > SUMMARY_SHARE * self._room:
+            last = self._messages[turns[-1]].tool_replies
+            others = self._tokens - sum(map(self._tokens_of, last))
+            tokens_each = max(GOAL_SHARE * self._room - others, 0) / len(last)
+            self._shorten_turn(turns[-1], max(int(tokens_each), KEPT_CHARS))  # 2 characters at least are a token
+
+    def _shorten_turn(self, n: int, kept_chars: int) -> None:
+        message = self._messages[n]
+        shortened = tuple(self._results.shorten(reply, kept_chars) for reply in message.tool_replies)
+        self._messages[n] = replace(message, tool_replies=shortened)
+        self._tokens -= sum(map(self._tokens_of, message.tool_replies)) - sum(map(self._tokens_of, shortened))
+
+    async def _summarize(self) -> None:
+        """Replace the conversation by the model's own summary of what still fits; without one, by what still fits."""
+        fitting = self._newest_messages()
+        self._tokens = metering.request_tokens(self._model, self._request(fitting))
+        if self._job.recorder.steps < self._job.max_steps - 1:
+            reply = await self._complete(self._request([*fitting, Message("user", _SUMMARIZE)], tools=False))
+            if reply.text.strip():
+                fitting = [Message("user", self._assignment + _RESUMED.format(reply.text))]
+        self._messages = list(fitting)
+        self._tokens = metering.request_tokens(self._model, self._request())
+
+    def _newest_messages(self) -> list[Message]:
+        """The assignment and as many of the newest messages as fit. Tool results stay behind their calls."""
+        messages = list(self._messages)
+        while len(messages) > 1:
+            if metering.request_tokens(self._model, self._request(messages)) <= SUMMARY_SHARE * self._room:
+                break
+            del messages[1]
+            while len(messages) > 1 and messages[1].role == "tool":
+                del messages[1]
+        return messages
+
+    def _tokens_of(self, reply: ToolReply) -> int:
+        attached = sum(ATTACHMENT_TOKENS * (1 + len(one.data) // PDF_PAGE_BYTES) for one in reply.attachments)
+        return self._model.tokens(tokens_of(reply.text)) + attached
+
+
+class ShortenedResults:
+    """The tool results that were shortened in the conversation, and the tool that shows them again."""
+
+    def __init__(self) -> None:
+        self.whole: list[ToolReply] = []
+        self._numbers: dict[str, int] = {}
+        """The number of each shortened text, so that a text that is shortened again keeps its number."""
+        self.tool = Tool(
+            "read_earlier_result",
+            "Read a tool result of this conversation that was shortened to save room.",
+            {
+                "type": "object",
+                "properties": {
+                    "number": {"type": "integer", "description": "The number in the note of the shortened result."},
+                    "offset": {"type": "integer", "description": "First character to read, counted from 0."},
+                },
+                "required": ["number"],
+                "additionalProperties": False,
+            },
+            self._read,
+            read_only=True,
+        )
+
+    def shorten(self, reply: ToolReply, kept_chars: int) -> ToolReply:
+        """The result without its middle and its attachments, and with a note that says how to read it again."""
+        if len(reply.text) <= 2 * kept_chars + 200 and not reply.attachments:
+            return reply
+        number = self._numbers.pop(reply.text, None)
+        if number is None:
+            self.whole.append(reply)
+            number = len(self.whole)
+        start, end = reply.text[:kept_chars], reply.text[-kept_chars:]
+        note = f"[… shortened to save room; {self.tool.name}(number={number}) shows the whole result …]"
+        text = f"{start}\n{note}\n{end}"
+        self._numbers[text] = number
+        return replace(reply, text=text, attachments=())
+
+    async def _read(self, args: Mapping[str, Any]) -> ToolOutput:
+        number, offset = args.get("number"), args.get("offset") or 0
+        if not isinstance(number, int) or not 1 <= number <= len(self.whole):
+            raise ToolError(f"number must be from 1 to {len(self.whole)}, as in the note of a shortened result")
+        if not isinstance(offset, int) or offset < 0:
+            raise ToolError("offset must be 0 or more")
+        reply = self.whole[number - 1]
+        text = reply.text[offset : offset + READ_CHARS]
+        left = len(reply.text) - offset - len(text)
+        rest = f"\n[{left:,} more characters; continue with offset={offset + len(text)}]" if left > 0 else ""
+        return ToolOutput(text + rest, attachments=() if offset else reply.attachments)
+
+
+def _tool_reply(call: ToolCall, output: ToolOutput, mark: str) -> ToolReply:
+    """What the child reads: the output framed and shortened. The receipt has the original."""
+    text = frame(output.text[:TOOL_REPLY_CHARS], mark)
+    if (cut := len(output.text) - TOOL_REPLY_CHARS) > 0:
+        text += f"\n[… {cut} more characters left out]"
+    return ToolReply(call.id, call.name, text, output.status != "ok", output.attachments)

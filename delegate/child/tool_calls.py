@@ -1,0 +1,118 @@
+"""Calls the tools that a child's model asks for, and notices when its calls go round in circles."""
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from delegate.child.job import Job, call_tool
+from delegate.ports import Tool, ToolCall, ToolOutput
+
+MAX_CALLS_PER_TURN = 32
+"""Further tool calls in one turn get an error as their reply."""
+REMARK_AT, END_AT = 3, 6
+"""How many identical calls with the same result get a remark, and end the run."""
+
+
+class ToolCalls:
+    """Calls the tools of one child, and writes a receipt of every call."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._tools = {tool.name: tool for tool in job.tools}
+        self._own: dict[str, Tool] = {}
+        self._repeats = RepeatGuard()
+
+    @property
+    def in_circles(self) -> bool:
+        """Whether the last calls only repeated earlier ones, with the same results."""
+        return self._repeats.most >= END_AT
+
+    async def run(self, calls: Sequence[ToolCall], own_tools: Sequence[Tool] = ()) -> list[ToolOutput]:
+        """Call the tools, and return their outputs in the order of the calls.
+
+        `own_tools` read the conversation itself, so their calls have no receipts.
+        """
+        self._own = {tool.name: tool for tool in own_tools}
+        outputs: list[ToolOutput] = []
+        for group in self._groups(calls[:MAX_CALLS_PER_TURN]):
+            outputs += await self._call_all(group)
+        refused = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
+        outputs += [refused] * (len(calls) - len(outputs))
+        return [self._with_remark(call, output) for call, output in zip(calls, outputs, strict=True)]
+
+    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+        """The calls in order: consecutive parallel ones grouped together, every other call alone."""
+        groups: list[list[ToolCall]] = []
+        for parallel, found in groupby(calls, self._is_parallel):
+            group = list(found)
+            groups += [group] if parallel else [[call] for call in group]
+        return groups
+
+    def _is_parallel(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is None or tool.parallel
+
+    async def _call_all(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
+        if len(calls) == 1:
+            return [await self._call(calls[0])]
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(self._call(call)) for call in calls]
+        return [task.result() for task in running]
+
+    async def _call(self, call: ToolCall) -> ToolOutput:
+        """Call one tool and write its receipt, even if the call is interrupted."""
+        if own := self._own.get(call.name):
+            return await call_tool(own, call.arguments or {})
+        with self._job.tool_call(call.name, call.arguments or {}) as receipt:
+            receipt.output = await self._output_of(call, self._tools.get(call.name))
+        return receipt.output
+
+    async def _output_of(self, call: ToolCall, tool: Tool | None) -> ToolOutput:
+        if tool is None:
+            return ToolOutput(f"there is no tool {call.name!r}; use one of: {', '.join(self._tools)}", "error")
+        if call.arguments is None:
+            return ToolOutput(f"the arguments are not a valid JSON object: {call.raw_arguments[:200]!r}", "error")
+        return await call_tool(tool, call.arguments)
+
+    def _with_remark(self, call: ToolCall, output: ToolOutput) -> ToolOutput:
+        """The output, with a remark if the same call had the same result before. The receipt doesn't have it."""
+        count = self._repeats.count(call, output)
+        if count < REMARK_AT:
+            return output
+        remark = (
+            f"\n\n[You made this call {count} times with the same result. Do something else, or report what is missing: "
+            f"{END_AT} of them end the run.]"
+        )
+        return ToolOutput(output.text + remark, output.status, attachments=output.attachments)
+
+
+class RepeatGuard:
+    """Counts identical calls with identical results, for as long as nothing else happens.
+
+    A call that wasn't made before, or has another result, is progress and starts the count anew: running the same tests
+    after every edit is no repetition. A thought isn't progress, however new it is.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+        self._counts: Counter[bytes] = Counter()
+
+    @property
+    def most(self) -> int:
+        """The highest count."""
+        return max(self._counts.values(), default=0)
+
+    def count(self, call: ToolCall, output: ToolOutput) -> int:
+        """Count a call, and return how often it was made with this result."""
+        arguments = json.dumps(call.arguments, sort_keys=True, default=str) if call.arguments else call.raw_arguments
+        text = "\0".join((call.name, arguments, output.status, output.text))
+        key = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
+        if key not in self._seen:
+            self._seen.add(key)
+            if call.name != "think":
+                self._counts.clear()
+        self._counts[key] += 1
+        return self._counts[key]

@@ -1,0 +1,196 @@
+"""A child's conversation stays within its model's context window, and nothing in it is lost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from delegate import Delegator, Task, Tool
+from delegate.budget.metering import request_tokens
+from delegate.errors import ProviderError
+from delegate.models.catalog import Model
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest
+from delegate.types import ChildRun, JsonObject, TaskResult, Usage
+
+ANYTHING: JsonObject = {"type": "object"}
+WORDS = "The quick brown fox jumps over the lazy dog. "
+
+
+def model(context_tokens: int) -> Model:
+    return Model(
+        id="small",
+        provider="openai",
+        family="test",
+        tier="standard",
+        context_tokens=context_tokens,
+        max_output_tokens=4_000,
+        structured_output=True,
+        tools=True,
+        prices=({"input": 1, "output": 1},),  # type: ignore[arg-type]
+    )
+
+
+def read(chars: int) -> Tool:
+    """A tool with long results, each of which begins and ends with its argument."""
+
+    async def call(args: Mapping[str, Any]) -> str:
+        text = (WORDS * (chars // len(WORDS) + 1))[:chars]
+        return f"begin {args['n']}\n{text}\nmiddle {args['n']}\n{text}\nend {args['n']}"
+
+    return Tool("read", "read", ANYTHING, call, read_only=True)
+
+
+class Window:
+    """A model that refuses requests longer than its window, by a tokenizer that is `factor` times as fine as ours."""
+
+    def __init__(self, model: Model, script: Any, *, factor: float = 1.0) -> None:
+        self.model, self.factor, self.script = model, factor, script
+        self.refused = 0
+        self.client = Scripted(self.answer)
+
+    def answer(self, request: ChatRequest) -> ChatReply:
+        tokens = int(request_tokens(self.model, request) * self.factor)
+        if tokens > self.model.context_tokens:
+            self.refused += 1
+            raise ProviderError("context_overflow", "the prompt is too long", provider="openai", status=400)
+        reply = self.script(request)
+        reply = ChatReply(reply, "end", Usage()) if isinstance(reply, str) else reply
+        usage = Usage(model_calls=1, input_tokens=tokens, output_tokens=50)
+        return ChatReply(reply.text, reply.stop, usage, reply.tool_calls)
+
+
+def turns(request: ChatRequest) -> int:
+    return sum(message.role == "tool" for message in request.messages)
+
+
+async def run(window: Window, *tools: Tool, **task: Any) -> tuple[TaskResult, ChildRun]:
+    async with Delegator(client=window.client, tools=tools, models=(window.model,), model="small") as delegator:
+        report = await delegator.run(Task(goal="read everything", **task))
+        record = await delegator.read(report.results[0].handle or "")
+    assert record
+    return report.results[0], ChildRun.model_validate(record["run"])
+
+
+def reading(total: int, per_turn: int) -> Any:
+    """Reads `per_turn` results a turn until `total` were read, then reports how many."""
+    done = 0
+
+    def script(request: ChatRequest) -> ChatReply | str:
+        nonlocal done
+        if request.tool_choice == "none":
+            return "So far I read the parts 0 to 7, and found a fox in each."
+        if done >= total:
+            return f"I read {done} parts."
+        calls = [("read", {"n": done + n}) for n in range(per_turn)]
+        done += per_turn
+        return Scripted.calls(*calls)
+
+    return script
+
+
+async def test_eight_long_reads_a_turn_work_on_a_200k_model() -> None:
+    window = Window(model(200_000), reading(total=48, per_turn=8))
+    result, child = await run(window, read(50_000))
+    assert (result.status, result.summary, window.refused) == ("completed", "I read 48 parts.", 0)
+    assert len(child.receipts) == 48
+
+
+async def test_old_results_are_shortened_before_new_ones() -> None:
+    window = Window(model(60_000), reading(total=12, per_turn=1))
+    await run(window, read(15_000))
+    results = [message.tool_replies[0].text for message in window.client.requests[-1].messages if message.tool_replies]
+    lengths = [len(text) for text in results]
+    assert lengths[0] < 1_200
+    assert lengths[-1] > 15_000
+    assert lengths == sorted(lengths)
+    assert "begin 0" in results[0]
+    assert "end 0" in results[0]
+    assert "read_earlier_result(number=1)" in results[0]
+
+
+async def test_a_shortened_result_can_be_read_again() -> None:
+    shown: list[str] = []
+
+    def script(request: ChatRequest) -> ChatReply | str:
+        n = turns(request)
+        if n < 8:
+            return Scripted.call("read", n=n)
+        if n == 8:
+            assert "read_earlier_result" in [tool.name for tool in request.tools]
+            return Scripted.call("read_earlier_result", number=1, offset=14_000)
+        shown.append(request.messages[-1].tool_replies[0].text)
+        return "I read it again."
+
+    window = Window(model(60_000), script)
+    result, child = await run(window, read(15_000))
+    assert result.status == "completed"
+    assert "middle 0" in shown[0]
+    assert [receipt.tool for receipt in child.receipts] == ["read"] * 8
+
+
+async def test_a_turn_longer_than_the_window_is_shortened_itself() -> None:
+    window = Window(model(20_000), reading(total=16, per_turn=8))
+    result, _ = await run(window, read(15_000))
+    assert (result.status, result.summary) == ("completed", "I read 16 parts.")
+    assert window.refused == 0
+
+
+async def test_a_long_conversation_is_summarized() -> None:
+    seen: list[str] = []
+
+    def script(request: ChatRequest) -> ChatReply | str:
+        if request.tool_choice == "none":
+            return "I wrote down everything, up to number 7."
+        if "replaced by your own summary" in request.messages[0].text:
+            seen.append(request.messages[0].text)
+            return "The end."
+        return Scripted.call("note", text=f"{turns(request)} {WORDS * 200}")
+
+    async def call(args: Mapping[str, Any]) -> str:
+        return "noted"
+
+    window = Window(model(20_000), script)
+    result, _ = await run(window, Tool("note", "note", ANYTHING, call))
+    assert (result.status, result.summary) == ("completed", "The end.")
+    assert seen[0].startswith("read everything")
+    assert "I wrote down everything, up to number 7." in seen[0]
+
+
+async def test_an_overflow_shrinks_the_conversation_and_goes_on() -> None:
+    window = Window(model(60_000), reading(total=12, per_turn=2), factor=1.0)
+    window.model = model(40_000)  # the provider's window is smaller than the catalog says
+    async with Delegator(client=window.client, tools=(read(15_000),), models=(model(60_000),), model="small") as one:
+        report = await one.run(Task(goal="read everything"))
+    assert report.results[0].summary == "I read 12 parts."
+    assert 0 < window.refused < 4
+
+
+async def test_a_goal_longer_than_the_window_ends_the_child() -> None:
+    window = Window(model(1_000), lambda request: "never asked")
+    result, _ = await run(window, read(10), context=WORDS * 500)
+    assert result.error
+    assert (result.status, result.error.code) == ("failed", "context_overflow")
+    assert window.refused <= 4
+
+
+async def test_the_output_limit_leaves_room_for_the_request() -> None:
+    window = Window(model(8_000), reading(total=1, per_turn=1))
+    await run(window, read(6_000))
+    for request in window.client.requests:
+        assert request_tokens(window.model, request) + request.max_output_tokens <= 8_000
+
+
+async def test_a_summary_counts_as_one_of_the_childs_calls() -> None:
+    def script(request: ChatRequest) -> ChatReply | str:
+        last = request.messages[-1].text
+        if "will be replaced by the summary" in last:
+            return "I noted a lot."
+        numbered = f"{len(window.client.requests)} {WORDS * 200}"
+        return "A report." if request.tool_choice == "none" else Scripted.call("note", text=numbered)
+
+    async def call(args: Mapping[str, Any]) -> str:
+        return "noted"
+
+    window = Window(model(20_000), script)
+    result, child = await run(window, Tool("note", "note", ANYTHING, call), max_steps=12)
+    assert (result.status, result.summary) == ("completed", "A report.")
+    assert child.steps <= 12
