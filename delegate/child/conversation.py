@@ -7,6 +7,7 @@ still answers that the request is too long, the estimate was too low: the conver
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from delegate._util.fencing import frame, new_mark
@@ -17,6 +18,7 @@ from delegate.errors import ProviderError, TierExceeded, ToolError
 from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
 from delegate.ports import ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply
+from delegate.types import Effort
 
 TOOL_REPLY_CHARS = 40_000
 """Length of one tool result in the conversation."""
@@ -58,7 +60,7 @@ class Conversation:
         self._messages = [Message("user", self._assignment)]
         self._specs = tuple(tool.spec for tool in job.tools)
         self._results = ShortenedResults()
-        self._effort = job.effort if self._model.effort else None
+        self._effort: Effort | None = job.effort if self._model.effort else None
         self._limit = min(job.max_output_tokens, self._model.max_output_tokens)
         self._window = self._model.context_tokens
         """The longest request that the model accepts, as far as is known."""
@@ -90,22 +92,20 @@ class Conversation:
         """
         if self._tokens > FILL_SHARE * self._room:
             await self._shrink()
-        for _ in range(MAX_OVERFLOWS):
+        for overflows in count(1):
             try:
                 reply = await self._complete(self._request())
-            except ProviderError as error:
-                if error.fault != "context_overflow":
-                    raise
-                overflow = error
-            else:
                 if reply.stop != "context" or reply.tool_calls or reply.text.strip():
                     return reply
                 text = f"{self._model.id}: the conversation fills the context window"
-                overflow = ProviderError("context_overflow", text, provider=self._model.provider)
-            self._window = min(self._window, self._tokens)
-            if not await self._shrink():
-                raise overflow
-        raise overflow
+                raise ProviderError("context_overflow", text, provider=self._model.provider)
+            except ProviderError as error:
+                if error.fault != "context_overflow" or overflows == MAX_OVERFLOWS:
+                    raise
+                self._window = min(self._window, self._tokens)
+                if not await self._shrink():
+                    raise
+        raise AssertionError("the loop ends with a reply or an error")
 
     def add_results(self, reply: ChatReply, outputs: Sequence[ToolOutput]) -> None:
         """Add a reply with tool calls, and the outputs of the tools."""

@@ -83,8 +83,8 @@ class ToolCalls:
         if count < REMARK_AT:
             return output
         remark = (
-            f"\n\n[You made this call {count} times with the same result. Do something else, or report what is missing: "
-            f"{END_AT} of them end the run.]"
+            f"\n\n[You made this call {count} times with the same result. Do something else, or report what is "
+            f"missing: {END_AT} of them end the run.]"
         )
         return ToolOutput(output.text + remark, output.status, attachments=output.attachments)
 

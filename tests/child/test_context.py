@@ -165,7 +165,7 @@ async def test_an_overflow_shrinks_the_conversation_and_goes_on() -> None:
 
 
 async def test_a_goal_longer_than_the_window_ends_the_child() -> None:
-    window = Window(model(1_000), lambda request: "never asked")
+    window = Window(model(1_000), reading(total=1, per_turn=1))
     result, _ = await run(window, read(10), context=WORDS * 500)
     assert result.error
     assert (result.status, result.error.code) == ("failed", "context_overflow")
