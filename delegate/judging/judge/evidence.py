@@ -72,19 +72,29 @@ class Evidence:
             return
         names = dict.fromkeys((preferred, *self.sources)) if preferred in self.sources else self.sources
         for name in names:
-            text = self.sources[name]
             # As it stands, most quotes are found: folding a long text takes longer than the search.
-            found = (quote in text and not _OUR_TEXT.search(text)) or folded in self._folded(name)
+            found = (quote in self.sources[name] and self._is_without_notes(name)) or folded in self._folded(name)
             if found and self._is_long_enough(folded, name):
                 yield name
 
     def _folded(self, name: str) -> str:
-        if name not in self._cache:
-            self._cache[name] = _fold(self.sources[name])
-        return self._cache[name]
+        if name not in self._folded_texts:
+            self._folded_texts[name] = _fold(self.sources[name])
+        return self._folded_texts[name]
+
+    def _is_without_notes(self, name: str) -> bool:
+        """Whether a source has no text of the runtime."""
+        if name not in self._without_notes:
+            text = self.sources[name]
+            self._without_notes[name] = text.isascii() or not _OUR_TEXT.search(text)  # every note has a … or a →
+        return self._without_notes[name]
 
     @cached_property
-    def _cache(self) -> dict[str, str]:
+    def _folded_texts(self) -> dict[str, str]:
+        return {}
+
+    @cached_property
+    def _without_notes(self) -> dict[str, bool]:
         return {}
 
     def _is_long_enough(self, quote: str, name: str) -> bool:
