@@ -71,8 +71,9 @@ class Settings(Value):
     if that is less."""
     effort: Effort | None = None
     """Reasoning effort of children, for models that have one. None: the provider's default."""
-    call_timeout_seconds: float = Field(default=180, gt=0)
-    """Timeout of one model call in seconds, including the SDK's own retries but not the wait for a rate limit."""
+    call_timeout_seconds: float | None = Field(default=None, gt=0)
+    """Timeout of one model call in seconds, without the wait for a rate limit. None: 180 s, or the time that the call's
+    output limit takes at 30 tokens per second if that is longer."""
     gate: bool = True
     """Whether the gate can fail a task before it is judged. If false, the gate's reasons are only counted."""
     strict_checks: bool = False

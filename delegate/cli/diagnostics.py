@@ -104,7 +104,7 @@ def _undeclared(
     own = endpoints.get(("openai", None))
     if own is not None and not own.is_openai_itself and own.url not in {server.url for server in local.values()}:
         found["own-server"] = ServedModels(own.url, answers["openai", None].models)
-    declared = {endpoint.base_url.rstrip("/") for endpoint in delegator.settings.endpoints}
+    declared = {endpoint.base_url.rstrip("/") for endpoint in delegator.settings.endpoints if endpoint.base_url}
     unknown = {name: [id for id in server.models if not delegator.catalog.find(id)] for name, server in found.items()}
     return {
         name: ServedModels(server.url, tuple(unknown[name]))
@@ -143,7 +143,9 @@ def _endpoints(
 ) -> Iterator[DiagnosticCheck]:
     for (provider, name), endpoint in endpoints.items():
         served, where = answers[provider, name], f"{name or provider} ({endpoint.url})"
-        if served.fault is None:
+        if endpoint.platform is not None:
+            yield DiagnosticCheck("endpoint", "note", f"{where} is called with the credentials that the SDK finds")
+        elif served.fault is None:
             yield DiagnosticCheck("endpoint", "ok", f"{where} answers, {len(served.models)} models")
         elif served.status in _NO_LIST:
             yield DiagnosticCheck("endpoint", "note", f"{where} answers, but lists no models (HTTP {served.status})")
@@ -161,6 +163,8 @@ def _fault(
         return None
     key = next(key for key in endpoints if key == (choice.worker.provider, choice.worker.endpoint))
     endpoint, served = endpoints[key], answers[key]
+    if endpoint.platform is not None:
+        return None
     if served.fault is not None:
         return None if served.status in _NO_LIST else f"its endpoint {served.fault}"
     # The lists of the providers themselves are paginated and contain snapshot names.

@@ -27,12 +27,18 @@ class ServedModels:
 
 
 async def ask(endpoint: Endpoint) -> ServedModels:
-    """Query one endpoint. Raises nothing: errors are returned in `fault`."""
+    """Query one endpoint. Raises nothing: errors are returned in `fault`. Platforms aren't queried: they list nothing
+    without their credentials.
+    """
+    if endpoint.platform is not None:
+        return ServedModels(endpoint.url, fault="isn't queried")
     path, headers = {
         "openai": ("/models", {"authorization": f"Bearer {endpoint.api_key}"}),
         "anthropic": ("/v1/models", {"x-api-key": endpoint.api_key, "anthropic-version": "2023-06-01"}),
         "google": ("/v1beta/models", {"x-goog-api-key": endpoint.api_key}),
     }[endpoint.protocol]
+    if endpoint.protocol == "anthropic" and endpoint.url.endswith("/v1"):
+        path = "/models"
     return await _get(endpoint.url + path, headers, SECONDS, trust_env=True)
 
 

@@ -59,11 +59,11 @@ class Connections:
 
 
 def connect(
-    catalog: Catalog, declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str], *, timeout_seconds: float
+    catalog: Catalog, declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str], *, timeout_seconds: float | None
 ) -> Connections:
     """Connections to the providers that the environment has keys for, and to the declared endpoints.
 
-    `timeout_seconds` limits one model call, including the SDK's own retries.
+    `timeout_seconds` limits one model call. None: as long as a reply of the request's output limit may take.
     """
     endpoints = find_endpoints(declared, environ)
     pool = ClientPool(timeout_seconds=timeout_seconds)
@@ -102,4 +102,14 @@ def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, s
 
 def _declared_endpoint(declared: DeclaredEndpoint, environ: Mapping[str, str]) -> Endpoint | None:
     key = environ.get(declared.key_env, "") if declared.key_env else NO_KEY
-    return Endpoint(declared.protocol, declared.base_url, key) if key else None
+    if not key:
+        return None
+    return Endpoint(
+        declared.protocol,
+        declared.base_url,
+        key,
+        "auto" if declared.api == "messages" else declared.api,
+        declared.platform,
+        declared.region,
+        declared.project,
+    )

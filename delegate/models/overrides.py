@@ -1,7 +1,7 @@
 """Applies an operator's models, endpoints and measured accuracies to the shipped catalog."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, Self
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,8 @@ class DeclaredModel(Value):
     structured_output: bool = True
     tools: bool = True
     effort: bool = False
+    images: bool = False
+    pdfs: bool = False
     input_price: float | None = Field(default=None, ge=0)
     output_price: float | None = Field(default=None, ge=0)
     cached_input_price: float | None = Field(default=None, ge=0)
@@ -45,14 +47,64 @@ class DeclaredModel(Value):
 
 
 class DeclaredEndpoint(Value):
-    """A custom model server, such as Ollama or vLLM, and the models it serves."""
+    """A custom model server, such as Ollama or vLLM, or a cloud platform, and the models it serves.
+
+    `protocol` is the provider whose API it speaks: OpenAI's, Anthropic's or Google's. OpenAI has two of them: with
+    `api = "auto"`, Chat Completions is used first (on Azure: Responses), and each model that turns out to need the
+    other one gets it; `"chat"` and `"responses"` use only that one. `api = "messages"` is Anthropic's API, the same as
+    `protocol = "anthropic"`.
+
+    With `platform = "bedrock"` (for Anthropic's models) or `"vertex"` (for Anthropic's and Google's), the models are
+    called through Amazon Bedrock or Google Vertex AI in `region`, by the provider's SDK and with the credentials that
+    it finds there.
+    """
 
     name: Text
-    base_url: Text
+    base_url: Text | None = None
+    """None for a platform, whose address follows from the region."""
     protocol: Literal["openai", "anthropic", "google"] = "openai"
+    api: Literal["auto", "chat", "responses", "messages"] = "auto"
     key_env: str | None = None
     """The environment variable with this endpoint's key; None for a server that needs no key."""
+    platform: Literal["bedrock", "vertex"] | None = None
+    region: str = ""
+    """The platform's region, such as `us-east-1`, `europe-west1` or `global`."""
+    project: str = ""
+    """The Google Cloud project."""
     models: tuple[DeclaredModel, ...] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _messages_is_anthropics_api(cls, given: Any) -> Any:
+        if isinstance(given, dict) and cast("dict[str, Any]", given).get("api") == "messages":
+            return {"protocol": "anthropic", **given}
+        return cast("Any", given)
+
+    @model_validator(mode="after")
+    def _check_api(self) -> Self:
+        if self.api == "messages" and self.protocol != "anthropic":
+            raise ValueError(f'api = "messages" is of protocol "anthropic", not "{self.protocol}"; remove one of them')
+        if self.api in ("chat", "responses") and self.protocol != "openai":
+            raise ValueError(f'api = "{self.api}" is of protocol "openai", not "{self.protocol}"; remove one of them')
+        return self
+
+    @model_validator(mode="after")
+    def _check_platform(self) -> Self:
+        if self.platform is None:
+            if self.base_url is None:
+                raise ValueError("base_url is missing; add it")
+            return self
+        serves = {"bedrock": ("anthropic",), "vertex": ("anthropic", "google")}[self.platform]
+        if self.protocol not in serves:
+            fix = " or ".join(f'protocol = "{protocol}"' for protocol in serves)
+            raise ValueError(f'platform = "{self.platform}" is for {fix}; add that')
+        needed = {"bedrock": ("region",), "vertex": ("region", "project")}[self.platform]
+        for name in needed:
+            if not getattr(self, name):
+                raise ValueError(f"{name} is missing, which {self.platform} needs; add it")
+        if self.key_env is not None:
+            raise ValueError(f"key_env isn't used on {self.platform}, whose credentials the SDK finds; remove it")
+        return self
 
 
 def effective_catalog(

@@ -6,13 +6,16 @@ from contextlib import suppress
 from importlib import import_module
 
 from delegate.errors import ConfigError
-from delegate.models.providers._endpoint import Endpoint, Protocol
+from delegate.models.providers._endpoint import Endpoint, Platform, Protocol
 from delegate.ports import ChatClient
 
-PACKAGES: dict[Protocol, str] = {
-    "openai": "openai[aiohttp]>=2.24,<4",
-    "anthropic": "anthropic[aiohttp]>=0.87,<3",
-    "google": "google-genai[aiohttp]>=2,<4",
+PACKAGES: dict[tuple[Protocol, Platform | None], str] = {
+    ("openai", None): "openai[aiohttp]>=2.24,<4",
+    ("anthropic", None): "anthropic[aiohttp]>=0.87,<3",
+    ("anthropic", "bedrock"): "anthropic[aiohttp,bedrock]>=0.87,<3",
+    ("anthropic", "vertex"): "anthropic[aiohttp,vertex]>=0.87,<3",
+    ("google", None): "google-genai[aiohttp]>=2,<4",
+    ("google", "vertex"): "google-genai[aiohttp]>=2,<4",
 }
 
 
@@ -27,14 +30,16 @@ async def load(protocol: Protocol) -> None:
             await asyncio.to_thread(import_module, name)
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float = 120, max_retries: int = 2) -> ChatClient:
+def connect(endpoint: Endpoint, *, timeout_seconds: float | None = None) -> ChatClient:
     """Create a client for `endpoint`, for use on one event loop. The provider's SDK is imported on first use.
 
-    `timeout_seconds` limits one model call with all its retries. Raises `ConfigError` if the SDK isn't installed.
+    The client doesn't retry. `timeout_seconds` limits one model call; None: 180 s, or the time that the request's
+    output limit takes at 30 tokens per second if that is longer. Raises `ConfigError` if the SDK isn't installed.
     """
     try:
         module = import_module(f"delegate.models.providers.{endpoint.protocol}")
-        return module.connect(endpoint, timeout_seconds=timeout_seconds, max_retries=max_retries)
+        return module.connect(endpoint, timeout_seconds=timeout_seconds)
     except ModuleNotFoundError as error:
-        command = f"pip install '{PACKAGES[endpoint.protocol]}'"
-        raise ConfigError(f"{endpoint.protocol} models need {error.name}, which isn't installed: {command}") from None
+        models = f"{endpoint.protocol} models" + (f" on {endpoint.platform}" if endpoint.platform else "")
+        command = f"pip install '{PACKAGES[endpoint.protocol, endpoint.platform]}'"
+        raise ConfigError(f"{models} need {error.name}, which isn't installed: {command}") from None

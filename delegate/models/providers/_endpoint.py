@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from delegate.errors import ConfigError
 
 Protocol = Literal["openai", "anthropic", "google"]
+Platform = Literal["bedrock", "vertex"]
 
 OFFICIAL: dict[Protocol, str] = {
     "openai": "https://api.openai.com/v1",
@@ -14,6 +15,8 @@ OFFICIAL: dict[Protocol, str] = {
     "google": "https://generativelanguage.googleapis.com",
 }
 """Defined here because the SDKs would read their defaults from the environment."""
+AZURE = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
+"""The ends of the hosts of Azure's resources. Their base URLs end in `/openai/v1`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +24,18 @@ class Endpoint:
     """A model API at one address. The key is only sent there.
 
     `base_url` None is the provider's own address. `api` is used for `openai` only: `auto` means Responses at OpenAI
-    itself and Chat Completions at any other address. Raises `ConfigError` if the base URL isn't valid.
+    itself and on Azure and Chat Completions at any other address, until a model is found to need the other one.
+    With a `platform`, the models are called through Amazon Bedrock or Google Vertex AI in `region`, with the
+    credentials that the SDK finds there, and `api_key` isn't used. Raises `ConfigError` if the base URL isn't valid.
     """
 
     protocol: Protocol
     base_url: str | None
     api_key: str = field(repr=False)
     api: Literal["auto", "chat", "responses"] = "auto"
+    platform: Platform | None = None
+    region: str = ""
+    project: str = ""
 
     def __post_init__(self) -> None:
         try:
@@ -41,15 +49,33 @@ class Endpoint:
     @property
     def url(self) -> str:
         """The effective address, without a trailing slash."""
-        return (self.base_url or OFFICIAL[self.protocol]).rstrip("/")
+        return (self.base_url or _platform_url(self.platform, self.region) or OFFICIAL[self.protocol]).rstrip("/")
+
+    @property
+    def host(self) -> str:
+        """The host of the address."""
+        return urlsplit(self.url).hostname or ""
 
     @property
     def is_openai_itself(self) -> bool:
         """Whether this is OpenAI's own API: globally, or in one of its regions."""
-        host = urlsplit(self.url).hostname or ""
-        return host == "api.openai.com" or host.endswith(".api.openai.com")
+        return self.host == "api.openai.com" or self.host.endswith(".api.openai.com")
+
+    @property
+    def serves_openai(self) -> bool:
+        """Whether OpenAI's models are served here as OpenAI serves them: by itself or by Azure."""
+        return self.is_openai_itself or self.host.endswith(AZURE)
 
     @property
     def speaks_responses(self) -> bool:
-        """Whether OpenAI's Responses API is used here, rather than Chat Completions."""
-        return self.api == "responses" or (self.api == "auto" and self.is_openai_itself)
+        """Whether OpenAI's Responses API is used here first, rather than Chat Completions."""
+        return self.api == "responses" or (self.api == "auto" and self.serves_openai)
+
+
+def _platform_url(platform: Platform | None, region: str) -> str | None:
+    """Where a platform is, for messages: its SDK knows that itself."""
+    if platform == "bedrock":
+        return f"https://bedrock-runtime.{region}.amazonaws.com"
+    if platform == "vertex":
+        return f"https://{'' if region == 'global' else f'{region}-'}aiplatform.googleapis.com"
+    return None

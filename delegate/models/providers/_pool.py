@@ -14,7 +14,7 @@ from delegate.ports import ChatClient
 class Connect(Protocol):
     """A client factory: `connect`, or a custom function with the same signature."""
 
-    def __call__(self, endpoint: Endpoint, *, timeout_seconds: float) -> ChatClient: ...
+    def __call__(self, endpoint: Endpoint, *, timeout_seconds: float | None) -> ChatClient: ...
 
 
 class ClientPool:
@@ -23,7 +23,7 @@ class ClientPool:
     Safe to use from several event loops and threads.
     """
 
-    def __init__(self, connect: Connect = connect, timeout_seconds: float = 120) -> None:
+    def __init__(self, connect: Connect = connect, timeout_seconds: float | None = None) -> None:
         self._connect = connect
         self._seconds = timeout_seconds
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Endpoint, ChatClient]] = WeakKeyDictionary()

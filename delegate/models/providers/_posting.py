@@ -1,11 +1,13 @@
 """Sends requests through the SDKs of OpenAI and Anthropic, which are generated and have the same structure.
 
 `create(messages=…)` validates every message against every possible type, so calls get slower with every turn. The SDKs'
-public `client.post` sends a body unchanged and still provides authentication, retries, timeouts and error classes. Both
-use their aiohttp backend.
+public `client.post` sends a body unchanged and still provides authentication and error classes. Both use their aiohttp
+backend. Their own retries and read timeouts are off: the rate limiter retries, and each call has a timeout here.
 """
 
+import inspect
 import os
+import socket
 import ssl
 from functools import cache
 from importlib import import_module
@@ -16,21 +18,11 @@ import aiohttp
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import OFFICIAL, Endpoint, Protocol
+from delegate.models.providers._faults import AnsweredError, body_error, status_error, transport_error, without_key
 from delegate.models.providers._quota import ReadQuota
-from delegate.models.providers._shared import (
-    MAX_RETRY_AFTER,
-    REJECTION_STATUSES,
-    dig,
-    parse_body,
-    retry_after,
-    status_error,
-    to_bytes,
-    transport_error,
-    within,
-    without_key,
-)
+from delegate.models.providers._shared import call_seconds, parse_body, parse_object, to_bytes, within
 from delegate.ports import ChatReply, ChatRequest, Quota
-from delegate.types import JsonObject
+from delegate.types import JsonObject, Usage
 
 CONNECT_SECONDS = 5.0
 
@@ -38,20 +30,12 @@ CONNECT_SECONDS = 5.0
 class SdkTransport:
     """Sends and receives JSON through an SDK client, and raises `ProviderError`.
 
-    `sdk` is the module `openai` or `anthropic`. `timeout_seconds` applies to one attempt. `read_quota` parses the
-    provider's rate-limit headers. `options` are passed to the SDK's client.
+    `sdk` is the module `openai` or `anthropic`. `read_quota` parses the provider's rate-limit headers. `options` are
+    passed to the SDK's client: for a platform, where it is and the credentials, if they aren't left to the SDK.
     """
 
     def __init__(
-        self,
-        sdk: ModuleType,
-        client_class: Any,
-        endpoint: Endpoint,
-        *,
-        timeout_seconds: float,
-        max_retries: int,
-        read_quota: ReadQuota,
-        **options: Any,
+        self, sdk: ModuleType, client_class: Any, endpoint: Endpoint, *, read_quota: ReadQuota, **options: Any
     ) -> None:
         self._sdk = sdk
         self._endpoint = endpoint
@@ -59,11 +43,13 @@ class SdkTransport:
         # The response class differs between SDK versions (httpx, httpx2); this annotation refers to it.
         self._response_class: Any = get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
         key = endpoint.api_key or "none"  # with an empty key, the SDK would read the environment
+        if endpoint.platform is None:
+            options |= {"base_url": endpoint.url, "api_key": key}
+        elif endpoint.base_url is not None:
+            options |= {"base_url": endpoint.url}
         self.client: Any = client_class(
-            base_url=endpoint.url,
-            api_key=key,
-            max_retries=max_retries,
-            timeout=sdk.Timeout(timeout_seconds, connect=min(CONNECT_SECONDS, timeout_seconds)),
+            max_retries=0,
+            timeout=sdk.Timeout(None, connect=CONNECT_SECONDS),
             default_headers=_default_headers(sdk, endpoint, key),
             http_client=_http_client(sdk, _tls(self._response_class.__module__.partition(".")[0])),
             **options,
@@ -74,27 +60,50 @@ class SdkTransport:
         content = to_bytes(body)
         del body  # free the memory: it is as large as the conversation, and the call may take minutes
         try:
-            # The complete URL, since the SDK takes 40 µs to join a path to its base URL.
-            address = f"{self._endpoint.url}{path}"
-            response = await self.client.post(address, content=content, cast_to=self._response_class)
+            if self._endpoint.platform is None:
+                # The complete URL, since the SDK takes 40 µs to join a path to its base URL.
+                address, sent = f"{self._endpoint.url}{path}", {"content": content}
+            else:  # the SDK moves parts of the body to the URL, and signs the request
+                address, sent = path, {"body": parse_object(content)}
+            response = await self.client.post(address, cast_to=self._response_class, **sent)
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
             translated = translate(self._sdk, error, self._endpoint.protocol)
             raise without_key(translated, self._endpoint.api_key) from None
-        return parse_body(response.content, self._endpoint.protocol), self._read_quota(response.headers)
+        except Exception as error:
+            if self._endpoint.platform is None:
+                raise
+            # The libraries with which the SDK finds a platform's credentials have errors of their own.
+            raise credentials_error(self._endpoint, error) from None
+        return self._read(response)
+
+    def _read(self, response: Any) -> tuple[JsonObject, Quota | None]:
+        provider = self._endpoint.protocol
+        body = parse_body(response.content, provider)
+        failed = body if body.get("object") == "error" else body.get("error")
+        if failed and not body.get("choices"):
+            raise without_key(body_error(provider, failed, response.headers), self._endpoint.api_key)
+        return body, self._read_quota(response.headers)
 
 
 class SdkClient:
-    """A `ChatClient` over a transport. Subclasses implement `_complete`."""
+    """A `ChatClient` over a transport. Subclasses implement `_complete`.
+
+    `timeout_seconds` limits one call; None depends on the length of the reply.
+    """
 
     provider: ClassVar[Protocol]
 
-    def __init__(self, transport: SdkTransport, timeout_seconds: float) -> None:
+    def __init__(self, transport: SdkTransport, timeout_seconds: float | None) -> None:
         self._transport = transport
-        self._seconds = timeout_seconds
+        self._limit = timeout_seconds
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
-        return await within(self._seconds, self.provider, self._complete(request))
+        seconds = call_seconds(self._limit, request.max_output_tokens)
+        try:
+            return await within(seconds, self.provider, self._complete(request))
+        except AnsweredError as error:
+            return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -104,6 +113,12 @@ class SdkClient:
         raise NotImplementedError
 
 
+def credentials_error(endpoint: Endpoint, error: Exception) -> ProviderError:
+    """The error for credentials that a platform's libraries don't find or can't refresh."""
+    text = f"{endpoint.protocol}: the credentials for {endpoint.platform} can't be used: {error}"
+    return ProviderError("auth", " ".join(text.split())[:300], provider=endpoint.protocol)
+
+
 @cache
 def _tls(http: str) -> ssl.SSLContext:
     """The default TLS context of `httpx` or `httpx2`. Shared by all clients, since creating it takes 25 ms."""
@@ -111,20 +126,40 @@ def _tls(http: str) -> ssl.SSLContext:
 
 
 def _http_client(sdk: ModuleType, tls: ssl.SSLContext) -> Any:
-    hooks = {"response": [_limit_retries]}
     try:
-        return sdk.DefaultAioHttpClient(verify=tls, follow_redirects=False, event_hooks=hooks)
+        client = sdk.DefaultAioHttpClient(verify=tls, follow_redirects=False)
     except RuntimeError:  # the SDKs' error if their `aiohttp` extra isn't installed
         raise ModuleNotFoundError(name="the SDK's aiohttp extra") from None
+    # The backend has no parameter for its sessions. Proxies have transports of their own, which keep theirs.
+    if hasattr(transport := getattr(client, "_transport", None), "client"):
+        transport.client = lambda: aiohttp.ClientSession(connector=connector(tls))
+    return client
 
 
-async def _limit_retries(response: Any) -> None:
-    """Prevent the SDK from retrying what the rate limiter handles, and from waiting for a long `Retry-After`."""
-    if response.status_code < 400:
-        return
-    wait = retry_after(response.headers)
-    if response.status_code in REJECTION_STATUSES or (wait is not None and wait > MAX_RETRY_AFTER):
-        response.headers["x-should-retry"] = "false"
+def connector(tls: ssl.SSLContext) -> aiohttp.TCPConnector:
+    """Connections that the network doesn't drop while a model writes: gateways forget silent ones after minutes.
+
+    aiohttp can do that since version 3.12.
+    """
+    options: dict[str, Any] = {}
+    if "socket_factory" in inspect.signature(aiohttp.TCPConnector).parameters:
+        options["socket_factory"] = _socket
+    return aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=REUSE_SECONDS, **options)
+
+
+REUSE_SECONDS = 5.0
+"""Seconds for which an idle connection may be reused. Common servers close it then."""
+KEEPALIVE_SECONDS = 60
+"""Seconds of silence after which the system checks whether a connection is alive, and between two checks."""
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name in ("TCP_KEEPIDLE", "TCP_KEEPALIVE", "TCP_KEEPINTVL"):  # not all systems have all of them
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEEPALIVE_SECONDS)
+    return made
 
 
 _MACHINE_HEADERS = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
@@ -144,7 +179,8 @@ def _environment_overrides(sdk: ModuleType, endpoint: Endpoint, key: str) -> dic
         return {}
     lines = os.environ.get(f"{name}_CUSTOM_HEADERS", "").split("\n")
     named = [line.partition(":")[0].strip() for line in lines if ":" in line]
-    return {one: f"Bearer {key}" if one.lower() == "authorization" else sdk.Omit() for one in named}
+    own_key = endpoint.platform is None
+    return {one: f"Bearer {key}" if own_key and one.lower() == "authorization" else sdk.Omit() for one in named}
 
 
 def sdk_errors(sdk: ModuleType) -> tuple[type[Exception], ...]:
@@ -152,17 +188,10 @@ def sdk_errors(sdk: ModuleType) -> tuple[type[Exception], ...]:
     return (sdk.OpenAIError if sdk.__name__ == "openai" else sdk.AnthropicError,)
 
 
-def _is_out_of_credit(body: object) -> bool:
-    """Whether a response with status 429 means that the account has no credit, which waiting doesn't change."""
-    anthropic_code = dig(body, "error", "details", "error_code")
-    return dig(body, "code") == "insufficient_quota" or str(anthropic_code).endswith("spend_limit_reached")
-
-
 def translate(sdk: ModuleType, error: Any, provider: str) -> ProviderError:
     """Convert an error of the SDK or its transport to a `ProviderError`."""
     if isinstance(error, sdk.APIStatusError):
-        fault = "auth" if _is_out_of_credit(error.body) else None
-        return status_error(provider, error.status_code, error.body, error.response.headers, fault=fault)
+        return status_error(provider, error.status_code, error.body, error.response.headers)
     if isinstance(error, (sdk.APIConnectionError, aiohttp.ClientError, OSError)):
         return transport_error(provider, error, slow=isinstance(error, sdk.APITimeoutError))
     if isinstance(error, sdk.APIError):

@@ -18,7 +18,7 @@ _PART = re.compile(r"([\d.]+)(ms|[smhd])")
 
 def openai_quota(headers: Headers) -> Quota | None:
     """Parse `x-ratelimit-…`. The time until a quota is full is a duration such as `6m0s`."""
-    return _quota(headers, "x-ratelimit-{0}-{1}", _duration)
+    return _quota(headers, "x-ratelimit-{0}-{1}", seconds_of)
 
 
 def anthropic_quota(headers: Headers) -> Quota | None:
@@ -44,7 +44,7 @@ def _count(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
-def _duration(text: str) -> float | None:
+def seconds_of(text: str) -> float | None:
     """The seconds in `6m0s`, `1.5s`, `120ms`, or a plain number of seconds."""
     if _DURATION.fullmatch(text):
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))

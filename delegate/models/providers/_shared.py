@@ -1,22 +1,19 @@
-"""Helpers that all providers share: JSON, mapping of HTTP statuses to faults, error messages, and timeouts."""
+"""Helpers that all providers share: JSON, tool calls, and timeouts."""
 
 import asyncio
 import json
-import math
-import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from email.utils import mktime_tz, parsedate_tz
-from http import HTTPStatus
+from secrets import token_hex
 from typing import Any, Never, TypeVar, cast
 
-import aiohttp
 from pydantic_core import PydanticSerializationError
 from pydantic_core import to_json as encode
 
-from delegate.errors import ProviderError, ProviderFault
-from delegate.ports import ChatReply, Message, Quota
+from delegate.errors import ProviderError
+from delegate.ports import Attachment, ChatReply, Message, Quota
 from delegate.types import JsonObject
 
 T = TypeVar("T")
@@ -24,12 +21,6 @@ T = TypeVar("T")
 # aiohttp warns that the bytes of a long conversation are sent at once. If a host turns warnings into errors, that would
 # stop the child.
 warnings.filterwarnings("ignore", message="Sending a large body directly", category=ResourceWarning)
-
-REJECTION_STATUSES = (429, 503, 529)
-"""Statuses of rate-limited and overloaded models. The SDKs don't retry these: `models.ratelimit` does."""
-
-MAX_RETRY_AFTER = 30.0
-"""Seconds. With a longer `Retry-After`, the SDK doesn't retry: Anthropic's SDK would sleep for all of it."""
 
 MAX_REPLY_BYTES = 16 << 20
 """Many times what a model can write in one reply. Parsing much more JSON would block the event loop."""
@@ -126,106 +117,56 @@ def native_content(message: Message, protocol: str) -> Any:
     return message.native["items"] if dig(message.native, "protocol") == protocol else None
 
 
-# ----------------------------------------------------------------------------------------------------------- errors
+# ------------------------------------------------------------------------------------------------------- tool calls
+
+LOCAL_ID = "local-"
+"""The prefix of IDs that are generated for calls that came without one, or with the ID of another one."""
+NO_NAME = "unnamed"
+"""The name of a call that came without one. There is no such tool, which is what the model is told."""
 
 
-def fault_of(status: int) -> ProviderFault:
-    """The fault for an HTTP status other than 200."""
-    known: dict[int, ProviderFault] = {
-        401: "auth",
-        402: "auth",
-        403: "auth",
-        408: "timeout",
-        429: "rate_limited",
-        503: "overloaded",
-        529: "overloaded",
-    }
-    if status in known:
-        return known[status]
-    if status >= 500:
-        return "server_error"
-    return "bad_request" if status >= 400 else "bad_reply"
+def call_ids(given: Iterable[object]) -> list[str]:
+    """An ID for each call of a turn: its own, if it has one that no earlier call has, or a generated one."""
+    ids: list[str] = []
+    for id in given:
+        ids.append(id if isinstance(id, str) and id and id not in ids else f"{LOCAL_ID}{token_hex(6)}")
+    return ids
 
 
-def status_error(
-    provider: str, status: int, body: object, headers: Mapping[str, str], *, fault: ProviderFault | None = None
-) -> ProviderError:
-    """The error for a response with `status`. `body` is the parsed body or its text."""
-    return ProviderError(
-        fault or fault_of(status),
-        f"{provider}: HTTP {status}: {_message(status, body, headers)}",
-        provider=provider,
-        status=status,
-        retry_after=retry_after(headers),
-    )
+def call_name(given: object) -> str:
+    """The name of a call, if it has one."""
+    return given if isinstance(given, str) and given else NO_NAME
 
 
-def _message(status: int, body: object, headers: Mapping[str, str]) -> str:
-    if 300 <= status < 400:
-        return (
-            f"redirected to {headers.get('location', '?')[:200]}; not followed, so that the key stays at its endpoint"
-        )
-    for names in (("error", "message"), ("message",), ("error",), ("detail",)):
-        text = dig(body, *names)
-        if isinstance(text, str) and text and not text.lstrip().startswith("<"):
-            return " ".join(text.split())[:300]
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "no reason given"
+def base64_of(attachment: Attachment) -> str:
+    """The data of an attachment as text."""
+    return b64encode(attachment.data).decode()
 
 
-def transport_error(provider: str, error: BaseException, *, slow: bool = False) -> ProviderError:
-    """The error for a call without a complete response: not connected, disconnected, or timed out.
-
-    `slow` is whether the SDK reported a timeout. It only counts if the error has no cause, because the aiohttp backends
-    also report broken connections as timeouts.
-    """
-    chain = list(_causes(error))
-    fault: ProviderFault = "connection"
-    if any(isinstance(cause, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) for cause in chain):
-        fault = "bad_reply"
-    elif any(isinstance(cause, TimeoutError) for cause in chain) or (slow and len(chain) == 1):
-        fault = "timeout"
-    # aiohttp puts "400, message:" before a problem with the body, whatever the status of the response was.
-    text = str(getattr(chain[-1], "message", "") or chain[-1])
-    text = " ".join(text.split())[:200] or type(chain[-1]).__name__
-    return ProviderError(fault, f"{provider}: {text}", provider=provider)
+def data_url(attachment: Attachment) -> str:
+    """The data of an attachment as a URL."""
+    return f"data:{attachment.media_type};base64,{base64_of(attachment)}"
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-def without_key(error: ProviderError, key: str) -> ProviderError:
-    """The same error with the key removed from its text. Some servers quote the key that they reject."""
-    if len(key) >= 8 and key in str(error):
-        error.args = (str(error).replace(key, "***"),)
-    return error
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that the server asks to wait, in any of the usual headers."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers[name]) * unit
-        except (KeyError, ValueError):
-            continue
-        return max(seconds, 0.0) if math.isfinite(seconds) else None
-    date = parsedate_tz(headers.get("retry-after", ""))
-    try:
-        return max(mktime_tz(date) - time.time(), 0.0) if date else None
-    except (ValueError, OverflowError):
-        return None
+def file_name(attachment: Attachment) -> str:
+    """The name of a PDF, which OpenAI requires."""
+    return attachment.name or "document.pdf"
 
 
 # --------------------------------------------------------------------------------------------------------- deadline
 
 
+CALL_SECONDS, SLOWEST_RATE = 180.0, 30.0
+"""The default limit of a call in seconds, and the tokens per second with which a longer reply may be written."""
+
+
+def call_seconds(limit: float | None, max_output_tokens: int) -> float:
+    """The timeout of one call: `limit`, or what a reply of that length may take."""
+    return max(CALL_SECONDS, max_output_tokens / SLOWEST_RATE) if limit is None else limit
+
+
 async def within(seconds: float, provider: str, call: Awaitable[T]) -> T:
-    """Await `call`, including the SDK's retries, for at most `seconds`."""
+    """Await `call` for at most `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             return await call

@@ -1,6 +1,7 @@
-"""Client for Anthropic's Messages API, using the official SDK."""
+"""Client for Anthropic's Messages API, also on Amazon Bedrock and Google Vertex AI, using the official SDK."""
 
 import inspect
+from importlib.util import find_spec
 from typing import Any, cast
 
 import anthropic
@@ -9,8 +10,17 @@ from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._posting import SdkClient, SdkTransport, translate
 from delegate.models.providers._quota import anthropic_quota
-from delegate.models.providers._shared import dig, native_content, read_reply, to_json, valid_arguments
-from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall
+from delegate.models.providers._shared import (
+    base64_of,
+    call_ids,
+    call_name,
+    dig,
+    native_content,
+    read_reply,
+    to_json,
+    valid_arguments,
+)
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
 
 STOPS: dict[str, StopReason] = {
@@ -18,26 +28,41 @@ STOPS: dict[str, StopReason] = {
     "stop_sequence": "end",
     "tool_use": "tool_calls",
     "max_tokens": "length",
-    "model_context_window_exceeded": "length",
+    "model_context_window_exceeded": "context",
     "refusal": "refusal",
 }
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> "Messages":
+def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "Messages":
     """Create a client for the Messages API."""
-    traced = "open_telemetry" in inspect.signature(anthropic.AsyncAnthropic).parameters
-    options: dict[str, Any] = {"open_telemetry": False} if traced else {}
-    transport = SdkTransport(
-        anthropic,
-        anthropic.AsyncAnthropic,
-        endpoint,
-        timeout_seconds=timeout_seconds,
-        max_retries=max_retries,
-        read_quota=anthropic_quota,
-        **options,
-    )
-    transport.client.auth_token = None  # 0.x would also send ANTHROPIC_AUTH_TOKEN from the environment
-    return Messages(transport, timeout_seconds)
+    client_class, options = _platform_client(endpoint)
+    if "open_telemetry" in inspect.signature(client_class).parameters:
+        options["open_telemetry"] = False
+    transport = SdkTransport(anthropic, client_class, endpoint, read_quota=anthropic_quota, **options)
+    if endpoint.platform is None:
+        transport.client.auth_token = None  # 0.x would also send ANTHROPIC_AUTH_TOKEN from the environment
+    # Base URLs of compatible servers are written with and without the version.
+    path = "/messages" if endpoint.url.endswith("/v1") and endpoint.platform is None else "/v1/messages"
+    return Messages(transport, timeout_seconds, path)
+
+
+def _platform_client(endpoint: Endpoint) -> tuple[Any, dict[str, Any]]:
+    """The SDK's client class for the endpoint's platform, and its options. Credentials are left to it."""
+    if endpoint.platform is None:
+        return anthropic.AsyncAnthropic, {}
+    needed = {"bedrock": "boto3", "vertex": "google.auth"}[endpoint.platform]
+    if not _is_installed(needed):
+        raise ModuleNotFoundError(name=needed)
+    if endpoint.platform == "bedrock":
+        return anthropic.AsyncAnthropicBedrock, {"aws_region": endpoint.region}
+    return anthropic.AsyncAnthropicVertex, {"region": endpoint.region, "project_id": endpoint.project}
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ModuleNotFoundError, ValueError):  # of its package, or it is blocked
+        return False
 
 
 def provider_error(error: Exception) -> ProviderError:
@@ -50,8 +75,12 @@ class Messages(SdkClient):
 
     provider = "anthropic"
 
+    def __init__(self, transport: SdkTransport, timeout_seconds: float | None, path: str) -> None:
+        super().__init__(transport, timeout_seconds)
+        self._path = path
+
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        answer = await self._transport.post("/v1/messages", messages_body(request))
+        answer = await self._transport.post(self._path, messages_body(request))
         return read_reply(read_message, *answer, provider="anthropic")
 
 
@@ -69,6 +98,8 @@ def messages_body(request: ChatRequest) -> JsonObject:
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
             for tool in request.tools
         ]
+        if request.tool_choice == "none":
+            body["tool_choice"] = {"type": "none"}
     output: JsonObject = {}
     if request.reply_schema is not None:
         output["format"] = {"type": "json_schema", "schema": request.reply_schema}
@@ -87,13 +118,13 @@ def _turns(request: ChatRequest) -> list[JsonObject]:
         for role, content in contents
         if content
     ]
-    if request.tools:
+    if request.conversation is not None:
         _cache(turns)
     return turns
 
 
 def _cache(turns: list[JsonObject]) -> None:
-    """Mark the conversation for prompt caching, since a child's next turn sends all of it again.
+    """Mark the conversation for prompt caching, since its next turn sends all of it again.
 
     The marker on the last user turn writes the cache; the one before it reads what the previous request wrote. The API
     searches for earlier entries itself, but only over 20 blocks, and a turn may have more tool calls. It allows four
@@ -110,7 +141,7 @@ def _content(message: Message) -> str | list[JsonObject]:
     if (native := native_content(message, "messages")) is not None:
         return native
     if message.role == "tool":
-        return [_result(reply.call_id, reply.text, reply.is_error) for reply in message.tool_replies]
+        return [_result(reply) for reply in message.tool_replies]
     if not message.tool_calls:
         return message.text
     text: list[JsonObject] = [{"type": "text", "text": message.text}] if message.text else []
@@ -120,17 +151,29 @@ def _content(message: Message) -> str | list[JsonObject]:
     ]
 
 
-def _result(call_id: str, text: str, is_error: bool) -> JsonObject:
-    block: JsonObject = {"type": "tool_result", "tool_use_id": call_id, "content": text}
-    if is_error:
+def _result(reply: ToolReply) -> JsonObject:
+    content: str | list[JsonObject] = reply.text
+    if reply.attachments:
+        text: list[JsonObject] = [{"type": "text", "text": reply.text}] if reply.text else []
+        content = text + [_file(attachment) for attachment in reply.attachments]
+    block: JsonObject = {"type": "tool_result", "tool_use_id": reply.call_id, "content": content}
+    if reply.is_error:
         block["is_error"] = True
     return block
+
+
+def _file(attachment: Attachment) -> JsonObject:
+    source = {"type": "base64", "media_type": attachment.media_type, "data": base64_of(attachment)}
+    if attachment.media_type != "application/pdf":
+        return {"type": "image", "source": source}
+    title = {"title": attachment.name} if attachment.name else {}
+    return {"type": "document", "source": source, **title}
 
 
 def read_message(body: JsonObject) -> ChatReply:
     """The reply of a `POST /v1/messages`."""
     # Replies may contain empty text blocks, but requests may not.
-    blocks: list[JsonObject] = [b for b in body["content"] if b["type"] != "text" or b["text"]]
+    blocks = _with_ids([b for b in body["content"] if b["type"] != "text" or b["text"]])
     reason = body.get("stop_reason") or "none"
     text = dig(body, "stop_details", "explanation")
     return ChatReply(
@@ -144,8 +187,17 @@ def read_message(body: JsonObject) -> ChatReply:
     )
 
 
+def _with_ids(blocks: list[JsonObject]) -> list[JsonObject]:
+    """The blocks, with an ID and a name for tool calls that compatible servers sent without."""
+    ids = iter(call_ids(block.get("id") for block in blocks if block["type"] == "tool_use"))
+    return [
+        {**block, "id": next(ids), "name": call_name(block.get("name"))} if block["type"] == "tool_use" else block
+        for block in blocks
+    ]
+
+
 def _call(block: JsonObject) -> ToolCall:
-    given = block["input"]
+    given = block.get("input", {})
     if isinstance(given, dict):
         return ToolCall(block["id"], block["name"], valid_arguments(cast("JsonObject", given)))
     return ToolCall(block["id"], block["name"], None, to_json(given))

@@ -1,7 +1,7 @@
-"""Client for Google's Gemini API, using the official SDK.
+"""Client for Google's Gemini API, also on Vertex AI, using the official SDK.
 
 The body is passed as `extra_body` and the reply is read from the plain HTTP response, both public features of the SDK,
-because its typed parameters and replies take three times as long. By default the SDK has no timeout and no retries.
+because its typed parameters and replies take three times as long.
 """
 
 import json
@@ -19,19 +19,23 @@ from google.genai import errors, types
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
+from delegate.models.providers._faults import AnsweredError, body_error, status_error, transport_error, without_key
+from delegate.models.providers._posting import connector, credentials_error
 from delegate.models.providers._shared import (
+    LOCAL_ID,
+    base64_of,
+    call_ids,
+    call_name,
+    call_seconds,
     dig,
     native_content,
     parse_body,
     read_reply,
-    status_error,
     to_json,
-    transport_error,
     valid_arguments,
     within,
-    without_key,
 )
-from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
 
 DEFAULT_VERSION = "v1beta"
@@ -50,33 +54,28 @@ REFUSAL_REASONS = frozenset(
         "PUP_LIMITED_DISABLED",
     }
 )
-LOCAL_ID = "local-"
-"""The prefix of IDs that are generated for calls without one. They aren't sent to the API."""
+MALFORMED_REASONS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"})
+"""The model can correct these. A missing thought signature is an error of the request instead."""
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> "GenerateContent":
+def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "GenerateContent":
     """Create a client for the Gemini API. The base URL may end in an API version."""
-    return GenerateContent(endpoint, timeout_seconds, max_retries)
+    return GenerateContent(endpoint, timeout_seconds)
 
 
-def _sdk_client(endpoint: Endpoint, session: aiohttp.ClientSession, seconds: float, retries: int) -> Any:
-    base, version = split_version(endpoint.url)
+def _sdk_client(endpoint: Endpoint, session: aiohttp.ClientSession) -> Any:
     options = types.HttpOptions(
-        base_url=base,
-        api_version=version,
-        timeout=max(1, round(seconds * 1000)),
-        retry_options=types.HttpRetryOptions(
-            attempts=retries + 1,
-            initial_delay=0.5,
-            max_delay=8.0,
-            jitter=0.5,
-            http_status_codes=[408, 500, 502, 504],  # by default also 429 and 503
-        ),
+        # One attempt: the rate limiter retries. Without this, SDKs also try again after a broken connection.
+        retry_options=types.HttpRetryOptions(attempts=1),
         client_args={"verify": _tls()},
         # By default, aiohttp's `request` would follow a redirect to any host, with the key in a header.
         async_client_args={"allow_redirects": False, "ssl": _tls(), "verify": _tls()},
         aiohttp_client=session,
     )
+    if endpoint.platform is None or endpoint.base_url is not None:
+        options.base_url, options.api_version = split_version(endpoint.url)
+    if endpoint.platform == "vertex":
+        return genai.Client(vertexai=True, project=endpoint.project, location=endpoint.region, http_options=options)
     key = endpoint.api_key or "none"  # without a key, the SDK would read the environment
     return genai.Client(vertexai=False, api_key=key, http_options=options)
 
@@ -98,16 +97,21 @@ def split_version(url: str) -> tuple[str, str]:
 class GenerateContent:
     """A `ChatClient` for Gemini's `generateContent`."""
 
-    def __init__(self, endpoint: Endpoint, timeout_seconds: float, max_retries: int) -> None:
+    def __init__(self, endpoint: Endpoint, timeout_seconds: float | None) -> None:
         self._endpoint = endpoint
-        self._seconds = timeout_seconds
-        self._retries = max_retries
+        self._limit = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
         self._client: Any = None
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
-        body = parse_body(await within(self._seconds, "google", self._send(request)), "google")
+        seconds = call_seconds(self._limit, request.max_output_tokens)
+        try:
+            body = parse_body(await within(seconds, "google", self._send(request, seconds)), "google")
+            if failed := body.get("error"):
+                raise body_error("google", failed, {})
+        except AnsweredError as error:
+            return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
         return read_reply(read_content, body, None, provider="google")
 
     async def aclose(self) -> None:
@@ -117,9 +121,10 @@ class GenerateContent:
             self._client.close()
             await self._session.close()
 
-    async def _send(self, request: ChatRequest) -> str:
+    async def _send(self, request: ChatRequest, seconds: float) -> str:
         config: types.GenerateContentConfigDict = {
-            "http_options": {"extra_body": content_body(request)},
+            # The timeout is also sent to the server, which would otherwise have one of its own.
+            "http_options": {"extra_body": content_body(request), "timeout": max(1, round(seconds * 1000))},
             "should_return_http_response": True,
             "automatic_function_calling": {"disable": True},
         }
@@ -131,14 +136,18 @@ class GenerateContent:
             )
         except (errors.APIError, aiohttp.ClientError, OSError, ValueError) as error:
             raise without_key(provider_error(error), self._endpoint.api_key) from None
+        except Exception as error:
+            if self._endpoint.platform is None:
+                raise
+            # The libraries with which the SDK finds a platform's credentials have errors of their own.
+            raise credentials_error(self._endpoint, error) from None
         return reply.sdk_http_response.body or ""
 
     def _ensure_client(self) -> Any:
         """The SDK's client, created on the running loop. With a session of its own, the SDK would emit a warning."""
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0)
-            self._session = aiohttp.ClientSession(connector=connector, trust_env=True)
-            self._client = _sdk_client(self._endpoint, self._session, self._seconds, self._retries)
+            self._session = aiohttp.ClientSession(connector=connector(_tls()), trust_env=True)
+            self._client = _sdk_client(self._endpoint, self._session)
         return self._client
 
 
@@ -148,33 +157,14 @@ class GenerateContent:
 def provider_error(error: Exception) -> ProviderError:
     """Convert an error of the SDK or its transport to a `ProviderError`."""
     if isinstance(error, errors.APIError):
-        return _status_error(error)
+        headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
+        return status_error("google", error.code, error.details, headers)
     if isinstance(error, aiohttp.ClientError | OSError):
         return transport_error("google", error)
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | errors.UnknownApiResponseError):
         return ProviderError("bad_reply", f"google: the reply isn't JSON: {str(error)[:200]}", provider="google")
     # The remaining errors are about a request that the SDK refuses to send.
     return ProviderError("bad_request", f"google: {str(error)[:300]}", provider="google")
-
-
-def _status_error(error: Any) -> ProviderError:
-    details: list[Any] = dig(error.details, "error", "details") or []
-    headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
-    # A wrong key has status 400 here; only the reason distinguishes it from a bad request.
-    wrong_key = any(dig(detail, "reason") == "API_KEY_INVALID" for detail in details)
-    translated = status_error("google", error.code, error.details, headers, fault="auth" if wrong_key else None)
-    if translated.retry_after is None:
-        translated.retry_after = _retry_delay(details)
-    return translated
-
-
-def _retry_delay(details: list[Any]) -> float | None:
-    """The seconds in a `RetryInfo` such as `{"retryDelay": "17s"}`."""
-    for detail in details:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(dig(detail, "retryDelay")))
-        if found:
-            return float(found[1])
-    return None
 
 
 # ---------------------------------------------------------------------------------------------------------- request
@@ -187,7 +177,7 @@ def content_body(request: ChatRequest) -> JsonObject:
         generation |= {"responseMimeType": "application/json", "responseJsonSchema": request.reply_schema}
     if request.effort is not None:
         generation["thinkingConfig"] = {"thinkingLevel": request.effort.upper()}
-    contents = (_content(message) for message in request.messages)
+    contents = (_content(message, request.model) for message in request.messages)
     body: JsonObject = {
         # The API rejects an empty turn, such as a reply without content.
         "contents": [content for content in contents if content["parts"]],
@@ -201,14 +191,16 @@ def content_body(request: ChatRequest) -> JsonObject:
             for tool in request.tools
         ]
         body["tools"] = [{"functionDeclarations": declared}]
+        if request.tool_choice == "none":
+            body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
     return body
 
 
-def _content(message: Message) -> JsonObject:
+def _content(message: Message, model: str) -> JsonObject:
     if (native := native_content(message, "generate")) is not None:
         return native
     if message.role == "tool":
-        return {"role": "user", "parts": [_response_part(reply) for reply in message.tool_replies]}
+        return {"role": "user", "parts": _response_parts(message.tool_replies, model)}
     parts: list[JsonObject] = [{"text": _sendable(message.text)}] if message.text else []
     parts += [_call_part(call) for call in message.tool_calls]
     return {"role": "model" if message.role == "assistant" else "user", "parts": parts}
@@ -218,9 +210,25 @@ def _call_part(call: ToolCall) -> JsonObject:
     return {"functionCall": {**_id(call.id), "name": call.name, "args": call.arguments or {}}}
 
 
+def _response_parts(replies: tuple[ToolReply, ...], model: str) -> list[JsonObject]:
+    """The responses of the tools. Models before Gemini 3 read files only beside them."""
+    parts = [_response_part(reply) for reply in replies]
+    for part, reply in zip(tuple(parts), replies, strict=True):
+        files = [_file(attachment) for attachment in reply.attachments]
+        if model.startswith(("gemini-1", "gemini-2")):
+            parts += files
+        elif files:
+            part["functionResponse"]["parts"] = files
+    return parts
+
+
 def _response_part(reply: ToolReply) -> JsonObject:
     said = {"error" if reply.is_error else "output": _sendable(reply.text)}
     return {"functionResponse": {**_id(reply.call_id), "name": reply.name, "response": said}}
+
+
+def _file(attachment: Attachment) -> JsonObject:
+    return {"inlineData": {"mimeType": attachment.media_type, "data": base64_of(attachment)}}
 
 
 def _sendable(text: str) -> str:
@@ -244,14 +252,20 @@ def read_content(body: JsonObject) -> ChatReply:
     candidate: JsonObject = body["candidates"][0]
     content: JsonObject = candidate.get("content") or {}
     parts: list[JsonObject] = content.get("parts") or []
-    calls = tuple(_call(n, part["functionCall"]) for n, part in enumerate(parts) if "functionCall" in part)
     reason = candidate.get("finishReason") or "none"
     said = candidate.get("finishMessage")
+    detail = f"{reason}: {said}" if said else reason
+    text = "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
+    if reason in MALFORMED_REASONS:  # a call among the parts can't be answered
+        return _reply(body, "malformed_call", detail, text=text)
+    made: list[JsonObject] = [part["functionCall"] for part in parts if "functionCall" in part]
+    ids = call_ids(call.get("id") for call in made)
+    calls = tuple(_call(id, call) for id, call in zip(ids, made, strict=True))
     return _reply(
         body,
         _stop(reason, bool(calls)),
-        f"{reason}: {said}" if said else reason,
-        text="".join(part["text"] for part in parts if "text" in part and not part.get("thought")),
+        detail,
+        text=text,
         tool_calls=calls,
         native={"protocol": "generate", "items": content} if parts else None,
     )
@@ -268,12 +282,11 @@ def _reply(body: JsonObject, stop: StopReason, detail: str, **said: Any) -> Chat
     )
 
 
-def _call(number: int, call: JsonObject) -> ToolCall:
-    id = call.get("id") or f"{LOCAL_ID}{number}"
-    given = call.get("args", {})
+def _call(id: str, call: JsonObject) -> ToolCall:
+    name, given = call_name(call.get("name")), call.get("args", {})
     if isinstance(given, dict):
-        return ToolCall(id, call["name"], valid_arguments(cast("JsonObject", given)))
-    return ToolCall(id, call["name"], None, to_json(given))
+        return ToolCall(id, name, valid_arguments(cast("JsonObject", given)))
+    return ToolCall(id, name, None, to_json(given))
 
 
 def _stop(reason: str, has_calls: bool) -> StopReason:

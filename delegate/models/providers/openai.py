@@ -1,37 +1,29 @@
-"""Clients for OpenAI's Chat Completions API (and compatible servers) and Responses API, using the official SDK."""
+"""Client for OpenAI's Chat Completions and Responses APIs and for compatible servers, using the official SDK."""
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import openai
 
 from delegate.errors import ProviderError
+from delegate.models.providers._chat import CARRIED, chat_body, read_chat
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._posting import SdkClient, SdkTransport, translate
 from delegate.models.providers._quota import openai_quota
-from delegate.models.providers._shared import dig, native_content, parse_arguments, read_reply, to_json
-from delegate.ports import ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
-from delegate.types import JsonObject, Usage
-
-REPLY_NAME = "reply"
-"""The name of a reply schema, which OpenAI requires."""
+from delegate.models.providers._responses import read_responses, responses_body
+from delegate.models.providers._shared import read_reply
+from delegate.ports import ChatReply, ChatRequest
+from delegate.types import JsonObject
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float, max_retries: int) -> "ChatCompletions | Responses":
-    """Create a client for the API of this endpoint."""
-    transport = SdkTransport(
-        openai,
-        openai.AsyncOpenAI,
-        endpoint,
-        timeout_seconds=timeout_seconds,
-        max_retries=max_retries,
-        read_quota=openai_quota,
-    )
+def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "OpenAI":
+    """Create a client for the APIs of this endpoint."""
+    transport = SdkTransport(openai, openai.AsyncOpenAI, endpoint, read_quota=openai_quota)
     if not endpoint.is_openai_itself:
         transport.client.organization = transport.client.project = None  # from the environment, meant for OpenAI itself
-    if endpoint.speaks_responses:
-        return Responses(transport, timeout_seconds)
-    return ChatCompletions(transport, timeout_seconds, modern=endpoint.is_openai_itself)
+    return OpenAI(transport, timeout_seconds, endpoint)
 
 
 def provider_error(error: Exception) -> ProviderError:
@@ -39,251 +31,120 @@ def provider_error(error: Exception) -> ProviderError:
     return translate(openai, error, "openai")
 
 
-class ChatCompletions(SdkClient):
-    """A `ChatClient` for Chat Completions, at OpenAI or any compatible server.
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a model at an endpoint is asked. Starts with what most models of the endpoint accept."""
 
-    `modern` is for servers that support `max_completion_tokens`. Many local servers only support the older
-    `max_tokens`, which OpenAI's reasoning models reject, also behind a proxy. After the first such error, the client
-    switches to the new name.
-    """
-
-    provider = "openai"
-
-    def __init__(self, transport: SdkTransport, timeout_seconds: float, *, modern: bool) -> None:
-        super().__init__(transport, timeout_seconds)
-        self._limit = "max_completion_tokens" if modern else "max_tokens"
-
-    async def _complete(self, request: ChatRequest) -> ChatReply:
-        try:
-            answer = await self._transport.post("/chat/completions", chat_body(request, self._limit))
-        except ProviderError as error:
-            if self._limit != "max_tokens" or error.status != 400 or "max_completion_tokens" not in str(error):
-                raise
-            self._limit = "max_completion_tokens"
-            answer = await self._transport.post("/chat/completions", chat_body(request, self._limit))
-        return read_reply(read_chat, *answer, provider="openai")
+    api: Literal["chat", "responses"]
+    may_switch: bool
+    """Whether the other API may be used if the model needs it."""
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """The name of the token limit in Chat Completions. Many local servers only know the older one, which OpenAI's
+    reasoning models reject, also behind a proxy."""
+    encrypted_reasoning: bool = True
+    """Whether the Responses API is asked for the reasoning. Models without reasoning reject that."""
+    caching: bool = True
+    """Whether fields for the prompt cache are sent to the servers that are known to have them."""
+    carries_reasoning: bool = True
+    """Whether a server gets the reasoning back that it sent with a chat message. A few refuse it."""
 
 
-class Responses(SdkClient):
-    """A `ChatClient` for the Responses API, without storage: the conversation contains the reasoning, encrypted."""
+class OpenAI(SdkClient):
+    """A `ChatClient` for OpenAI's APIs. Learns from rejections which dialect a model needs, for all later calls."""
 
     provider = "openai"
 
-    def __init__(self, transport: SdkTransport, timeout_seconds: float) -> None:
+    def __init__(self, transport: SdkTransport, timeout_seconds: float | None, endpoint: Endpoint) -> None:
         super().__init__(transport, timeout_seconds)
-        self._without_reasoning: set[str] = set()
+        self._has_cache_fields = endpoint.serves_openai
+        self._origin = f"chat {endpoint.url}"
+        self._first = Dialect(
+            api="responses" if endpoint.speaks_responses else "chat",
+            may_switch=endpoint.api == "auto",
+            limit="max_completion_tokens" if endpoint.serves_openai else "max_tokens",
+        )
+        self._dialects: dict[str, Dialect] = {}
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        reasons = request.model not in self._without_reasoning
-        try:
-            answer = await self._transport.post("/responses", responses_body(request, encrypted_reasoning=reasons))
-        except ProviderError as error:
-            # Models without reasoning reject requests for encrypted reasoning; nothing else identifies them.
-            if not reasons or error.status != 400 or "ncrypted content is not supported" not in str(error):
-                raise
-            self._without_reasoning.add(request.model)
-            answer = await self._transport.post("/responses", responses_body(request, encrypted_reasoning=False))
-        return read_reply(read_responses, *answer, provider="openai")
+        while True:
+            dialect = self._dialects.get(request.model, self._first)
+            try:
+                return await self._ask(request, dialect)
+            except ProviderError as error:
+                if self._dialects.get(request.model, self._first) == dialect:  # no other call has learned it since
+                    if (learned := _learn(dialect, error)) is None:
+                        raise
+                    self._dialects[request.model] = learned
+
+    async def _ask(self, request: ChatRequest, dialect: Dialect) -> ChatReply:
+        caching = _cache_fields(request) if self._has_cache_fields and dialect.caching else {}
+        if dialect.api == "responses":
+            body = responses_body(request, encrypted_reasoning=dialect.encrypted_reasoning) | caching
+            return read_reply(read_responses, *await self._transport.post("/responses", body), provider="openai")
+        origin = self._origin if dialect.carries_reasoning else None
+        body = chat_body(request, limit=dialect.limit, origin=origin) | caching
+        answer = await self._transport.post("/chat/completions", body)
+        return read_reply(lambda body: read_chat(body, self._origin), *answer, provider="openai")
 
 
-def _error_text(reply: ToolReply) -> str:
-    """OpenAI has no field for a failed tool call, so the text is prefixed."""
-    return f"ERROR: {reply.text}" if reply.is_error else reply.text
+# --------------------------------------------------------------------------------------------------------- dialects
 
+_NEEDS_RESPONSES = re.compile(r"v1/responses|not a chat model|chatcompletion operation does not work", re.IGNORECASE)
+_NEEDS_CHAT = re.compile(r"responses operation does not work|resource not found", re.IGNORECASE)
+_REFUSES_REASONING = re.compile(rf"\b(?:{'|'.join(CARRIED)})\b")
+_DEMANDS_REASONING = re.compile(r"must be passed back|missing", re.IGNORECASE)
 
-def _arguments_text(call: ToolCall) -> str:
-    """The arguments as JSON text. Some servers parse it, so an invalid text is sent as an empty object."""
-    if call.arguments is None:
-        return "{}"
-    return call.raw_arguments or to_json(call.arguments)
-
-
-def _usage(
-    usage: JsonObject | None, input_name: str, output_name: str, input_details: str, output_details: str
-) -> Usage:
-    return Usage(
-        model_calls=1,
-        input_tokens=dig(usage, input_name) or 0,
-        cached_tokens=dig(usage, input_details, "cached_tokens") or 0,
-        cache_write_tokens=dig(usage, input_details, "cache_write_tokens") or 0,
-        output_tokens=dig(usage, output_name) or 0,
-        reasoning_tokens=dig(usage, output_details, "reasoning_tokens") or 0,
-    )
-
-
-# ------------------------------------------------------------------------------------------------- Chat Completions
-
-
-def chat_body(request: ChatRequest, limit: str) -> JsonObject:
-    """The body of a `POST /chat/completions`. `limit` is the name of the token limit."""
-    messages: list[JsonObject] = [{"role": "system", "content": request.system}] if request.system else []
-    for message in request.messages:
-        if message.role == "tool":
-            messages += [
-                {"role": "tool", "tool_call_id": reply.call_id, "content": _error_text(reply)}
-                for reply in message.tool_replies
-            ]
-        elif message.tool_calls:
-            messages.append(_chat_turn(message))
-        else:
-            messages.append({"role": message.role, "content": message.text})
-    body: JsonObject = {"model": request.model, "messages": messages, limit: request.max_output_tokens}
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-            }
-            for tool in request.tools
-        ]
-    if request.reply_schema is not None:
-        schema = {"name": REPLY_NAME, "strict": True, "schema": request.reply_schema}
-        body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    if request.effort is not None:
-        body["reasoning_effort"] = request.effort
-    return body
-
-
-def _chat_turn(message: Message) -> JsonObject:
-    calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments_text(call)}}
-        for call in message.tool_calls
-    ]
-    return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
-
-
-def read_chat(body: JsonObject) -> ChatReply:
-    """The reply of a `POST /chat/completions`."""
-    choice = body["choices"][0]
-    message = choice["message"]
-    calls = tuple(_chat_call(call) for call in message.get("tool_calls") or ())
-    reason = choice.get("finish_reason") or "none"
-    refusal = message.get("refusal")
-    return ChatReply(
-        text=message.get("content") or "",
-        stop=_chat_stop(reason, bool(calls), bool(refusal)),
-        usage=_usage(
-            body.get("usage"),
-            "prompt_tokens",
-            "completion_tokens",
-            "prompt_tokens_details",
-            "completion_tokens_details",
+_LESSONS: tuple[tuple[Callable[[Dialect, str], bool], Callable[[Dialect], Dialect]], ...] = (
+    (
+        lambda dialect, text: dialect.limit == "max_tokens" and "max_completion_tokens" in text,
+        lambda dialect: replace(dialect, limit="max_completion_tokens"),
+    ),
+    (
+        lambda dialect, text: dialect.encrypted_reasoning and "ncrypted content is not supported" in text,
+        lambda dialect: replace(dialect, encrypted_reasoning=False),
+    ),
+    (
+        lambda dialect, text: dialect.caching and "prompt_cache" in text,
+        lambda dialect: replace(dialect, caching=False),
+    ),
+    (
+        lambda dialect, text: dialect.may_switch and dialect.api == "chat" and bool(_NEEDS_RESPONSES.search(text)),
+        lambda dialect: replace(dialect, api="responses", may_switch=False),
+    ),
+    (
+        lambda dialect, text: dialect.may_switch and dialect.api == "responses" and bool(_NEEDS_CHAT.search(text)),
+        lambda dialect: replace(dialect, api="chat", may_switch=False),
+    ),
+    (
+        lambda dialect, text: (
+            dialect.carries_reasoning and bool(_REFUSES_REASONING.search(text)) and not _DEMANDS_REASONING.search(text)
         ),
-        tool_calls=calls,
-        model_served=body.get("model"),
-        stop_detail=f"{reason}: {refusal}" if refusal else reason,
-    )
+        lambda dialect: replace(dialect, carries_reasoning=False),
+    ),
+)
+"""What the text of a rejection shows, and the dialect to use instead. Nothing but the texts identifies these."""
 
 
-def _chat_call(call: JsonObject) -> ToolCall:
-    value = call["function"].get("arguments") or ""
-    text = value if isinstance(value, str) else to_json(value)  # some servers send the object itself
-    return ToolCall(call["id"], call["function"]["name"], parse_arguments(text), text)
+def _learn(dialect: Dialect, error: ProviderError) -> Dialect | None:
+    """The dialect to try next; None if the rejection has nothing to do with it. Each changes at most once."""
+    if error.status not in (400, 404, 422):
+        return None
+    return next((change(dialect) for applies, change in _LESSONS if applies(dialect, str(error))), None)
 
 
-def _chat_stop(reason: str, has_calls: bool, refused: bool) -> StopReason:
-    if refused or reason == "content_filter":
-        return "refusal"
-    if reason == "length":
-        return "length"
-    if reason not in {"stop", "tool_calls", "function_call"}:
-        return "other"
-    if has_calls:
-        return "tool_calls"
-    return "end" if reason == "stop" else "other"
+# ------------------------------------------------------------------------------------------------------ prompt cache
+
+_VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?![\d.])")
+FIRST_PAID_CACHE = (5, 6)
+"""The first version of OpenAI's models that charges for writing to the prompt cache, and lets a request refuse that."""
+LONGEST_KEY = 64
 
 
-# -------------------------------------------------------------------------------------------------------- Responses
-
-
-def responses_body(request: ChatRequest, *, encrypted_reasoning: bool = True) -> JsonObject:
-    """The body of a `POST /responses`."""
-    items: list[JsonObject] = []
-    for message in request.messages:
-        items += _items(message)
-    body: JsonObject = {
-        "model": request.model,
-        "input": items,
-        "max_output_tokens": request.max_output_tokens,
-        "store": False,
-    }
-    if encrypted_reasoning:
-        body["include"] = ["reasoning.encrypted_content"]
-    if request.system:
-        body["instructions"] = request.system
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "strict": False,  # this API defaults to true, but few tool schemas meet the requirements
-            }
-            for tool in request.tools
-        ]
-    if request.reply_schema is not None:
-        form = {"type": "json_schema", "name": REPLY_NAME, "strict": True, "schema": request.reply_schema}
-        body["text"] = {"format": form}
-    if request.effort is not None:
-        body["reasoning"] = {"effort": request.effort}
-    return body
-
-
-def _items(message: Message) -> Iterator[JsonObject]:
-    if (native := native_content(message, "responses")) is not None:
-        yield from native
-        return
-    for reply in message.tool_replies:
-        yield {"type": "function_call_output", "call_id": reply.call_id, "output": _error_text(reply)}
-    if message.text or message.role == "user":
-        yield {"role": message.role, "content": message.text}
-    for call in message.tool_calls:
-        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": _arguments_text(call)}
-
-
-def read_responses(body: JsonObject) -> ChatReply:
-    """The reply of a `POST /responses`. Raises `ProviderError` if its status is `failed`."""
-    if body.get("status") == "failed":
-        raise _failure(body.get("error"))
-    items: list[JsonObject] = body["output"]
-    calls = tuple(
-        ToolCall(item["call_id"], item["name"], parse_arguments(item["arguments"]), item["arguments"])
-        for item in items
-        if item["type"] == "function_call"
-    )
-    parts = [part for item in items if item["type"] == "message" for part in _message_parts(item, bool(calls))]
-    refusal = "".join(part["refusal"] for part in parts if part["type"] == "refusal")
-    reason = dig(body, "incomplete_details", "reason") or body.get("status") or "none"
-    return ChatReply(
-        text="".join(part["text"] for part in parts if part["type"] == "output_text"),
-        stop=_responses_stop(reason, bool(calls), bool(refusal)),
-        usage=_usage(
-            body.get("usage"), "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details"
-        ),
-        tool_calls=calls,
-        model_served=body.get("model"),
-        stop_detail=f"{reason}: {refusal}" if refusal else reason,
-        native={"protocol": "responses", "items": items},
-    )
-
-
-def _message_parts(item: JsonObject, has_calls: bool) -> list[JsonObject]:
-    """The content of a message. Commentary is only included if the reply also has tool calls."""
-    return item["content"] if has_calls or item.get("phase") != "commentary" else []
-
-
-def _responses_stop(reason: str, has_calls: bool, refused: bool) -> StopReason:
-    if refused or reason == "content_filter":
-        return "refusal"
-    if reason == "max_output_tokens":
-        return "length"
-    if reason != "completed":
-        return "other"
-    return "tool_calls" if has_calls else "end"
-
-
-def _failure(error: Any) -> ProviderError:
-    fault = "rate_limited" if dig(error, "code") == "rate_limit_exceeded" else "server_error"
-    text = f"openai: the response failed: {dig(error, 'message') or 'no reason given'}"
-    return ProviderError(fault, text[:300], provider="openai")
+def _cache_fields(request: ChatRequest) -> JsonObject:
+    """Fields that let the requests of a conversation meet the same cache, and single ones write to none."""
+    if request.conversation is not None:
+        return {"prompt_cache_key": request.conversation[:LONGEST_KEY]}
+    version = _VERSION.match(request.model)
+    if version and (int(version[1]), int(version[2] or 0)) >= FIRST_PAID_CACHE:
+        return {"prompt_cache_options": {"mode": "explicit"}}  # of which there is none
+    return {}

@@ -51,10 +51,10 @@ async def opened() -> AsyncIterator[Opener]:
     clients: list[ChatClient] = []
 
     def open_client(
-        wire: Wire, at: ModelServer | str, *, key: str = KEY, timeout_seconds: float = 10, max_retries: int = 0
+        wire: Wire, at: ModelServer | str, *, key: str = KEY, timeout_seconds: float | None = 10
     ) -> ChatClient:
         url = at if isinstance(at, str) else wire.url(at)
-        client = connect(wire.endpoint(url, key), timeout_seconds=timeout_seconds, max_retries=max_retries)
+        client = connect(wire.endpoint(url, key), timeout_seconds=timeout_seconds)
         clients.append(client)
         return client
 

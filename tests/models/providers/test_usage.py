@@ -36,8 +36,9 @@ COUNTED: dict[str, dict[str, Any]] = {
 }
 
 
-def asked(*messages: Message, tools: tuple[ToolSpec, ...] = TOOLS) -> ChatRequest:
-    return ChatRequest("m", "You are a child.", [ASSIGNMENT, *messages], max_output_tokens=99, tools=tools)
+def asked(*messages: Message, conversation: str | None = "task-1") -> ChatRequest:
+    conversed = [ASSIGNMENT, *messages]
+    return ChatRequest("m", "You are a child.", conversed, max_output_tokens=99, tools=TOOLS, conversation=conversation)
 
 
 def turn(number: int, *, calls: int = 1) -> tuple[Message, Message]:
@@ -118,7 +119,7 @@ async def test_marks_for_the_cache_are_never_left_in_the_conversation(opened: Op
 
 async def test_a_single_question_such_as_a_judges_pays_for_no_cache(opened: Opener) -> None:
     with ModelServer([Reply("{}")]) as server:
-        await opened(WIRES["messages"], server).complete(asked(tools=()))
+        await opened(WIRES["messages"], server).complete(asked(conversation=None))
     assert "cache_control" not in json.dumps(server.calls[0].body)
 
 

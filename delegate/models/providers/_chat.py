@@ -1,0 +1,191 @@
+"""The wire format of OpenAI's Chat Completions API, as compatible servers speak it, too."""
+
+from typing import Any, cast
+
+from delegate.models.providers._shared import (
+    call_ids,
+    call_name,
+    data_url,
+    dig,
+    file_name,
+    native_content,
+    parse_arguments,
+    to_json,
+)
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
+from delegate.types import JsonObject, Usage
+
+REPLY_NAME = "reply"
+"""The name of a reply schema, which OpenAI requires."""
+CARRIED = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "extra_content", "signature")
+"""Fields of a message that servers want back: reasoning (DeepSeek requires it with tool calls), thought signatures."""
+
+
+def error_text(reply: ToolReply) -> str:
+    """OpenAI has no field for a failed tool call, so the text is prefixed."""
+    return f"ERROR: {reply.text}" if reply.is_error else reply.text
+
+
+def arguments_text(call: ToolCall) -> str:
+    """The arguments as JSON text. Some servers parse it, so an invalid text is sent as an empty object."""
+    if call.arguments is None:
+        return "{}"
+    return call.raw_arguments or to_json(call.arguments)
+
+
+def read_usage(
+    usage: JsonObject | None, input_name: str, output_name: str, input_details: str, output_details: str
+) -> Usage:
+    """The usage in one of OpenAI's two formats."""
+    return Usage(
+        model_calls=1,
+        input_tokens=dig(usage, input_name) or 0,
+        cached_tokens=dig(usage, input_details, "cached_tokens") or 0,
+        cache_write_tokens=dig(usage, input_details, "cache_write_tokens") or 0,
+        output_tokens=dig(usage, output_name) or 0,
+        reasoning_tokens=dig(usage, output_details, "reasoning_tokens") or 0,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- request
+
+
+def chat_body(request: ChatRequest, *, limit: str, origin: str | None) -> JsonObject:
+    """The body of a `POST /chat/completions`.
+
+    `limit` is the name of the token limit. Messages that came from `origin` are sent back in their native form.
+    """
+    messages: list[JsonObject] = [{"role": "system", "content": request.system}] if request.system else []
+    for message in request.messages:
+        messages += _messages(message, origin)
+    body: JsonObject = {"model": request.model, "messages": messages, limit: request.max_output_tokens}
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+            }
+            for tool in request.tools
+        ]
+        if request.tool_choice == "none":
+            body["tool_choice"] = "none"
+    if request.reply_schema is not None:
+        schema = {"name": REPLY_NAME, "strict": True, "schema": request.reply_schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    if request.effort is not None:
+        body["reasoning_effort"] = request.effort
+    return body
+
+
+def _messages(message: Message, origin: str | None) -> list[JsonObject]:
+    if message.role == "tool":
+        replies: list[JsonObject] = [
+            {"role": "tool", "tool_call_id": reply.call_id, "content": error_text(reply)}
+            for reply in message.tool_replies
+        ]
+        return replies + _files_message(message)
+    if origin is not None and (native := native_content(message, origin)) is not None:
+        return [native]
+    if not message.tool_calls:
+        return [{"role": message.role, "content": message.text}]
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_text(call)}}
+        for call in message.tool_calls
+    ]
+    return [{"role": "assistant", "content": message.text or None, "tool_calls": calls}]
+
+
+def _files_message(message: Message) -> list[JsonObject]:
+    """The files that tools returned, as a message of the user: messages of tools have only text in this API."""
+    parts: list[JsonObject] = []
+    for reply in message.tool_replies:
+        if reply.attachments:
+            parts.append({"type": "text", "text": f"Returned by {reply.name}, call {reply.call_id}:"})
+            parts += [_file(attachment) for attachment in reply.attachments]
+    return [{"role": "user", "content": parts}] if parts else []
+
+
+def _file(attachment: Attachment) -> JsonObject:
+    if attachment.media_type == "application/pdf":
+        return {"type": "file", "file": {"filename": file_name(attachment), "file_data": data_url(attachment)}}
+    return {"type": "image_url", "image_url": {"url": data_url(attachment)}}
+
+
+# ------------------------------------------------------------------------------------------------------------ reply
+
+
+def read_chat(body: JsonObject, origin: str) -> ChatReply:
+    """The reply of a `POST /chat/completions` at `origin`."""
+    choice = body["choices"][0]
+    message: JsonObject = choice["message"]
+    made: list[JsonObject] = message.get("tool_calls") or []
+    ids = call_ids(call.get("id") for call in made)
+    calls = tuple(_call(id, call) for id, call in zip(ids, made, strict=True))
+    reason = choice.get("finish_reason") or "none"
+    refusal = message.get("refusal")
+    return ChatReply(
+        text=_text(message.get("content")),
+        stop=_stop(reason, bool(calls), bool(refusal)),
+        usage=read_usage(
+            body.get("usage"),
+            "prompt_tokens",
+            "completion_tokens",
+            "prompt_tokens_details",
+            "completion_tokens_details",
+        ),
+        tool_calls=calls,
+        model_served=body.get("model"),
+        stop_detail=f"{reason}: {refusal}" if refusal else reason,
+        native=_native(message, calls, origin),
+    )
+
+
+def _text(content: Any) -> str:
+    """The text of a message, which some servers send in parts, next to their thoughts."""
+    if not isinstance(content, list):
+        return content or ""
+    parts = cast("list[JsonObject]", content)
+    return "".join(part.get("text") or "" for part in parts if part.get("type", "text") in ("text", "output_text"))
+
+
+def _call(id: str, call: JsonObject) -> ToolCall:
+    value = dig(call, "function", "arguments") or ""
+    text = value if isinstance(value, str) else to_json(value)  # some servers send the object itself
+    return ToolCall(id, call_name(dig(call, "function", "name")), parse_arguments(text), text)
+
+
+def _native(message: JsonObject, calls: tuple[ToolCall, ...], origin: str) -> Any:
+    """The message as the server wants it back; None if that is no more than its text and calls."""
+    made: list[JsonObject] = message.get("tool_calls") or []
+    carried = {name: message[name] for name in CARRIED if message.get(name)}
+    signed = any(call.get("extra_content") or call.get("provider_specific_fields") for call in made)
+    if not (carried or signed or isinstance(message.get("content"), list)):
+        return None
+    item: JsonObject = {"role": "assistant", "content": message.get("content"), **carried}
+    if made:
+        item["tool_calls"] = [
+            {
+                **{name: value for name, value in raw.items() if name != "index"},
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": arguments_text(call)},
+            }
+            for raw, call in zip(made, calls, strict=True)
+        ]
+    return {"protocol": origin, "items": item}
+
+
+def _stop(reason: str, has_calls: bool, refused: bool) -> StopReason:
+    if refused or reason == "content_filter":
+        return "refusal"
+    if reason == "length":
+        return "length"
+    if reason == "model_context_window_exceeded":
+        return "context"
+    if "malformed_function_call" in reason.lower():  # Gemini's, through gateways
+        return "malformed_call"
+    if reason not in {"stop", "tool_calls", "function_call"}:
+        return "other"
+    if has_calls:
+        return "tool_calls"
+    return "end" if reason == "stop" else "other"

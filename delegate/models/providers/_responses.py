@@ -1,0 +1,134 @@
+"""The wire format of OpenAI's Responses API, without storage: the conversation contains the reasoning, encrypted."""
+
+from collections.abc import Iterator
+
+from delegate.errors import ProviderError
+from delegate.models.providers._chat import REPLY_NAME, arguments_text, error_text, read_usage
+from delegate.models.providers._shared import (
+    call_ids,
+    call_name,
+    data_url,
+    dig,
+    file_name,
+    native_content,
+    parse_arguments,
+)
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
+from delegate.types import JsonObject
+
+# ---------------------------------------------------------------------------------------------------------- request
+
+
+def responses_body(request: ChatRequest, *, encrypted_reasoning: bool = True) -> JsonObject:
+    """The body of a `POST /responses`."""
+    items: list[JsonObject] = []
+    for message in request.messages:
+        items += _items(message)
+    body: JsonObject = {
+        "model": request.model,
+        "input": items,
+        "max_output_tokens": request.max_output_tokens,
+        "store": False,
+    }
+    if encrypted_reasoning:
+        body["include"] = ["reasoning.encrypted_content"]
+    if request.system:
+        body["instructions"] = request.system
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": False,  # this API defaults to true, but few tool schemas meet the requirements
+            }
+            for tool in request.tools
+        ]
+        if request.tool_choice == "none":
+            body["tool_choice"] = "none"
+    if request.reply_schema is not None:
+        form = {"type": "json_schema", "name": REPLY_NAME, "strict": True, "schema": request.reply_schema}
+        body["text"] = {"format": form}
+    if request.effort is not None:
+        body["reasoning"] = {"effort": request.effort}
+    return body
+
+
+def _items(message: Message) -> Iterator[JsonObject]:
+    if (native := native_content(message, "responses")) is not None:
+        yield from native
+        return
+    for reply in message.tool_replies:
+        yield {"type": "function_call_output", "call_id": reply.call_id, "output": _output(reply)}
+    if message.text or message.role == "user":
+        yield {"role": message.role, "content": message.text}
+    for call in message.tool_calls:
+        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments_text(call)}
+
+
+def _output(reply: ToolReply) -> str | list[JsonObject]:
+    if not reply.attachments:
+        return error_text(reply)
+    return [{"type": "input_text", "text": error_text(reply)}, *map(_file, reply.attachments)]
+
+
+def _file(attachment: Attachment) -> JsonObject:
+    if attachment.media_type == "application/pdf":
+        return {"type": "input_file", "filename": file_name(attachment), "file_data": data_url(attachment)}
+    return {"type": "input_image", "image_url": data_url(attachment)}
+
+
+# ------------------------------------------------------------------------------------------------------------ reply
+
+
+def read_responses(body: JsonObject) -> ChatReply:
+    """The reply of a `POST /responses`. Raises `ProviderError` if its status is `failed`."""
+    if body.get("status") == "failed":  # without an error, which would have been raised before
+        raise ProviderError("server_error", "openai: the response failed: no reason given", provider="openai")
+    items = _with_ids(body["output"])
+    calls = tuple(
+        ToolCall(item["call_id"], item["name"], parse_arguments(item["arguments"]), item["arguments"])
+        for item in items
+        if item["type"] == "function_call"
+    )
+    parts = [part for item in items if item["type"] == "message" for part in _message_parts(item, bool(calls))]
+    refusal = "".join(part["refusal"] for part in parts if part["type"] == "refusal")
+    reason = dig(body, "incomplete_details", "reason") or body.get("status") or "none"
+    return ChatReply(
+        text="".join(part["text"] for part in parts if part["type"] == "output_text"),
+        stop=_stop(reason, bool(calls), bool(refusal)),
+        usage=read_usage(
+            body.get("usage"), "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details"
+        ),
+        tool_calls=calls,
+        model_served=body.get("model"),
+        stop_detail=f"{reason}: {refusal}" if refusal else reason,
+        native={"protocol": "responses", "items": items},
+    )
+
+
+def _with_ids(items: list[JsonObject]) -> list[JsonObject]:
+    """The items, with an ID and a name for calls that compatible servers sent without."""
+    ids = iter(call_ids(item.get("call_id") for item in items if item["type"] == "function_call"))
+    return [
+        {**item, "call_id": next(ids), "name": call_name(item.get("name")), "arguments": item.get("arguments") or ""}
+        if item["type"] == "function_call"
+        else item
+        for item in items
+    ]
+
+
+def _message_parts(item: JsonObject, has_calls: bool) -> list[JsonObject]:
+    """The content of a message. Commentary is only included if the reply also has tool calls."""
+    return item["content"] if has_calls or item.get("phase") != "commentary" else []
+
+
+def _stop(reason: str, has_calls: bool, refused: bool) -> StopReason:
+    if refused or reason == "content_filter":
+        return "refusal"
+    if reason == "max_output_tokens":
+        return "length"
+    if reason != "completed":
+        return "other"
+    return "tool_calls" if has_calls else "end"
