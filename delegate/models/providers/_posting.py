@@ -12,7 +12,7 @@ import ssl
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, cast, get_type_hints
 
 import aiohttp
 
@@ -20,7 +20,7 @@ from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import OFFICIAL, Endpoint, Protocol
 from delegate.models.providers._faults import AnsweredError, body_error, status_error, transport_error, without_key
 from delegate.models.providers._quota import ReadQuota
-from delegate.models.providers._shared import call_seconds, parse_body, parse_object, to_bytes, within
+from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, to_bytes, within
 from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject, Usage
 
@@ -79,10 +79,19 @@ class SdkTransport:
     def _read(self, response: Any) -> tuple[JsonObject, Quota | None]:
         provider = self._endpoint.protocol
         body = parse_body(response.content, provider)
-        failed = body if body.get("object") == "error" else body.get("error")
-        if failed and not body.get("choices"):
+        if failed := _failure(body):
             raise without_key(body_error(provider, failed, response.headers), self._endpoint.api_key)
         return body, self._read_quota(response.headers)
+
+
+def _failure(body: JsonObject) -> object:
+    """The error in the body of a response with status 200, if it has one: gateways report those of others there."""
+    if body.get("object") == "error":
+        return body
+    choices: object = body.get("choices")
+    return (
+        dig(cast("list[object]", choices)[0], "error") if isinstance(choices, list) and choices else body.get("error")
+    )
 
 
 class SdkClient:
