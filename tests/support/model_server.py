@@ -1,8 +1,9 @@
 """A scripted model server on the loopback interface, for tests and benchmarks over real HTTP.
 
 It serves OpenAI Chat Completions (`POST …/chat/completions`), OpenAI Responses (`POST …/responses`), Anthropic
-Messages (`POST …/v1/messages`), Google generateContent (`POST …/models/NAME:generateContent`) and the model list
-(`GET …/models`). It runs in its own thread, so it can be used by synchronous and asynchronous tests:
+Messages (`POST …/messages`, and the paths of Bedrock and Vertex AI), Google generateContent
+(`POST …/models/NAME:generateContent`) and the model list (`GET …/models`). It runs in its own thread, so it can be used
+by synchronous and asynchronous tests:
 
     from tests.support.model_server import Call, Fault, ModelServer, Reply
 
@@ -92,8 +93,11 @@ class Call:
 
     @cached_property
     def model(self) -> str:
-        if self.api == "generate":
-            return unquote(self.path.partition("?")[0].rpartition("/models/")[2].partition(":")[0])
+        path = unquote(self.path.partition("?")[0])
+        if self.api == "generate" or path.endswith(":rawPredict"):
+            return path.rpartition("/models/")[2].partition(":")[0]
+        if path.endswith("/invoke"):
+            return path.removesuffix("/invoke").rpartition("/")[2]
         return self.body.get("model", "")
 
     @cached_property
@@ -148,9 +152,11 @@ class Call:
 _ENDINGS: tuple[tuple[str, Api], ...] = (
     ("/chat/completions", "chat"),
     ("/responses", "responses"),
-    ("/v1/messages", "messages"),
+    ("/messages", "messages"),
     (":generateContent", "generate"),
     (":streamGenerateContent", "generate"),
+    ("/invoke", "messages"),  # Amazon Bedrock
+    (":rawPredict", "messages"),  # Google Vertex AI
 )
 
 Answer = Reply | Fault
@@ -160,15 +166,24 @@ Script = Callable[[Call], Answer | Awaitable[Answer]] | Sequence[Answer]
 class ModelServer:
     """Serves `script` while its `with` block lasts. `calls`, `peak` and `in_flight` can be read during and after.
 
-    `models` is what the model list names. `record=False` keeps no calls, for benches.
+    `models` is what the model list names. `others` answers requests that aren't of a model API. `record=False` keeps
+    no calls, for benches.
     """
 
-    def __init__(self, script: Script, *, models: Sequence[str] = ("test-model",), record: bool = True) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        models: Sequence[str] = ("test-model",),
+        others: Callable[[Call], Fault] | None = None,
+        record: bool = True,
+    ) -> None:
         self.calls: list[Call] = []
         self.peak = 0
         self.url = ""
         self._script = script if callable(script) else _in_order(script)
         self._models = models
+        self._others = others
         self._record = record
         self._numbers = count(1)
         self.in_flight = 0
@@ -275,7 +290,11 @@ class ModelServer:
             listed = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
             return Fault(200, {"object": "list", "data": listed})
         if call.api == "other":
-            return Fault(404, {"error": {"message": f"no such endpoint: {call.method} {call.path}"}})
+            return (
+                self._others(call)
+                if self._others
+                else Fault(404, {"error": {"message": f"no such endpoint: {call.method} {call.path}"}})
+            )
         return self._script(call)
 
     async def _answer_later(self, connection: "_Connection", call: Call, answer: Awaitable[Answer]) -> None:

@@ -12,7 +12,8 @@ from typing import Any, Literal, Protocol, cast
 
 Json = dict[str, Any]
 Api = Literal["chat", "responses", "messages", "generate", "models", "other"]
-Stop = Literal["end", "tool_calls", "length", "refusal"]
+Stop = Literal["end", "tool_calls", "length", "context", "malformed_call", "refusal"]
+"""`context` and `malformed_call` don't exist in the Responses API, and `malformed_call` not in Anthropic's."""
 Turn = tuple[Literal["user", "assistant", "tool"], str]
 
 
@@ -106,9 +107,8 @@ class Chat:
     def _finish(self, reply: Reply) -> str:
         if reply.refusal is not None and reply.stopped == "refusal":
             return "stop"  # the model's own refusal ends cleanly; only the filter's has a word of its own
-        return {"end": "stop", "tool_calls": "tool_calls", "length": "length", "refusal": "content_filter"}[
-            reply.stopped
-        ]
+        words = {"end": "stop", "refusal": "content_filter", "context": "model_context_window_exceeded"}
+        return {**words, "malformed_call": "malformed_function_call"}.get(reply.stopped, reply.stopped)
 
     def error(self, status: int, message: str) -> Json:
         return {"error": {"message": message, "type": "error", "param": None, "code": str(status)}}
@@ -208,6 +208,7 @@ class Messages:
 
     def render(self, reply: Reply, model: str, number: int) -> Json:
         stops = {"end": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "refusal": "refusal"}
+        stops["context"] = "model_context_window_exceeded"
         return {
             "id": f"msg_{number}",
             "type": "message",
@@ -267,6 +268,7 @@ class Generate:
 
     def render(self, reply: Reply, model: str, number: int) -> Json:
         stops = {"end": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
+        stops["malformed_call"] = "MALFORMED_FUNCTION_CALL"
         candidate: Json = {"index": 0, "finishReason": stops[reply.stopped]}
         if parts := list(self._parts(reply, number)):
             candidate["content"] = {"role": "model", "parts": parts}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegate.ports import ChatReply, ChatRequest, Message, ToolReply, ToolSpec
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply, ToolSpec
 from delegate.types import Usage
 from tests.models.providers.conftest import WIRES, Opener, Wire
 from tests.support.model_server import Call, Fault, ModelServer, Reply
@@ -149,6 +149,97 @@ async def test_effort_is_sent_only_when_it_is_asked_for(wire: Wire, opened: Open
     assert not any(word in without for word in ("effort", "thinking"))
 
 
+async def test_a_request_may_forbid_tool_calls_and_still_send_the_tools(wire: Wire, opened: Opener) -> None:
+    with ModelServer([Reply("done")] * 3) as server:
+        client = opened(wire, server)
+        await client.complete(replace(ASK, tools=TOOLS, tool_choice="none"))
+        await client.complete(replace(ASK, tools=TOOLS))
+        await client.complete(replace(ASK, tool_choice="none"))
+
+    expected: dict[str, tuple[str, Any]] = {
+        "chat": ("tool_choice", "none"),
+        "responses": ("tool_choice", "none"),
+        "messages": ("tool_choice", {"type": "none"}),
+        "generate": ("toolConfig", {"functionCallingConfig": {"mode": "NONE"}}),
+    }
+    field, value = expected[wire.name]
+    assert server.calls[0].tool_names == ["read_file", "list_files"]
+    assert [call.body.get(field) for call in server.calls] == [value, None, None]
+
+
+IMAGE = Attachment("image/png", b"\x89PNG", "plot.png")
+PDF = Attachment("application/pdf", b"%PDF-1", "paper.pdf")
+IMAGE_URL, PDF_URL = "data:image/png;base64,iVBORw==", "data:application/pdf;base64,JVBERi0x"
+
+
+async def test_files_that_tools_return_reach_the_model(wire: Wire, opened: Opener) -> None:
+    calls = (ToolCall("c1", "look", {}), ToolCall("c2", "look", {}))
+    replies = (ToolReply("c1", "look", "a plot and a paper", attachments=(IMAGE, PDF)), ToolReply("c2", "look", "no"))
+    messages = [*ASK.messages, Message("assistant", "", calls), Message("tool", tool_replies=replies)]
+    with ModelServer([Reply("a rising line")]) as server:
+        await opened(wire, server).complete(replace(ASK, messages=messages))
+
+    body = server.calls[0].body
+    sent: dict[str, Any] = {
+        "chat": lambda: body["messages"][-1]["content"][1:],
+        "responses": lambda: body["input"][-2]["output"][1:],
+        "messages": lambda: body["messages"][-1]["content"][0]["content"][1:],
+        "generate": lambda: body["contents"][-1]["parts"][0]["functionResponse"]["parts"],
+    }
+    expected: dict[str, list[Any]] = {
+        "chat": [
+            {"type": "image_url", "image_url": {"url": IMAGE_URL}},
+            {"type": "file", "file": {"filename": "paper.pdf", "file_data": PDF_URL}},
+        ],
+        "responses": [
+            {"type": "input_image", "image_url": IMAGE_URL},
+            {"type": "input_file", "filename": "paper.pdf", "file_data": PDF_URL},
+        ],
+        "messages": [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}},
+            {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0x"},
+                "title": "paper.pdf",
+            },
+        ],
+        "generate": [
+            {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}},
+            {"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0x"}},
+        ],
+    }
+    assert sent[wire.name]() == expected[wire.name]
+    assert server.calls[0].tool_results == ["a plot and a paper", "no"]
+
+
+async def test_chat_replies_of_all_tools_stand_before_their_files(opened: Opener) -> None:
+    calls = (ToolCall("c1", "look", {}), ToolCall("c2", "look", {}))
+    replies = tuple(ToolReply(call.id, "look", "seen", attachments=(IMAGE,)) for call in calls)
+    messages = [*ASK.messages, Message("assistant", "", calls), Message("tool", tool_replies=replies)]
+    with ModelServer([Reply("done")]) as server:
+        await opened(WIRES["chat"], server).complete(replace(ASK, messages=messages))
+
+    sent = server.calls[0].body["messages"]
+    assert [message["role"] for message in sent[-4:]] == ["assistant", "tool", "tool", "user"]
+    assert [part["type"] for part in sent[-1]["content"]] == ["text", "image_url"] * 2
+
+
+async def test_gemini_2_gets_files_beside_the_response(opened: Opener) -> None:
+    replies = (ToolReply("c1", "look", "a plot", attachments=(IMAGE,)),)
+    messages = [
+        *ASK.messages,
+        Message("assistant", "", (ToolCall("c1", "look", {}),)),
+        Message("tool", tool_replies=replies),
+    ]
+    with ModelServer([Reply("done")]) as server:
+        await opened(WIRES["generate"], server).complete(replace(ASK, model="gemini-2.5-pro", messages=messages))
+
+    assert [list(part) for part in server.calls[0].body["contents"][-1]["parts"]] == [
+        ["functionResponse"],
+        ["inlineData"],
+    ]
+
+
 async def test_usage_counts_cached_and_reasoning_tokens_inside_the_totals(wire: Wire, opened: Opener) -> None:
     said = Reply("hello", input_tokens=100, cached_tokens=60, output_tokens=50, reasoning_tokens=20)
     with ModelServer([said]) as server:
@@ -181,6 +272,36 @@ async def test_a_reply_that_was_cut_off_is_told_apart(wire: Wire, opened: Opener
     assert (reply.stop, reply.text) == ("length", "half a sen")
 
 
+@pytest.mark.parametrize("name", ["chat", "messages"])
+async def test_a_reply_that_filled_the_context_is_told_apart(name: str, opened: Opener) -> None:
+    with ModelServer([Reply("half a sen", stop="context")]) as server:
+        reply = await opened(WIRES[name], server).complete(ASK)
+
+    assert (reply.stop, reply.text) == ("context", "half a sen")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("chat", "malformed_function_call"),
+        ("generate", "MALFORMED_FUNCTION_CALL"),
+        ("generate", "UNEXPECTED_TOOL_CALL"),
+        ("generate", "TOO_MANY_TOOL_CALLS"),
+    ],
+)
+async def test_a_call_that_the_provider_could_not_read_is_told_apart(name: str, reason: str, opened: Opener) -> None:
+    parts = [{"text": "hm"}, {"functionCall": {"name": "no_such_tool", "args": {}}}]
+    bodies: dict[str, Any] = {
+        "chat": {"choices": [{"message": {"content": "hm"}, "finish_reason": reason}]},
+        "generate": {"candidates": [{"content": {"parts": parts}, "finishReason": reason}]},
+    }
+    with ModelServer([Fault(200, bodies[name])]) as server:
+        reply = await opened(WIRES[name], server).complete(ASK)
+
+    assert (reply.stop, reply.stop_detail, reply.text) == ("malformed_call", reason, "hm")
+    assert (reply.tool_calls, reply.native) == ((), None)
+
+
 async def test_an_unknown_stop_is_never_a_clean_end(wire: Wire, opened: Opener) -> None:
     bodies: dict[str, Any] = {
         "chat": {"choices": [{"message": {"content": "hm"}, "finish_reason": "novel"}]},
@@ -210,7 +331,7 @@ async def test_what_the_provider_wants_back_is_handed_back_untouched(wire: Wire,
         "generate": lambda: [p["thoughtSignature"] for p in body["contents"][1]["parts"] if "functionCall" in p],
     }
     if wire.name == "chat":
-        assert first.native is None  # this API returns nothing that it needs back
+        assert first.native is None  # the reply of this server has nothing that it needs back
     else:
         assert sealed[wire.name]() == {"generate": ["c2VhbGVk"]}.get(wire.name, ["sealed-1"])
 

@@ -2,8 +2,10 @@
 
 import itertools
 import json
+from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 
@@ -123,8 +125,76 @@ async def test_a_single_question_such_as_a_judges_pays_for_no_cache(opened: Open
     assert "cache_control" not in json.dumps(server.calls[0].body)
 
 
+@pytest.mark.parametrize("conversation", ["task-1", None])
 @pytest.mark.parametrize("name", ["chat", "responses", "generate"])
-async def test_other_providers_are_not_asked_to_cache(name: str, opened: Opener) -> None:
+async def test_other_servers_are_not_asked_to_cache(name: str, conversation: str | None, opened: Opener) -> None:
     with ModelServer([Reply("on")]) as server:
-        await opened(WIRES[name], server).complete(asked(*turn(1)))
+        await opened(WIRES[name], server).complete(replace(asked(conversation=conversation), model="gpt-6-sol"))
     assert "cache" not in json.dumps(server.calls[0].body)
+
+
+OPENAI_ITSELF = ["http://api.openai.com/v1", "http://eu.api.openai.com/v1", "http://mine.openai.azure.com/openai/v1/"]
+
+
+@pytest.fixture
+def through_proxy(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModelServer], None]:
+    """Let a server answer for every host."""
+    return lambda server: monkeypatch.setenv("HTTP_PROXY", server.url)
+
+
+@pytest.mark.parametrize("url", OPENAI_ITSELF)
+@pytest.mark.parametrize("api", ["auto", "chat"])
+async def test_requests_of_one_conversation_share_a_key_at_openai(
+    url: str, api: Literal["auto", "chat"], opened: Opener, through_proxy: Callable[[ModelServer], None]
+) -> None:
+    with ModelServer([Reply("on")] * 2) as server:
+        through_proxy(server)
+        client = opened(Wire("responses", "openai", api), url)
+        await client.complete(asked())
+        await client.complete(asked(*turn(1), conversation="x" * 99))
+
+    assert [call.body["prompt_cache_key"] for call in server.calls] == ["task-1", "x" * 64]
+    assert [call.api for call in server.calls] == ["chat" if api == "chat" else "responses"] * 2
+    assert not any("prompt_cache_options" in call.body for call in server.calls)
+
+
+@pytest.mark.parametrize(
+    ("model", "refuses"),
+    [
+        ("gpt-5.6-luna", True),
+        ("gpt-6-sol", True),
+        ("gpt-10", True),
+        ("gpt-5.5-pro", False),
+        ("gpt-5", False),
+        ("gpt-4.1", False),
+        ("o4-mini", False),
+        ("my-deployment", False),
+    ],
+)
+async def test_a_single_question_writes_to_no_cache_that_costs_money(
+    model: str, refuses: bool, opened: Opener, through_proxy: Callable[[ModelServer], None]
+) -> None:
+    with ModelServer([Reply("on")]) as server:
+        through_proxy(server)
+        await opened(WIRES["chat"], OPENAI_ITSELF[0]).complete(replace(asked(conversation=None), model=model))
+
+    body = server.calls[0].body
+    assert body.get("prompt_cache_options") == ({"mode": "explicit"} if refuses else None)
+    assert "prompt_cache_key" not in body
+
+
+async def test_a_model_that_refuses_such_fields_gets_none_afterwards(
+    opened: Opener, through_proxy: Callable[[ModelServer], None]
+) -> None:
+    def script(call: Call) -> Reply | Fault:
+        text = "Unsupported parameter: 'prompt_cache_options' is not supported with this model."
+        refused = "prompt_cache_options" in call.body
+        return Fault(400, {"error": {"message": text, "code": "unsupported_parameter"}}) if refused else Reply("on")
+
+    with ModelServer(script) as server:
+        through_proxy(server)
+        client = opened(WIRES["chat"], OPENAI_ITSELF[0])
+        for _ in range(2):
+            await client.complete(replace(asked(conversation=None), model="gpt-6-sol"))
+
+    assert len(server.calls) == 3
