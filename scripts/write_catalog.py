@@ -212,6 +212,8 @@ def update_capabilities(entry: Entry, litellm: Json) -> None:
         "structured_output": bool(litellm.get("supports_response_schema")),
         "tools": bool(litellm.get("supports_function_calling")),
         "effort": takes_effort(entry, litellm),
+        "images": bool(litellm.get("supports_vision")),
+        "pdfs": bool(litellm.get("supports_pdf_input")),
     }
     if day := litellm.get("deprecation_date"):
         found["deprecated_on"] = date.fromisoformat(day)
@@ -271,7 +273,8 @@ def render(entries: list[Entry], sources: str) -> str:
 
 ORDER = (
     "id", "provider", "family", "tier", "aliases", "context_tokens", "max_output_tokens", "structured_output", "tools",
-    "effort", "deprecated_on", "judge_accuracy", "token_factor", "caches_from_tokens", "prices", "source", "checked_on",
+    "effort", "images", "pdfs", "deprecated_on", "judge_accuracy", "token_factor", "caches_from_tokens", "prices",
+    "source", "checked_on",
 )  # fmt: skip
 
 

@@ -76,9 +76,8 @@ class DeclaredEndpoint(Value):
     @model_validator(mode="before")
     @classmethod
     def _messages_is_anthropics_api(cls, given: Any) -> Any:
-        if isinstance(given, dict) and cast("dict[str, Any]", given).get("api") == "messages":
-            return {"protocol": "anthropic", **given}
-        return cast("Any", given)
+        fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        return {"protocol": "anthropic", **fields} if fields.get("api") == "messages" else cast("Any", given)
 
     @model_validator(mode="after")
     def _check_api(self) -> Self:

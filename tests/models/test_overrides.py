@@ -1,5 +1,6 @@
 """Models declared in delegate.toml become part of the catalog, and nothing else does."""
 
+from collections.abc import Mapping
 from datetime import date
 from itertools import permutations
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 
 from delegate.errors import ConfigError
 from delegate.models.catalog import Catalog, Model, cost_usd
+from delegate.models.connections import find_endpoints
 from delegate.models.overrides import effective_catalog
+from delegate.models.providers import Endpoint
 from delegate.settings import load_settings
 from delegate.types import Usage
 
@@ -153,6 +156,80 @@ def test_a_price_of_tokens_from_the_cache_may_be_declared_as_well() -> None:
     own = found(declared(OLLAMA + "input_price = 2\noutput_price = 0\ncached_input_price = 1"), "qwen3:32b")
     usage = Usage(input_tokens=1_000_000, cached_tokens=500_000)
     assert cost_usd(own, usage, TODAY) == pytest.approx(1.5)
+
+
+def test_a_declared_model_reads_files_only_if_it_is_declared_to() -> None:
+    assert not found(declared(OLLAMA), "qwen3:32b").images
+    own = found(declared(OLLAMA + "images = true\npdfs = true"), "qwen3:32b")
+    assert (own.images, own.pdfs) == (True, True)
+
+
+def reached(head: str, environ: Mapping[str, str] | None = None) -> Endpoint:
+    """The endpoint that is called for a table with these lines."""
+    models = '[[endpoints.models]]\nid = "m"\ntier = "standard"\n'
+    Path("delegate.toml").write_text(f'[[endpoints]]\nname = "own"\n{head}\n{models}')
+    [endpoint] = find_endpoints(load_settings({}).endpoints, environ or {}).values()
+    return endpoint
+
+
+URL = 'base_url = "http://localhost:1/v1"'
+
+
+@pytest.mark.parametrize(
+    ("head", "protocol", "api"),
+    [
+        (URL, "openai", "auto"),
+        (f'{URL}\napi = "chat"', "openai", "chat"),
+        (f'{URL}\napi = "responses"', "openai", "responses"),
+        (f'{URL}\napi = "messages"', "anthropic", "auto"),
+        (f'{URL}\nprotocol = "anthropic"\napi = "messages"', "anthropic", "auto"),
+        (f'{URL}\nprotocol = "anthropic"', "anthropic", "auto"),
+        (f'{URL}\nprotocol = "google"', "google", "auto"),
+    ],
+)
+def test_an_endpoint_may_say_which_api_it_speaks(head: str, protocol: str, api: str) -> None:
+    endpoint = reached(head)
+    assert (endpoint.protocol, endpoint.api, endpoint.url) == (protocol, api, "http://localhost:1/v1")
+
+
+@pytest.mark.parametrize(
+    ("head", "url"),
+    [
+        ('protocol = "anthropic"\nplatform = "bedrock"\nregion = "us-east-1"', "https://bedrock-runtime.us-east-1."),
+        (
+            'protocol = "anthropic"\nplatform = "vertex"\nregion = "europe-west1"\nproject = "p"',
+            "https://europe-west1-aiplatform.googleapis.com",
+        ),
+        ('protocol = "google"\nplatform = "vertex"\nregion = "global"\nproject = "p"', "https://aiplatform."),
+    ],
+)
+def test_a_platform_is_reached_without_an_address_and_a_key(head: str, url: str) -> None:
+    endpoint = reached(head)
+    assert endpoint.url.startswith(url)
+    assert (endpoint.base_url, endpoint.platform) == (None, "bedrock" if "bedrock" in head else "vertex")
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ("", "endpoints[own] (in delegate.toml): base_url is missing; add it"),
+        (f'{URL}\nprotocol = "google"\napi = "messages"', 'api = "messages" is of protocol "anthropic", not "google"'),
+        (f'{URL}\nprotocol = "google"\napi = "chat"', 'api = "chat" is of protocol "openai", not "google"; remove one'),
+        ('platform = "bedrock"', 'platform = "bedrock" is for protocol = "anthropic"; add that'),
+        ('platform = "vertex"', 'platform = "vertex" is for protocol = "anthropic" or protocol = "google"'),
+        ('protocol = "anthropic"\nplatform = "bedrock"', "region is missing, which bedrock needs; add it"),
+        ('protocol = "google"\nplatform = "vertex"\nregion = "global"', "project is missing, which vertex needs"),
+        (
+            'protocol = "anthropic"\nplatform = "bedrock"\nregion = "r"\nkey_env = "KEY"',
+            "key_env isn't used on bedrock, whose credentials the SDK finds; remove it",
+        ),
+        ('platform = "azure"', "'bedrock' or 'vertex'"),
+    ],
+)
+def test_an_invalid_endpoint_is_refused_with_the_fix(head: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        reached(head)
+    assert words in str(caught.value)
 
 
 # --------------------------------------------------------------------------------------------------- what is declared

@@ -128,8 +128,8 @@ def _fault_of(status: int, headers: Headers, codes: frozenset[str], text: str) -
         return "auth"
     if status == 402 and "retry-after" in headers:  # OpenRouter: other requests have reserved the credit
         return "rate_limited"
-    passing = next((_PASSING_CODES[code] for code in sorted(codes) if code in _PASSING_CODES), None)
-    return passing if passing and status not in _FINAL_STATUSES else fault_of(status)
+    passing: list[ProviderFault] = [_PASSING_CODES[code] for code in sorted(codes) if code in _PASSING_CODES]
+    return passing[0] if passing and status not in _FINAL_STATUSES else fault_of(status)
 
 
 def fault_of(status: int) -> ProviderFault:

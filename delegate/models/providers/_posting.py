@@ -140,7 +140,8 @@ def _http_client(sdk: ModuleType, tls: ssl.SSLContext) -> Any:
     except RuntimeError:  # the SDKs' error if their `aiohttp` extra isn't installed
         raise ModuleNotFoundError(name="the SDK's aiohttp extra") from None
     # The backend has no parameter for its sessions. Proxies have transports of their own, which keep theirs.
-    if hasattr(transport := getattr(client, "_transport", None), "client"):
+    transport: Any = getattr(client, "_transport", None)
+    if hasattr(transport, "client"):
         transport.client = lambda: aiohttp.ClientSession(connector=connector(tls))
     return client
 

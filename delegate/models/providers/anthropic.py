@@ -53,9 +53,10 @@ def _platform_client(endpoint: Endpoint) -> tuple[Any, dict[str, Any]]:
     needed = {"bedrock": "boto3", "vertex": "google.auth"}[endpoint.platform]
     if not _is_installed(needed):
         raise ModuleNotFoundError(name=needed)
+    sdk: Any = anthropic  # which loads these classes when they are asked for
     if endpoint.platform == "bedrock":
-        return anthropic.AsyncAnthropicBedrock, {"aws_region": endpoint.region}
-    return anthropic.AsyncAnthropicVertex, {"region": endpoint.region, "project_id": endpoint.project}
+        return sdk.AsyncAnthropicBedrock, {"aws_region": endpoint.region}
+    return sdk.AsyncAnthropicVertex, {"region": endpoint.region, "project_id": endpoint.project}
 
 
 def _is_installed(module: str) -> bool:

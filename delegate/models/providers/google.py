@@ -157,8 +157,9 @@ class GenerateContent:
 def provider_error(error: Exception) -> ProviderError:
     """Convert an error of the SDK or its transport to a `ProviderError`."""
     if isinstance(error, errors.APIError):
-        headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
-        return status_error("google", error.code, error.details, headers)
+        failed: Any = error
+        headers: Mapping[str, str] = getattr(failed.response, "headers", None) or {}
+        return status_error("google", failed.code, failed.details, headers)
     if isinstance(error, aiohttp.ClientError | OSError):
         return transport_error("google", error)
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | errors.UnknownApiResponseError):

@@ -290,7 +290,7 @@ async def test_a_reply_that_filled_the_context_is_told_apart(name: str, opened: 
     ],
 )
 async def test_a_call_that_the_provider_could_not_read_is_told_apart(name: str, reason: str, opened: Opener) -> None:
-    parts = [{"text": "hm"}, {"functionCall": {"name": "no_such_tool", "args": {}}}]
+    parts: list[dict[str, Any]] = [{"text": "hm"}, {"functionCall": {"name": "no_such_tool", "args": {}}}]
     bodies: dict[str, Any] = {
         "chat": {"choices": [{"message": {"content": "hm"}, "finish_reason": reason}]},
         "generate": {"candidates": [{"content": {"parts": parts}, "finishReason": reason}]},

@@ -98,8 +98,8 @@ def chat_reply(message: dict[str, Any], finish: str = "stop") -> Fault:
     [
         ({"content": "hello", "tool_calls": None, "reasoning_content": None}, "hello"),
         ({"content": [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]}, "hello"),
-        ({"content": [{"type": "thinking", "thinking": []}, {"type": "text", "text": "hello"}]}, "hello"),
-        ({"content": None, "reasoning": "hm", "tool_calls": []}, ""),
+        ({"content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "hello"}]}, "hello"),
+        ({"content": None, "reasoning": "hm"}, ""),
     ],
 )
 async def test_texts_are_read_as_the_various_servers_write_them(

@@ -27,9 +27,9 @@ class Closing(Scripted):
 class Factory:
     def __init__(self) -> None:
         self.made: list[Closing] = []
-        self.timeouts: list[float] = []
+        self.timeouts: list[float | None] = []
 
-    def __call__(self, endpoint: Endpoint, *, timeout_seconds: float) -> ChatClient:
+    def __call__(self, endpoint: Endpoint, *, timeout_seconds: float | None) -> ChatClient:
         self.made.append(Closing(["hello"]))
         self.timeouts.append(timeout_seconds)
         return self.made[-1]
@@ -76,7 +76,7 @@ async def test_one_client_that_fails_to_close_does_not_keep_the_others_open() ->
     good, bad = Closing([]), Stubborn([])
     clients = iter([good, bad])
 
-    def make(endpoint: Endpoint, *, timeout_seconds: float) -> ChatClient:
+    def make(endpoint: Endpoint, *, timeout_seconds: float | None) -> ChatClient:
         return next(clients)
 
     pool = ClientPool(make)
