@@ -3,7 +3,7 @@
     DelegateError
     ├── CallError          a call can't be executed as written; names the field and how to fix it
     ├── ConfigError        the settings, delegate.toml or the catalog are invalid
-    ├── ProviderError      a model call failed after the SDK's own retries
+    ├── ProviderError      a model call failed
     ├── BudgetExceeded     the next step would exceed a limit of the ledger; nothing was spent on it
     ├── TierExceeded       a provider served a child a model above its parent's tier
     └── ToolError          a child's tool call failed; the message is returned to the child's model
@@ -18,10 +18,10 @@ from typing import Literal
 ProviderFault = Literal[
     "auth",  # 401, 402, 403: the key is invalid or may not use the model, or the account has no credit
     "bad_request",  # 400, 404, 422: the request can't succeed as it is
-    "context_overflow",  # the request is longer than the model's context window
+    "context_overflow",  # the request is longer than the model's context window, or than a minute's quota
     "rate_limited",  # 429
     "overloaded",  # 503, 529
-    "server_error",  # other 5xx
+    "server_error",  # other 5xx, and 409
     "connection",  # no response was received
     "timeout",  # delegate's own timeout or the SDK's
     "bad_reply",  # the response isn't in the provider's format

@@ -38,8 +38,6 @@ _TOO_LONG_CODES = frozenset(
         "exceed_context_size_error",
         "model_context_window_exceeded",
         "request_too_large",
-        "string_above_max_length",
-        "string_too_long",
         "token_limit_exceeded",
     }
 )
@@ -50,7 +48,7 @@ _TOO_LONG = re.compile(
     # OpenAI, vLLM, DeepSeek, OpenRouter, Mistral, xAI. "Request too large": more than a minute's quota, however long
     # one waits
     r"|maximum (?:context|model|prompt|allowed input) length|request too large for"
-    r"|reduce (?:the length of|your message size)|string too long\. expected"
+    r"|reduce (?:the length of|your message size)|with maximum length \d{6}"
     # vLLM, SGLang: what the input leaves of the context for the output is negative, or too little
     r"|max_tokens must be at least 1, got -|context length is only|longer than the (?:maximum )?(?:model|context)"
     # Google

@@ -31,7 +31,7 @@ class SdkTransport:
     """Sends and receives JSON through an SDK client, and raises `ProviderError`.
 
     `sdk` is the module `openai` or `anthropic`. `read_quota` parses the provider's rate-limit headers. `options` are
-    passed to the SDK's client: for a platform, where it is and the credentials, if they aren't left to the SDK.
+    passed to the SDK's client. On a platform, the SDK finds the address and the credentials itself.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ import pytest
 from delegate.errors import ProviderError
 from delegate.ports import ChatReply, ChatRequest, Message, ToolReply
 from delegate.types import Usage
-from tests.models.providers.conftest import WIRES, Opener, Wire
+from tests.models.providers.conftest import KEY, WIRES, Opener, Wire
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 ASK = ChatRequest("test-model", "", [Message("user", "say hello")], max_output_tokens=99)
@@ -241,6 +241,25 @@ async def test_a_model_that_needs_responses_gets_them_afterwards(opened: Opener,
         ("new", "responses"),
         ("old", "chat"),
     ]
+
+
+async def test_a_model_on_azure_that_lacks_responses_is_asked_by_chat(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script(call: Call) -> Reply | Fault:
+        text = "The responses operation does not work with the specified model, deepseek-v4. Please choose another."
+        lacks = call.api == "responses" and call.model == "deepseek-v4"
+        return Fault(400, {"error": {"code": "OperationNotSupported", "message": text}}) if lacks else Reply("hello")
+
+    with ModelServer(script) as server:
+        monkeypatch.setenv("HTTP_PROXY", server.url)
+        client = opened(WIRES["chat"], "http://mine.openai.azure.com/openai/v1/")
+        for model in ("deepseek-v4", "deepseek-v4", "gpt-6"):
+            await client.complete(replace(ASK, model=model))
+
+    assert [call.api for call in server.calls] == ["responses", "chat", "chat", "responses"]
+    assert server.calls[0].path == "http://mine.openai.azure.com/openai/v1/responses"
+    assert KEY in server.calls[0].headers["authorization"]
 
 
 async def test_calls_at_once_that_learn_a_dialect_all_succeed(opened: Opener) -> None:

@@ -83,6 +83,21 @@ async def test_an_account_without_credit_is_not_a_rate_limit(opened: Opener, wir
     assert (failed.fault, failed.status) == ("auth", 429)
 
 
+@pytest.mark.parametrize(
+    ("param", "length", "fault"),
+    [("messages[1].content", 1_048_576, "context_overflow"), ("tools[0].function.name", 64, "bad_request")],
+)
+async def test_only_a_long_text_makes_a_request_too_long(
+    param: str, length: int, fault: ProviderFault, opened: Opener
+) -> None:
+    text = f"Invalid '{param}': string too long. Expected a string with maximum length {length}, but got a longer one."
+    body = {"error": {"message": text, "param": param, "code": "string_above_max_length"}}
+    with ModelServer([Fault(400, body)]) as server:
+        error = await failure(opened(WIRES["chat"], server))
+
+    assert error.fault == fault
+
+
 @pytest.mark.parametrize("wanted", ["7", "Fri, 31 Dec 2100 23:59:59 GMT"])
 async def test_the_wait_that_a_server_asks_for_is_reported(wire: Wire, opened: Opener, wanted: str) -> None:
     with ModelServer([Fault(429, headers={"retry-after": wanted})]) as server:
