@@ -21,8 +21,8 @@ ProviderFault = Literal[
     "context_overflow",  # the request is longer than the model's context window, or than a minute's quota
     "rate_limited",  # 429
     "overloaded",  # 503, 529
-    "server_error",  # other 5xx, and 409
-    "connection",  # no response was received
+    "server_error",  # 408, 409, and other 5xx
+    "connection",  # no complete response was received
     "timeout",  # delegate's own timeout or the SDK's
     "bad_reply",  # the response isn't in the provider's format
     "exhausted",  # a scripted client has no replies left

@@ -136,7 +136,7 @@ def fault_of(status: int) -> ProviderFault:
         401: "auth",
         402: "auth",
         403: "auth",
-        408: "timeout",
+        408: "server_error",  # the server's own timeout, such as Amazon's for a model
         409: "server_error",  # a conflict with another request
         413: "context_overflow",
         424: "server_error",  # Amazon: the model failed
@@ -238,7 +238,7 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
     """
     chain = list(_causes(error))
     fault: ProviderFault = "connection"
-    if any(isinstance(cause, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) for cause in chain):
+    if any(isinstance(cause, aiohttp.ClientResponseError) for cause in chain):
         fault = "bad_reply"
     elif any(isinstance(cause, TimeoutError) for cause in chain) or (slow and len(chain) == 1):
         fault = "timeout"

@@ -40,7 +40,9 @@ async def failure(client: ChatClient) -> ProviderError:
         (403, "auth"),
         (404, "bad_request"),
         (422, "bad_request"),
-        (408, "timeout"),
+        (408, "server_error"),
+        (409, "server_error"),
+        (413, "context_overflow"),
         (429, "rate_limited"),
         (500, "server_error"),
         (503, "overloaded"),
@@ -148,7 +150,6 @@ async def test_an_error_that_quotes_the_key_is_reported_without_it(wire: Wire, o
 UNREADABLE = {
     "a page": Fault(200, kind="html"),
     "a page that claims to be JSON": Fault(200, "<html>busy</html>", {"content-type": "application/json"}),
-    "half a body": Fault(200, {"choices": [], "output": [], "content": [], "candidates": []}, kind="truncate"),
     "half an object": Fault(200, '{"choices": [{"mess'),
     "a list": Fault(200, "[1, 2]"),
     "nothing": Fault(200, b""),
@@ -170,6 +171,14 @@ async def test_an_answer_that_is_not_a_reply_is_a_bad_reply(wire: Wire, opened: 
 
     assert (error.fault, error.provider) == ("bad_reply", wire.protocol)
     assert len(str(error)) < 350
+
+
+async def test_a_reply_that_breaks_off_is_a_broken_connection(wire: Wire, opened: Opener) -> None:
+    body = {"choices": [], "output": [], "content": [], "candidates": []}
+    with ModelServer([Fault(200, body, kind="truncate")]) as server:
+        error = await failure(opened(wire, server))
+
+    assert error.fault == "connection"
 
 
 async def test_an_error_page_keeps_its_status(wire: Wire, opened: Opener) -> None:
