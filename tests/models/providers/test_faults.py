@@ -174,7 +174,7 @@ async def test_an_answer_that_is_not_a_reply_is_a_bad_reply(wire: Wire, opened: 
 
 
 async def test_a_reply_that_breaks_off_is_a_broken_connection(wire: Wire, opened: Opener) -> None:
-    body = {"choices": [], "output": [], "content": [], "candidates": []}
+    body: dict[str, Any] = {"choices": [], "output": [], "content": [], "candidates": []}
     with ModelServer([Fault(200, body, kind="truncate")]) as server:
         error = await failure(opened(wire, server))
 
