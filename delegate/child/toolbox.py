@@ -4,7 +4,7 @@ import asyncio
 import io
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -14,11 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delegate import contract
 from delegate._util import resources
+from delegate.child import media
 from delegate.child.fetch import FetchPolicy, fetch_url
 from delegate.errors import CallError, ToolError
-from delegate.ports import Tool, ToolOutput, ToolSpec
+from delegate.ports import Attachment, Tool, ToolOutput, ToolSpec
 from delegate.sandbox import files, search
-from delegate.sandbox.commands import CommandResult, Commands
+from delegate.sandbox.commands import CommandResult, Commands, Mechanism
+from delegate.sandbox.files import Excerpt
 from delegate.sandbox.workspace import Folder
 from delegate.types import JsonObject
 
@@ -33,12 +35,29 @@ MAX_LISTED = 1_000
 MAX_MATCHES = 200
 
 
-def toolbox(folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = None) -> tuple[Tool, ...]:
-    """All built-in tools, working in `folder`. The definitions are built once per process and shared."""
-    context = _Context(folder, commands, fetch or _PUBLIC_ONLY)
+def toolbox(
+    folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = None, attachments: Set[str] = frozenset()
+) -> tuple[Tool, ...]:
+    """The built-in tools, working in `folder`. The definitions are built once per process and shared.
+
+    `run_shell` is left out if the settings are known to refuse every command of a model: see `Commands.refusal`.
+    `attachments` are the media types that the model reads, such as `image/png`: `read_file` returns such files as they
+    are.
+    """
+    refused = commands.refusal("model") is not None
+    context = _Context(folder, commands, fetch or _PUBLIC_ONLY, frozenset(attachments), has_shell=not refused)
+    mechanism = commands.known_mechanism()
     tools = [
-        Tool(one.name, one.description, one.parameters, partial(_call, one, context), one.parallel, one.read_only)
+        Tool(
+            one.name,
+            one.description_under(mechanism),
+            one.parameters,
+            partial(_call, one, context),
+            one.parallel,
+            one.read_only,
+        )
         for one in _DEFINITIONS
+        if one is not _RUN_SHELL or not refused
     ]
     return (*tools, _think_tool())
 
@@ -60,6 +79,9 @@ class _Context:
     folder: Folder
     commands: Commands
     fetch: FetchPolicy
+    attachments: frozenset[str]
+    """Media types that the model reads."""
+    has_shell: bool
 
 
 _PUBLIC_ONLY = FetchPolicy()
@@ -93,6 +115,10 @@ class _Definition:
             "additionalProperties": False,
         }
 
+    def description_under(self, mechanism: Mechanism | None) -> str:
+        """The description for a model. That of `run_shell` says what confines its commands, if that is known."""
+        return f"{self.description} {_PLACES[mechanism]}" if self is _RUN_SHELL and mechanism else self.description
+
 
 async def _call(definition: _Definition, context: _Context, given: Mapping[str, Any]) -> str | ToolOutput:
     # Models write null for arguments that they omit.
@@ -124,8 +150,29 @@ class _ReadFile(_Arguments):
     limit: int = Field(default=2000, ge=1, le=10_000, description="Number of lines to read.")
 
 
-async def _read_file(context: _Context, args: _ReadFile) -> str:
-    lines = io.StringIO(_text(context.folder, args.path), newline="\n").readlines()
+async def _read_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
+    found = context.folder.read(args.path, MAX_READ_BYTES)
+    if kind := media.media_type(found.data):
+        return _attached(context, args.path, kind)
+    return _excerpt(args, _text_of(found, args.path))
+
+
+def _attached(context: _Context, path: str, kind: media.MediaType) -> ToolOutput:
+    """The file itself, for a model that reads such files."""
+    limit = media.max_bytes(kind)
+    found = context.folder.read(path, limit)
+    if kind not in context.attachments:
+        other = "; pdftotext in run_shell may extract its text" if "pdf" in kind and context.has_shell else ""
+        raise ToolError(f"{path} is {media.noun(kind)} ({found.size:,} bytes), which this model can't read{other}")
+    if found.cut:
+        raise ToolError(f"{path} is {media.noun(kind)} with {found.size:,} bytes; at most {limit:,} can be read")
+    text = media.describe(kind, found.data, path)
+    return ToolOutput(text, attachments=(Attachment(kind, found.data, path),))
+
+
+def _excerpt(args: _ReadFile, content: str) -> str:
+    """The wanted lines, with a note if there are more."""
+    lines = io.StringIO(content, newline="\n").readlines()
     if args.offset > max(len(lines), 1):
         raise ToolError(f"{args.path} has {len(lines)} lines; offset {args.offset} is past its end")
     wanted = lines[args.offset - 1 : args.offset - 1 + args.limit]
@@ -147,7 +194,10 @@ def _whole_lines(lines: list[str]) -> list[str]:
 
 
 def _text(folder: Folder, path: str) -> str:
-    found = folder.read(path, MAX_READ_BYTES)
+    return _text_of(folder.read(path, MAX_READ_BYTES), path)
+
+
+def _text_of(found: Excerpt, path: str) -> str:
     if found.cut:
         raise ToolError(f"{path} has {found.size:,} bytes; at most {MAX_READ_BYTES:,} can be read. Use search_files.")
     if not found.is_text:
@@ -299,22 +349,35 @@ async def _think(given: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------------------------------------ definitions
 
 
+_RUN_SHELL = _Definition(
+    "run_shell",
+    "Run a command in a new shell and wait until it ends: `cd` and variables don't last, what it started ends with it, "
+    "and it has no stdin or terminal.",
+    _RunShell,
+    _run_shell,
+    parallel=False,
+)
+_PLACES: Mapping[Mechanism, str] = {
+    "bubblewrap": "It runs in a sandbox: it can write only in the workspace and in /tmp, which starts empty.",
+    "process": "It runs without a sandbox on someone's machine: change nothing outside the workspace.",
+}
+
 _DEFINITIONS = (
-    _Definition("read_file", "Read a text file in the workspace.", _ReadFile, _read_file, read_only=True),
+    _Definition(
+        "read_file",
+        "Read a file in the workspace: text, or an image or PDF if you can read these.",
+        _ReadFile,
+        _read_file,
+        read_only=True,
+    ),
     _Definition("write_file", "Create or overwrite a file in the workspace.", _WriteFile, _write_file, parallel=False),
     _Definition("edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False),
     _Definition("list_files", "List files in the workspace, with sizes.", _ListFiles, _list_files, read_only=True),
     _Definition(
         "search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files, read_only=True
     ),
-    _Definition(
-        "run_shell",
-        "Run a command and wait until it ends. Processes that it starts end with it; it has no stdin or terminal.",
-        _RunShell,
-        _run_shell,
-        parallel=False,
-    ),
-    _Definition("fetch_url", "Fetch a web page as plain text.", _FetchUrl, _fetch_url),
+    _RUN_SHELL,
+    _Definition("fetch_url", "Fetch a web page as text, with its links as [text](url).", _FetchUrl, _fetch_url),
 )
 
 

@@ -50,6 +50,8 @@ class Admission:
         if context.depth >= self.settings.max_depth:
             message = f"delegation isn't possible at depth {context.depth} of {self.settings.max_depth}"
             raise CallError("too_deep", message, hint="do the work yourself")
+        if self.executor.services.host_tools is None:
+            await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
         models = self._select_models(tasks, context)
         connections = [await self.connections.open(model) if model else None for model in models]
         _reserve_children(tasks, author, context)

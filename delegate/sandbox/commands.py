@@ -15,10 +15,12 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from delegate.errors import ToolDenied, ToolError
+from delegate.sandbox import bubblewrap
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, execute, shell, works
 from delegate.sandbox.environment import command_environment
 
@@ -90,6 +92,28 @@ class Commands:
             return "bubblewrap"
         return None if self._sandbox == "require" else "process"
 
+    async def probe(self) -> None:
+        """Find out what `known_mechanism` and `refusal` need to know, unless commands of a model never run."""
+        if self._commands != "deny" and self._bubblewrap_known() is None:
+            await self.mechanism()
+
+    def known_mechanism(self) -> Mechanism | None:
+        """What confines a command here, without a probe. None if nothing may run, or if a probe hasn't shown it yet."""
+        works = self._bubblewrap_known()
+        if sys.platform == "win32" or works is None:
+            return None
+        return "bubblewrap" if works else None if self._sandbox == "require" else "process"
+
+    def refusal(self, author: Author) -> CommandsNotAllowed | None:
+        """Why every command of `author` is refused here, or None if one may run, as far as that is known.
+
+        Starts nothing: where bubblewrap is installed, whether it works is known only after `probe` or a command.
+        """
+        denied = author == "model" and self._commands == "deny"
+        if not denied and sys.platform != "win32" and self._bubblewrap_known() is None:
+            return None
+        return self._refusal(author, self.known_mechanism())
+
     async def run(
         self, command: str, *, cwd: Path, timeout_seconds: float, author: Author, network: Network = "host"
     ) -> CommandResult:
@@ -150,25 +174,11 @@ class Commands:
 
     async def _permitted(self, author: Author, network: Network) -> Mechanism:
         """The mechanism to run under. Raises `CommandsNotAllowed`."""
-        if author == "model" and self._commands == "deny":
-            raise CommandsNotAllowed("commands_not_allowed", 'commands = "deny" forbids commands written by a model.')
-        if sys.platform == "win32":
-            raise CommandsNotAllowed(
-                "platform_not_supported", "Commands run on Linux and macOS only; on Windows, run delegate inside WSL."
-            )
-        mechanism = await self.mechanism()
-        if mechanism is None:
-            raise CommandsNotAllowed(
-                "sandbox_unavailable",
-                'sandbox = "require", but bubblewrap does not work here: install it, or set sandbox = "auto" in '
-                "delegate.toml (or DELEGATE_SANDBOX=auto).",
-            )
-        if author == "model" and self._commands == "sandboxed" and mechanism != "bubblewrap":
-            why = 'sandbox = "off"' if self._sandbox == "off" else "no working bubblewrap here"
-            raise CommandsNotAllowed(
-                "commands_not_allowed",
-                f'commands = "sandboxed" runs a model\'s commands only inside a sandbox, and there is {why}: {_FIX}.',
-            )
+        denied = author == "model" and self._commands == "deny"  # nothing needs to be probed for it
+        mechanism = None if denied else await self.mechanism()
+        if refusal := self._refusal(author, mechanism):
+            raise refusal
+        assert mechanism is not None
         if network == "none" and not (mechanism == "bubblewrap" and await self._bubblewrap_works("none")):
             raise CommandsNotAllowed(
                 "network_isolation_unavailable",
@@ -176,6 +186,40 @@ class Commands:
                 'install it, or use network = "host".',
             )
         return mechanism
+
+    def _refusal(self, author: Author, mechanism: Mechanism | None) -> CommandsNotAllowed | None:
+        """Why a command of `author` may not run under `mechanism`, the one that works here."""
+        if author == "model" and self._commands == "deny":
+            return CommandsNotAllowed("commands_not_allowed", 'commands = "deny" forbids commands written by a model.')
+        if sys.platform == "win32":
+            return CommandsNotAllowed(
+                "platform_not_supported", "Commands run on Linux and macOS only; on Windows, run delegate inside WSL."
+            )
+        if mechanism is None:
+            return CommandsNotAllowed(
+                "sandbox_unavailable",
+                'sandbox = "require", but bubblewrap does not work here: install it, or set sandbox = "auto" in '
+                "delegate.toml (or DELEGATE_SANDBOX=auto).",
+            )
+        if author == "model" and self._commands == "sandboxed" and mechanism != "bubblewrap":
+            why = 'sandbox = "off"' if self._sandbox == "off" else "no working bubblewrap here"
+            return CommandsNotAllowed(
+                "commands_not_allowed",
+                f'commands = "sandboxed" runs a model\'s commands only inside a sandbox, and there is {why}: {_FIX}.',
+            )
+        return None
+
+    def _bubblewrap_known(self) -> bool | None:
+        """Whether bubblewrap is used and works here; None if it is installed and hasn't been probed yet."""
+        if self._sandbox == "off" or not self._installed:
+            return False
+        probes = (works for (confinement, network), works in self._probed.items()
+                  if confinement.bubblewrap and network == "host")  # fmt: skip
+        return next(probes, None)
+
+    @cached_property
+    def _installed(self) -> bool:
+        return bubblewrap.installed() is not None
 
     async def _bubblewrap_works(self, network: Network) -> bool:
         return await self._works(Confinement(bubblewrap=True, subreaper=await self._subreaper_works()), network)

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import struct
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -369,8 +370,109 @@ async def test_a_long_output_keeps_its_end(tools: Mapping[str, Tool]) -> None:
     assert len(answer.text) < 31_000
 
 
-async def test_the_shell_obeys_the_setting_for_commands_of_a_model(folder: Folder) -> None:
-    tools = {tool.name: tool for tool in toolbox(folder, Commands(commands="deny"))}
+@pytest.mark.parametrize("policy", [{"commands": "deny"}, {"sandbox": "off", "commands": "sandboxed"}])
+def test_a_shell_that_would_refuse_every_command_is_not_offered(folder: Folder, policy: Any) -> None:
+    assert [tool.name for tool in toolbox(folder, Commands(**policy))] == [
+        name for name in NAMES if name != "run_shell"
+    ]
+
+
+async def test_a_bubblewrap_that_fails_its_probe_takes_the_shell_away(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bin" / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    commands = Commands()
+    unknown = {tool.name: tool for tool in toolbox(folder, commands)}
     with pytest.raises(ToolDenied, match="commands"):
-        await shell(tools, "touch ran")
+        await shell(unknown, "touch ran")
     assert list(folder.root.iterdir()) == []
+    assert "run_shell" not in {tool.name for tool in toolbox(folder, commands)}
+
+
+async def test_the_shells_description_says_that_nothing_confines_it(tools: Mapping[str, Tool]) -> None:
+    assert "without a sandbox" in tools["run_shell"].description
+
+
+# ------------------------------------------------------------------------------------------------ images and PDFs
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02\0\0\0"
+JPEG = b"\xff\xd8\xff\xe0\0\x04JF\xff\xff\xc0\0\x11\x08" + struct.pack(">HH", 480, 640) + b"\x03"
+GIF = b"GIF89a" + struct.pack("<HH", 640, 480)
+WEBP = {
+    "VP8 ": b"\0" * 10 + struct.pack("<HH", 640, 480),
+    "VP8L": b"\0" * 4 + b"\x2f" + struct.pack("<I", 639 | 479 << 14),
+    "VP8X": b"\0" * 8 + (639).to_bytes(3, "little") + (479).to_bytes(3, "little"),
+}
+PICTURES = {
+    "image/png": [PNG],
+    "image/jpeg": [JPEG],
+    "image/gif": [GIF],
+    "image/webp": [b"RIFF\0\0\0\0WEBP" + kind.encode() + rest for kind, rest in WEBP.items()],
+}
+ALL_MEDIA = frozenset({*PICTURES, "application/pdf"})
+PDF = b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n"
+
+
+def reader(folder: Folder, attachments: frozenset[str] = ALL_MEDIA) -> Tool:
+    return toolbox(folder, Commands(sandbox="off", commands="allow"), attachments=attachments)[0]
+
+
+@pytest.mark.parametrize(("kind", "data"), [(kind, data) for kind, files in PICTURES.items() for data in files])
+async def test_a_picture_is_recognized_by_its_content(folder: Folder, kind: str, data: bytes) -> None:
+    (folder.root / "notes.txt").write_bytes(data)
+    answer = await reader(folder).call({"path": "notes.txt"})
+    assert isinstance(answer, ToolOutput)
+    assert answer.text == f"image notes.txt, 640x480 pixels, {len(data):,} bytes"
+    assert [(one.media_type, one.data, one.name) for one in answer.attachments] == [(kind, data, "notes.txt")]
+
+
+async def test_a_pdf_larger_than_a_text_may_be_is_attached_whole(folder: Folder) -> None:
+    data = PDF + b"x" * 6_000_000
+    (folder.root / "a.pdf").write_bytes(data)
+    answer = await reader(folder).call({"path": "a.pdf"})
+    assert isinstance(answer, ToolOutput)
+    assert answer.text == f"PDF a.pdf, {len(data):,} bytes"
+    assert [(one.media_type, one.data) for one in answer.attachments] == [("application/pdf", data)]
+
+
+async def test_a_text_named_like_a_picture_is_read_as_text(folder: Folder) -> None:
+    (folder.root / "a.png").write_text("no picture")
+    assert await reader(folder).call({"path": "a.png"}) == "no picture"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (PNG, ["a PNG image", "this model can't read"]),
+        (PDF, ["a PDF", "this model can't read", "pdftotext in run_shell"]),
+    ],
+)
+async def test_a_model_without_eyes_is_told_what_the_file_is(folder: Folder, data: bytes, words: list[str]) -> None:
+    (folder.root / "a").write_bytes(data)
+    with pytest.raises(ToolError) as refused:
+        await reader(folder, frozenset()).call({"path": "a"})
+    assert [word for word in words if word not in str(refused.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (PNG[:20], "damaged"),
+        (b"\xff\xd8\xff\xe0\0\x00" + b"\0" * 30, "damaged"),
+        (b"\xff\xd8" + b"\xff" * 1_000_000, "damaged"),
+        (b"GIF89a\0\0\0\0", "damaged"),
+        (b"RIFF\0\0\0\0WEBPVP8X", "damaged"),
+        (PNG[:16] + struct.pack(">II", 9_000, 10), "9,000x10 pixels; at most 8,000"),
+        (PNG + b"\0" * 4_000_000, "at most 3,750,000 can be read"),
+        (PDF + b"trailer\n<< /Encrypt 12 0 R >>", "encrypted"),
+        (PDF + b"\0" * 10_000_000, "at most 10,000,000 can be read"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_file_that_a_provider_would_refuse_is_not_attached(folder: Folder, data: bytes, word: str) -> None:
+    (folder.root / "a").write_bytes(data)
+    with pytest.raises(ToolError, match=word):
+        await reader(folder).call({"path": "a"})
