@@ -11,9 +11,9 @@ import ipaddress
 import socket
 import zlib
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
+from delegate.child.page import readable
 from delegate.errors import ToolDenied, ToolError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class FetchPolicy:
 
 
 async def fetch_url(url: str, policy: FetchPolicy) -> str:
-    """The text at `url`, with the URL, status and content type in the first line. HTML becomes plain text.
+    """The text at `url`, with the URL, status and content type in the first line. HTML becomes text (see `page`).
 
     Raises `ToolDenied` for an address that isn't public, and `ToolError` for any other failure.
     """
@@ -208,7 +208,7 @@ async def _as_text(url: "URL", response: "aiohttp.ClientResponse", limit: int) -
     body = await _body(response, limit + 1)
     text = body[:limit].decode(_charset(response.charset), errors="replace")
     if kind in ("text/html", "application/xhtml+xml"):
-        text = await asyncio.to_thread(readable, text)
+        text = await asyncio.to_thread(readable, text, str(url))
     if len(body) > limit:
         text += f"\n[… cut: the body is longer than {limit:,} bytes …]"
     if response.status >= 400:
@@ -241,42 +241,3 @@ async def _body(response: "aiohttp.ClientResponse", limit: int) -> bytes:
         if len(body) >= limit:
             break
     return bytes(body[:limit])
-
-
-_SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "iframe"})
-_BLOCKS = frozenset({
-    "p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "title", "section", "article", "header", "footer",
-    "pre", "table", "ul", "ol", "dl", "dt", "dd", "blockquote", "hr", "option", "form", "nav", "main", "aside",
-})  # fmt: skip
-
-
-class _Readable(HTMLParser):
-    """Collects the visible text, one line per block."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self._skipping = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._skipping += tag in _SKIPPED
-        if tag in _BLOCKS:
-            self.parts.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._skipping -= tag in _SKIPPED and self._skipping > 0
-        if tag in _BLOCKS:
-            self.parts.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if not self._skipping:
-            self.parts.append(data)
-
-
-def readable(html: str) -> str:
-    """Roughly the visible text of an HTML page: one line per block, with white space collapsed."""
-    parser = _Readable()
-    # Never closed: `close` parses an unfinished tag again and again, in quadratic time.
-    parser.feed(html)
-    lines = (" ".join(line.split()) for line in "".join(parser.parts).split("\n"))
-    return "\n".join(line for line in lines if line)

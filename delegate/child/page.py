@@ -1,0 +1,177 @@
+"""Reads an HTML page as text for a model: headings, lists, tables, code and links in Markdown, everything else plain.
+
+Pages are hostile: the time and the length of the result are proportional to the page's length, whatever it contains.
+"""
+
+import re
+from html.parser import HTMLParser
+from urllib.parse import quote, urljoin
+
+MAX_LINKS = 2_000
+"""Links after these are only text: an absolute URL can be far longer than the relative one in the page."""
+MAX_LINK_CHARS = 1_000
+"""A longer URL is left out. It holds data rather than an address."""
+MAX_LABEL_CHARS = 300
+MAX_INDENT = 6
+"""Depth of the innermost lists that are told apart."""
+
+_SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "iframe"})
+_BLOCKS = frozenset({
+    "p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "title", "section", "article", "header", "footer",
+    "pre", "table", "ul", "ol", "dl", "dt", "dd", "blockquote", "hr", "option", "form", "nav", "main", "aside",
+})  # fmt: skip
+_HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
+_UNSAFE_IN_LINK = re.compile(r"[\x00-\x20()<>\x7f]")
+
+# In the parts, white space that is meant stands apart from the page's own, which is collapsed to single spaces.
+_INDENT, _SPACE, _LINE = "\t", "\x01", "\x02"
+_SPACES = re.compile(" {2,}")
+_MARKER = re.compile(r"\t*(?:#{1,6}|-|\d+\.) ")
+_EMPTY = re.compile(r"\t*(?:#{1,6}|-|\d+\.)?")
+
+
+def readable(html: str, url: str = "") -> str:
+    """The visible text of an HTML page, one line per block. Links are absolute if the page's `url` is given."""
+    page = _Page(url)
+    # Never closed: `close` parses an unfinished tag again and again, in quadratic time.
+    page.feed(html)
+    page.close_link()
+    lines = (_SPACES.sub(" ", line).strip(" ") for line in "".join(page.parts).split("\n"))
+    text = "\n".join(line for line in lines if not _EMPTY.fullmatch(line))
+    return text.replace(_INDENT, "  ").replace(_SPACE, " ").replace(_LINE, "")
+
+
+class _Page(HTMLParser):
+    """Collects the text in parts."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._base = url
+        self._has_base = False
+        self._skipping = 0
+        self._pre = 0
+        self._lists: list[int | None] = []
+        """The open lists: the number of the last item, or None for a list without numbers."""
+        self._link: tuple[int, str] | None = None
+        """Where the text of the open link begins in `parts`, and its URL."""
+        self._links_left = MAX_LINKS
+        self._after_marker = False
+        """Whether nothing follows the last marker of a heading or an item yet."""
+        self._first_cell = True
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._skipping += tag in _SKIPPED
+        if self._skipping:
+            return
+        match tag:
+            case "a":
+                self.close_link()
+                self._open_link(dict(attrs).get("href") or "")
+            case "base" if not self._has_base and (href := dict(attrs).get("href")):
+                self._base, self._has_base = _absolute(self._base, href) or self._base, True
+            case "img" if self._link is not None:
+                self.handle_data(dict(attrs).get("alt") or "")
+            case "td" | "th":
+                self.parts.append("" if self._first_cell else " | ")
+                self._first_cell = False
+            case _ if tag in _BLOCKS:
+                self._open_block(tag)
+            case _:
+                pass
+
+    def _open_block(self, tag: str) -> None:
+        if tag in _HEADINGS:
+            self._mark(f"{_HEADINGS[tag]} ")
+        elif tag == "li":
+            self._mark(self._item())
+        elif tag == "pre":
+            self._pre += 1
+            self.parts.append("\n```\n")
+        else:
+            if tag in ("ul", "ol"):
+                self._lists.append(0 if tag == "ol" else None)
+            self._first_cell = True
+            self._break()
+
+    def _mark(self, marker: str) -> None:
+        self.parts.append(f"\n{marker}")
+        self._after_marker = True
+
+    def _item(self) -> str:
+        """The marker of the next item in the innermost list."""
+        indent = _INDENT * min(len(self._lists) - 1, MAX_INDENT)
+        if not self._lists or (last := self._lists[-1]) is None:
+            return f"{indent}- "
+        self._lists[-1] = last + 1
+        return f"{indent}{last + 1}. "
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._skipping:
+            self._skipping -= tag in _SKIPPED
+            return
+        if tag == "a":
+            self.close_link()
+        elif tag == "pre" and self._pre:
+            self._pre -= 1
+            self.parts.append("\n```\n")
+        elif tag in _BLOCKS:
+            if tag in ("ul", "ol") and self._lists:
+                self._lists.pop()
+            if tag == "li" or tag in _HEADINGS:
+                self._after_marker = False
+            self._break()
+
+    def _break(self) -> None:
+        """Begin a new line, unless this one has only its marker, as in `<li><p>`."""
+        if not self._after_marker:
+            self.parts.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if self._skipping or not data:
+            return
+        data = data.replace(_SPACE, "").replace(_LINE, "")
+        if self._pre:
+            data = data.replace("\r", "").replace("\t", _SPACE * 4).replace(" ", _SPACE)
+            self.parts.append(data.replace("\n", f"\n{_LINE}"))
+        else:
+            self.parts.append(re.sub(r"\s+", " ", data))
+        self._after_marker = self._after_marker and data.isspace()
+
+    # --------------------------------------------------------------------------------------------- links
+
+    def _open_link(self, href: str) -> None:
+        href = href.strip()
+        if self._pre or not self._links_left or not href or href.startswith("#") or len(href) > MAX_LINK_CHARS:
+            return
+        if url := _absolute(self._base, href):
+            self._links_left -= 1
+            self._link = len(self.parts), url
+
+    def close_link(self) -> None:
+        """Turn the text since the link's start into the link."""
+        if self._link is None:
+            return
+        (start, url), self._link = self._link, None
+        text = "".join(self.parts[start:])
+        label = text.strip(" \n")
+        if not label:
+            return
+        before, after = text.partition(label)[0], text.rpartition(label)[2]
+        if "\n" in label or len(label) > MAX_LABEL_CHARS:  # a link around whole blocks
+            linked = f"{label} ({url})"
+        else:
+            marker = found[0] if (found := _MARKER.match(label)) else ""
+            linked = f"{marker}[{label[len(marker) :].strip()}]({url})"
+        self.parts[start:] = [before, linked, after]
+
+
+def _absolute(base: str, href: str) -> str | None:
+    """The absolute URL of a link to another page, or None if it is something else or too long."""
+    try:
+        url = urljoin(base, href)
+    except ValueError:
+        return None
+    if not url.startswith(("http://", "https://", "mailto:")) or len(url) > MAX_LINK_CHARS:
+        return None
+    return _UNSAFE_IN_LINK.sub(lambda found: quote(found[0]), url)
