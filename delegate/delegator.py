@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from delegate import contract
@@ -38,7 +38,7 @@ from delegate.ports import ChatClient, EventSink, Tool, ToolOutput
 from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import discard
-from delegate.settings import Settings, load_settings
+from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, Task, Verdict
 
 T = TypeVar("T")
@@ -56,8 +56,8 @@ class Delegator:
         runner: Runs the children, instead of the built-in agent loop.
         tools: The tools of children, instead of the built-in toolbox.
         on_event: Receives the progress events of all calls, in addition to the `on_event` of a single call.
-        **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources. They
-            are ignored if `settings` is given.
+        **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources and
+            `settings`.
 
     Raises:
         ConfigError: The settings, `delegate.toml` or the catalog are invalid. Errors of parent models and children
@@ -72,9 +72,9 @@ class Delegator:
         runner: ChildRunner | None = None,
         tools: Sequence[Tool] | None = None,
         on_event: EventSink | None = None,
-        **options: Any,
+        **options: Unpack[SettingsOptions],
     ) -> None:
-        self.settings = settings = settings or load_settings(**options)
+        self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
         self.child_tools = None if tools is None else tuple(tools)
         """The tools of children. None means the built-in toolbox."""
         self.catalog = catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)

@@ -5,19 +5,22 @@
 """
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from delegate._util.similar import most_similar
 from delegate.errors import ConfigError
 from delegate.models.catalog import Accuracy, Model, Price, hint_for
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.types import Effort, Text, Tier, TierBound, Value
 
+_PREFIX = "DELEGATE_"
 Sandbox = Literal["auto", "require", "off"]
 CommandPolicy = Literal["sandboxed", "allow", "deny"]
 
@@ -98,15 +101,61 @@ class Settings(Value):
     """Models that the catalog lacks, or entries that replace the catalog's (only in `delegate.toml` or Python)."""
 
 
+class SettingsOptions(TypedDict, total=False):
+    """The fields of `Settings` as keywords, for type checkers and editors. Lists and tables may be plain ones."""
+
+    tool_name: str
+    model: str | None
+    judge_model: str | None
+    escalate: bool
+    min_judge_accuracy: float | None
+    judge_accuracy: Mapping[str, float]
+    tier: Tier
+    parent_tier: Tier | None
+    max_tier: TierBound
+    min_tier: TierBound
+    max_concurrent: int
+    max_children: int
+    max_depth: int
+    max_steps: int
+    max_tokens: int | None
+    timeout_seconds: float
+    max_cost_usd: float | None
+    max_run_model_calls: int | None
+    max_run_tokens: int | None
+    run_timeout_seconds: float | None
+    max_output_tokens: int
+    effort: Effort | None
+    call_timeout_seconds: float
+    gate: bool
+    strict_checks: bool
+    sandbox: Sandbox
+    commands: CommandPolicy
+    fetch_hosts: Sequence[str]
+    result_chars: int
+    home: Path | str
+    keep_days: float | None
+    keep_mb: float | None
+    endpoints: Sequence[DeclaredEndpoint | Mapping[str, Any]]
+    models: Sequence[Model | Mapping[str, Any]]
+
+
 ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models")
 """Structured fields, which can't be set by an environment variable."""
 
 
-def load_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
+NO_FIELDS = frozenset({"DELEGATE_CONFIG", "DELEGATE_MCP_TOKEN", "DELEGATE_FUZZ_SECONDS", "DELEGATE_HOSTS_TABLE"})
+"""Variables that are ours, but not of a field: of `load_settings`, of `delegate mcp`, and of the tests."""
+_KUBERNETES = re.compile(r"DELEGATE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+"""What Kubernetes sets in every container beside a service called `delegate`."""
+
+
+def load_settings(environ: Mapping[str, str] | None = None, **given: Unpack[SettingsOptions]) -> Settings:
     """Load the settings from all sources.
 
     Raises:
-        ConfigError: A value is invalid. The message names the source, the field and how to fix it.
+        ConfigError: A value is invalid, or there is no such setting. The message names the source, the field and how
+            to fix it.
     """
     environ = os.environ if environ is None else environ
     path = Path(environ.get("DELEGATE_CONFIG") or "delegate.toml")
@@ -115,12 +164,26 @@ def load_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
     for source, fields in (*sources.items(), ("the arguments", given)):
         _check(source, fields)
         merged |= fields
-    return Settings(**merged)
+    settings = Settings(**merged)
+    _refuse_unknown_variables(environ, settings)
+    return settings
+
+
+def override(settings: Settings, **given: Unpack[SettingsOptions]) -> Settings:
+    """Return the settings with some of them replaced.
+
+    Raises:
+        ConfigError: As `load_settings`.
+    """
+    _check("the arguments", given)
+    fields: dict[str, Any] = {name: getattr(settings, name) for name in settings.model_fields_set}
+    fields.update(given)
+    return Settings(**fields)
 
 
 def variable(field: str) -> str:
     """Return the name of a field's environment variable."""
-    return f"DELEGATE_{field.upper()}"
+    return f"{_PREFIX}{field.upper()}"
 
 
 def _from_toml(path: Path, named: bool) -> dict[str, Any]:
@@ -144,6 +207,18 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
         is_list = info.annotation == tuple[str, ...]
         fields[name] = tuple(part.strip() for part in text.split(",")) if is_list else text
     return fields
+
+
+def _refuse_unknown_variables(environ: Mapping[str, str], settings: Settings) -> None:
+    """Raise ConfigError for a variable that looks like a setting and is none, because it would have no effect."""
+    known = {variable(name) for name in Settings.model_fields} | NO_FIELDS
+    known |= {endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env}
+    for name in sorted(environ):
+        if not name.startswith(_PREFIX) or name in known or _KUBERNETES.fullmatch(name) or not environ[name].strip():
+            continue
+        meant = most_similar(name.removeprefix(_PREFIX), Settings.model_fields)
+        guess = f"did you mean {variable(meant)}? If not, unset it" if meant else "unset it, or give it another name"
+        raise ConfigError(f"{name} (in the environment): there is no such setting; {guess}")
 
 
 def _check(source: str, fields: Mapping[str, Any]) -> None:

@@ -1,11 +1,14 @@
 """Settings come from arguments, environment, delegate.toml and defaults, in this order. Mistakes are named."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 
+from delegate import Delegator
 from delegate.errors import ConfigError
-from delegate.settings import ONLY_IN_FILES, Settings, load_settings, variable
+from delegate.settings import ONLY_IN_FILES, Settings, SettingsOptions, load_settings, override, variable
 
 
 def test_arguments_outrank_the_environment_which_outranks_the_file() -> None:
@@ -98,3 +101,63 @@ def test_a_setting_can_come_from_its_variable(name: str) -> None:
 def test_a_setting_with_a_structure_cannot_come_from_a_variable(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{variable(name)}: {name} can't be set by a variable"):
         load_settings({variable(name): "x"})
+
+
+def test_the_options_for_type_checkers_are_the_settings() -> None:
+    assert list(SettingsOptions.__annotations__) == list(Settings.model_fields)
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_an_option_accepts_what_its_setting_does(name: str) -> None:
+    """The types that are written twice, up to constraints: lists, tables, and paths as text are accepted besides."""
+    wider = {"home", "fetch_hosts", "endpoints", "models", "judge_accuracy"}
+    option = get_type_hints(SettingsOptions)[name]
+    assert name in wider or option == get_type_hints(Settings)[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("DELEGATE_MAX_STEP", ["DELEGATE_MAX_STEP ", "the environment", "did you mean DELEGATE_MAX_STEPS?"]),
+        ("DELEGATE_MODLE", ["did you mean DELEGATE_MODEL?", "unset it"]),
+        ("DELEGATE_ZZZ", ["DELEGATE_ZZZ ", "there is no such setting", "unset it, or give it another name"]),
+    ],
+)
+def test_a_variable_of_no_setting_is_refused(name: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({name: "3"})
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DELEGATE_MCP_TOKEN",
+        "DELEGATE_SERVICE_HOST",
+        "DELEGATE_PORT_80_TCP_ADDR",
+        "DELEGATE_OWN_KEY",
+        "DELEGATES",
+        "MY_DELEGATE_MODLE",
+    ],
+)
+def test_a_variable_with_another_purpose_is_left_alone(name: str) -> None:
+    Path("delegate.toml").write_text(
+        ENDPOINT.replace("[[endpoints.models]]", 'key_env = "DELEGATE_OWN_KEY"\n[[endpoints.models]]')
+    )
+    assert load_settings({name: "x", "DELEGATE_EMPTY": " "}).max_steps == 30
+
+
+def test_a_misspelled_option_is_refused_with_the_one_that_was_meant() -> None:
+    misspelled: dict[str, Any] = {"max_stps": 3}
+    for load in (load_settings, partial(override, Settings()), Delegator, partial(Delegator, Settings())):
+        with pytest.raises(ConfigError, match=r"max_stps \(in the arguments\): .*did you mean max_steps\?"):
+            load(**misspelled)
+
+
+def test_an_option_replaces_one_of_the_given_settings(home: Path) -> None:
+    given = Settings(home=home, max_steps=3, model="a")
+    with Delegator(given, max_steps=5) as delegator:
+        settings = delegator.settings
+    assert (settings.max_steps, settings.model, settings.model_fields_set) == (5, "a", given.model_fields_set)
+    with pytest.raises(ConfigError, match=r"max_steps \(in the arguments\): .*greater than or equal to 1"):
+        Delegator(given, max_steps=0)

@@ -1,12 +1,12 @@
 """Collects the problems of a call in one error, so that a model can fix all of them in its next attempt."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from delegate._util.similar import most_similar
 from delegate.contract.reading import join, show
 from delegate.errors import CallError
 from delegate.types import AnyCriterion, CriterionBase, Task
@@ -91,7 +91,7 @@ class Problems:
     def unknown_kind(self, kind: object, path: str) -> None:
         """Add the problem that a criterion's `kind` doesn't exist."""
         name = kind.lower() if isinstance(kind, str) else ""
-        similar = _KIND_SYNONYMS.get(name) or _most_similar(name, tuple(KINDS))
+        similar = _KIND_SYNONYMS.get(name) or most_similar(name, tuple(KINDS))
         hint = f"the kinds are {', '.join(KINDS)}" + (f"; did you mean `{similar}`?" if similar else "")
         self.add("unknown_criterion_kind", join(path, "kind"), f"is {show(kind)}, which is not a valid kind", hint)
 
@@ -131,18 +131,14 @@ def _required(model: type[CriterionBase]) -> set[str]:
 
 def _unknown_field_hint(name: str, known: Sequence[str]) -> str:
     synonyms = [synonym for synonym, field in _FIELD_SYNONYMS.items() if field in known]
-    if similar := _FIELD_SYNONYMS.get(name.lower()) if name.lower() in synonyms else _most_similar(name, known):
+    if similar := _FIELD_SYNONYMS.get(name.lower()) if name.lower() in synonyms else most_similar(name, known):
         return f"did you mean `{similar}`?"
     if name in _OPERATOR_FIELDS:
         alternative = "; ask for a `tier` instead" if name == "model" else ""
         return f"`{name}` is set by the operator, not in a call{alternative}"
-    if similar := _FIELD_SYNONYMS.get(_most_similar(name, synonyms) or ""):
+    if similar := _FIELD_SYNONYMS.get(most_similar(name, synonyms) or ""):
         return f"did you mean `{similar}`?"
     return f"the fields are {', '.join(known)}"
-
-
-def _most_similar(name: str, known: Sequence[str]) -> str | None:
-    return next(iter(get_close_matches(name[:60].lower(), known, n=1, cutoff=0.7)), None)
 
 
 def _field_path(detail: ErrorDetails, given: object, path: str) -> str:

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from delegate._util import resources
+from delegate._util.similar import most_similar
 from delegate.errors import ConfigError
 from delegate.types import Text, Tier, Usage, Value
 
@@ -327,7 +328,10 @@ def hint_for(error: ErrorDetails, known: Iterable[str]) -> str:
     if error["type"] == "missing":
         return "it is missing; add it"
     if error["type"] == "extra_forbidden":
-        return f"there is no such key; remove it, or use one of {', '.join(known)}"
+        known = tuple(known)
+        meant = most_similar(str(error["loc"][-1]), known)
+        guess = f"did you mean {meant}? If not, " if meant else ""
+        return f"there is no such key; {guess}remove it, or use one of {', '.join(known)}"
     if error["type"] == "value_error":
         return error["msg"].removeprefix("Value error, ")
     return f"{error['msg']}, not {error['input']!r:.80}"
