@@ -12,7 +12,7 @@ import pytest
 from delegate import ChildRun, DelegateError, Delegator, Job, Report, Task
 from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Event
+from delegate.ports import ChatReply, ChatRequest, Event, Tool
 from delegate.types import Workspace
 from tests.support.words import goal_of, is_judge, met_by, words
 
@@ -326,6 +326,44 @@ async def test_a_child_gets_only_the_tools_that_its_task_names() -> None:
     async with Delegator(client=client) as delegator:
         await delegator.run(Task(goal="x", tools=("read_file", "think")))
     assert {tool.name for tool in client.requests[0].tools} == {"read_file", "think"}
+
+
+@pytest.mark.parametrize(
+    ("own", "named", "words"),
+    [
+        (None, "read_fil", ["did you mean `read_file`?", "write_file", "think", "delegate_task"]),
+        (None, "bash", ["The tools are: read_file"]),
+        (["multiply"], "read_file", ["The tools are: multiply, delegate_task"]),
+    ],
+)
+async def test_a_tool_that_does_not_exist_is_refused_before_anything_runs(
+    own: list[str] | None, named: str, words: list[str]
+) -> None:
+    async def call(arguments: object) -> str:
+        return ""
+
+    tools = None if own is None else [Tool(name, "", {"type": "object"}, call) for name in own]
+    client = Scripted(["nothing to do"])
+    tasks = Task(goal="x", tools=own or ["think"]), Task(goal="y", tools=[*(own or ["think"]), named])
+    async with Delegator(client=client, tools=tools) as delegator:
+        error = (await delegator.run(*tasks)).error
+    assert error
+    assert (error.code, error.field, client.requests) == ("unknown_tool", "tasks[1].tools[1]", [])
+    assert [word for word in words if word not in f"{error.message} {error.hint}"] == []
+
+
+async def test_the_tools_of_a_runner_with_its_own_are_not_known() -> None:
+    async with Delegator(runner=HalfBroken()) as delegator:
+        report = await delegator.run(Task(goal="x", tools=["Bash(git *)"]))
+    assert report.results[0].status == "completed"
+
+
+async def test_a_shell_that_never_runs_is_no_unknown_tool() -> None:
+    client = Scripted(["nothing to do"])
+    async with Delegator(client=client, commands="deny") as delegator:
+        report = await delegator.run(Task(goal="x", tools=["read_file", "run_shell"]))
+    assert report.error is None
+    assert [tool.name for tool in client.requests[0].tools] == ["read_file"]
 
 
 async def test_a_report_survives_its_json_form() -> None:

@@ -67,6 +67,11 @@ def toolbox_specs() -> tuple[ToolSpec, ...]:
     return (*(ToolSpec(one.name, one.description, one.parameters) for one in _DEFINITIONS), _think_tool().spec)
 
 
+def toolbox_names() -> tuple[str, ...]:
+    """The names of the built-in tools, also of those that a child may not be offered."""
+    return (*(one.name for one in _DEFINITIONS), _think_tool().name)
+
+
 def read_only_tools() -> dict[str, bool]:
     """The names of the built-in tools, and whether each is read-only. A request to a web page may change something."""
     return {one.name: one.read_only for one in _DEFINITIONS}

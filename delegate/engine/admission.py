@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import date
 
 from delegate._util.cancellation import Cancellation
+from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
+from delegate.child.toolbox import toolbox_names
 from delegate.contract import Limits
 from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
@@ -73,6 +75,7 @@ class Admission:
         Raises:
             CallError: The task can't be run.
         """
+        self._refuse_unknown_tools(task)
         tools = self.executor.services.tools_of(context)
         refuse_undecidable(task, strict_checks=self.settings.strict_checks, tools=tools)
         return self._model_for(task, context) if self.executor.services.runner.needs_model else None
@@ -87,6 +90,23 @@ class Admission:
             usd_left=context.ledger.left("cost_usd"),
             depth_left=settings.max_depth - context.depth - 1 if settings.max_depth > 1 else None,
         )
+
+    def _refuse_unknown_tools(self, task: Task) -> None:
+        """Raise CallError if the task names a tool that doesn't exist. A runner's own tools aren't known here.
+
+        A tool that exists may still not be offered, because the parent lacks it or the settings forbid it.
+        """
+        services = self.executor.services
+        if services.host_tools is None and not getattr(services.runner, "uses_job_tools", False):
+            return
+        names = toolbox_names() if services.host_tools is None else [tool.name for tool in services.host_tools]
+        known = (*names, self.settings.tool_name)
+        for n, name in enumerate(task.tools or ()):
+            if name not in known:
+                meant = most_similar(name, known)
+                guess = f"did you mean `{meant}`? " if meant else ""
+                hint = f"{guess}The tools are: {', '.join(known)}"
+                raise CallError("unknown_tool", f"there is no tool {name[:100]!r}", field=f"tools[{n}]", hint=hint)
 
     def _select_models(self, tasks: Sequence[Task], context: RunContext) -> list[Model | None]:
         """Return the model of each task. If there are several tasks, errors name the task by its position."""

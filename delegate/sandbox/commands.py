@@ -112,7 +112,7 @@ class Commands:
         denied = author == "model" and self._commands == "deny"
         if not denied and sys.platform != "win32" and self._bubblewrap_known() is None:
             return None
-        return self._refusal(author, self.known_mechanism())
+        return self._why_refused(author, self.known_mechanism())
 
     async def run(
         self, command: str, *, cwd: Path, timeout_seconds: float, author: Author, network: Network = "host"
@@ -176,7 +176,7 @@ class Commands:
         """The mechanism to run under. Raises `CommandsNotAllowed`."""
         denied = author == "model" and self._commands == "deny"  # nothing needs to be probed for it
         mechanism = None if denied else await self.mechanism()
-        if refusal := self._refusal(author, mechanism):
+        if refusal := self._why_refused(author, mechanism):
             raise refusal
         assert mechanism is not None
         if network == "none" and not (mechanism == "bubblewrap" and await self._bubblewrap_works("none")):
@@ -187,7 +187,7 @@ class Commands:
             )
         return mechanism
 
-    def _refusal(self, author: Author, mechanism: Mechanism | None) -> CommandsNotAllowed | None:
+    def _why_refused(self, author: Author, mechanism: Mechanism | None) -> CommandsNotAllowed | None:
         """Why a command of `author` may not run under `mechanism`, the one that works here."""
         if author == "model" and self._commands == "deny":
             return CommandsNotAllowed("commands_not_allowed", 'commands = "deny" forbids commands written by a model.')
