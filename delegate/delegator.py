@@ -21,6 +21,7 @@ from delegate.batch.results_file import ResultsFile
 from delegate.batch.runner import BatchRunner
 from delegate.batch.sources import Source, source_of
 from delegate.budget.runs import RunRegistry
+from delegate.child.function import ChildFunction, runner_of
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
 from delegate.contract import Dialect, Variant
@@ -53,15 +54,17 @@ class Delegator:
         settings: The operator's settings. By default, they are loaded from the environment and `delegate.toml`.
         client: A client for all models, instead of the providers' own endpoints. For scripted models
             (`delegate.models.providers.scripted`) and for hosts with their own model access.
-        runner: Runs the children, instead of the built-in agent loop.
-        tools: The tools of children, instead of the built-in toolbox.
+        runner: Runs the children, instead of the built-in agent loop. An async function, which gets a `Job` and
+            returns the report, is run by a `FunctionRunner`.
+        tools: The tools of children, instead of the built-in toolbox. A function with type hints becomes a tool as by
+            `Tool.from_function`.
         on_event: Receives the progress events of all calls, in addition to the `on_event` of a single call.
         **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources and
             `settings`.
 
     Raises:
-        ConfigError: The settings, `delegate.toml` or the catalog are invalid. Errors of parent models and children
-            are never raised; they are part of the `Report`.
+        ConfigError: The settings, `delegate.toml`, the catalog, the runner or a tool are invalid. Errors of parent
+            models and children are never raised; they are part of the `Report`.
     """
 
     def __init__(
@@ -69,13 +72,13 @@ class Delegator:
         settings: Settings | None = None,
         *,
         client: ChatClient | None = None,
-        runner: ChildRunner | None = None,
-        tools: Sequence[Tool] | None = None,
+        runner: ChildRunner | ChildFunction | None = None,
+        tools: Sequence[Tool | Callable[..., Any]] | None = None,
         on_event: EventSink | None = None,
         **options: Unpack[SettingsOptions],
     ) -> None:
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
-        self.child_tools = None if tools is None else tuple(tools)
+        self.child_tools = None if tools is None else tuple(map(_tool_of, tools))
         """The tools of children. None means the built-in toolbox."""
         self.catalog = catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
         self.connections = (
@@ -83,7 +86,7 @@ class Delegator:
             if client is not None
             else connect(catalog, settings.endpoints, os.environ, timeout_seconds=settings.call_timeout_seconds)
         )
-        runner = runner or AgentLoop()
+        runner = AgentLoop() if runner is None else runner_of(runner)
         self._secret_variables = frozenset(
             {endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env}
             | set(getattr(runner, "secret_variables", ()))
@@ -436,6 +439,10 @@ class Delegator:
             return ToolOutput(self.render(report), "error" if report.error else "ok")
 
         return Tool(definition["name"], definition["description"], definition["inputSchema"], call)
+
+
+def _tool_of(given: Tool | Callable[..., Any]) -> Tool:
+    return given if isinstance(given, Tool) else Tool.from_function(given)
 
 
 def engine_of(settings: Settings, concurrency: int) -> Backend:

@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from pydantic_core import to_json
+
+from delegate._util.signatures import read_function
 from delegate.types import Effort, JsonObject, Usage
 
 # ------------------------------------------------------------------------------------------------------ model calls
@@ -180,6 +183,26 @@ class Tool:
     @property
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, self.parameters)
+
+    @classmethod
+    def from_function(
+        cls, function: Callable[..., Any], *, name: str | None = None, parallel: bool = True, read_only: bool = False
+    ) -> "Tool":
+        """Make a tool of a function with type hints; its docstring describes it and its parameters to the model.
+
+        It may be async; a sync function runs in a thread, where it goes on after the child's deadline. Text and
+        `ToolOutput` are returned as they are, everything else as JSON.
+
+        Raises:
+            ConfigError: A model couldn't call it. The message names the function, the parameter and how to fix it.
+        """
+        read = read_function(function, name=name)
+
+        async def call(arguments: Mapping[str, Any]) -> str | ToolOutput:
+            answer = await read.call(arguments)
+            return answer if isinstance(answer, (str, ToolOutput)) else to_json(answer, fallback=str).decode()
+
+        return cls(read.name, read.description, read.parameters, call, parallel, read_only)
 
 
 # --------------------------------------------------------------------------------------------------------- progress

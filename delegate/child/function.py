@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from delegate.child.job import Job
+from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError
 from delegate.types import ChildRun, ErrorDetail
 
@@ -52,6 +52,18 @@ class FunctionRunner:
             return job.recorder.finish("completed", output=returned)
         message = f"the child's function returned a {type(returned).__name__}, which is neither text nor a ChildRun"
         return job.recorder.finish("failed", error=ErrorDetail(code="bad_report", message=message))
+
+
+def runner_of(given: ChildRunner | ChildFunction) -> ChildRunner:
+    """Return a runner as it is, and a runner for an async function.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if isinstance(given, type) or not (callable(given) or hasattr(given, "run")):
+        name = given.__name__ if isinstance(given, type) else type(given).__name__
+        raise ConfigError(f"the runner {name} is neither an async function nor an instance with an async method `run`")
+    return cast("ChildRunner", given) if hasattr(given, "run") else FunctionRunner(cast("ChildFunction", given))
 
 
 def _is_async(function: object) -> bool:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delegate import contract
 from delegate._util import resources
+from delegate._util.signatures import argument_error
 from delegate.child import media
 from delegate.child.fetch import FetchPolicy, fetch_url
 from delegate.errors import CallError, ToolError
@@ -131,19 +132,8 @@ async def _call(definition: _Definition, context: _Context, given: Mapping[str, 
     try:
         arguments = definition.arguments.model_validate(named)
     except ValidationError as problem:
-        raise ToolError(_error_text(definition, problem)) from problem
+        raise ToolError(argument_error(definition.name, definition.arguments.model_fields, problem)) from problem
     return await definition.run(context, arguments)
-
-
-def _error_text(definition: _Definition, problem: ValidationError) -> str:
-    """One line that names the argument, so that a model can fix its call."""
-    first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
-    name = ".".join(str(part) for part in first["loc"])[:80] or "(all)"
-    if first["type"] == "extra_forbidden":
-        return f"{definition.name} has no argument `{name}`; use: {', '.join(definition.arguments.model_fields)}"
-    if first["type"] == "missing":
-        return f"{definition.name} needs the argument `{name}`"
-    return f"{definition.name}, argument `{name}`: {first['msg']}"
 
 
 # ------------------------------------------------------------------------------------------------------ files

@@ -102,6 +102,27 @@ async def test_objects_methods_and_partials_are_functions_too(function: Any, sai
     assert (await done(function)).summary == said
 
 
+@pytest.mark.parametrize(("function", "said"), [(Agent(), "called"), (partial(Agent().work, greeting="hi"), "hi")])
+async def test_a_delegator_runs_an_async_function_itself(function: Any, said: str) -> None:
+    async with Delegator(runner=function) as delegator:
+        (result,) = (await delegator.run(Task(goal="x"))).results
+    assert result.summary == said
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (blocking, "blocking is not an async function"),
+        (Agent, "Agent is neither an async function nor an instance"),
+        (FunctionRunner, "FunctionRunner is neither an async function nor an instance"),
+        ("claude -p", "str is neither an async function nor an instance"),
+    ],
+)
+def test_what_is_no_runner_is_refused(given: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Delegator(runner=given)
+
+
 async def test_a_cancel_reaches_the_function_where_it_awaits() -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
