@@ -1,4 +1,4 @@
-"""What users write passes Pyright in strict mode: the examples of README.md and docs/, and calls in their short forms."""
+"""What users write passes Pyright in strict mode: the examples of README.md and docs/, and the short forms of calls."""
 
 import importlib.util
 import json

@@ -32,6 +32,8 @@ MAX_TEXT_CHARS = 30_000
 """Length of one output: about 7,500 tokens."""
 MAX_STREAM_CHARS = 15_000
 """Length of a command's stdout and stderr, each."""
+STREAM_START_CHARS = 3_000
+"""How much of that is its beginning, where something is cut."""
 MAX_LISTED = 1_000
 MAX_MATCHES = 200
 
@@ -315,13 +317,15 @@ async def _run_shell(context: _Context, args: _RunShell) -> ToolOutput:
 def _command_text(result: CommandResult, timeout_seconds: float) -> str:
     end = f"killed after {timeout_seconds:g} s" if result.timed_out else f"exit code {result.exit_code}"
     streams = [("stdout", result.stdout), ("stderr", result.stderr)]
-    parts = [f"[{name}]\n{_tail(text)}" for name, text in streams if text]
+    parts = [f"[{name}]\n{_ends(text)}" for name, text in streams if text]
     return "\n".join([end, *(parts or ["(no output)"])])
 
 
-def _tail(text: str) -> str:
-    cut = len(text) - MAX_STREAM_CHARS
-    return text if cut <= 0 else f"[… {cut:,} earlier characters are cut …]\n{text[cut:]}"
+def _ends(text: str) -> str:
+    """The text without its middle if it is too long: a compiler's first error is at the start, a summary at the end."""
+    if (cut := len(text) - MAX_STREAM_CHARS) <= 0:
+        return text
+    return f"{text[:STREAM_START_CHARS]}\n[… {cut:,} characters are cut …]\n{text[STREAM_START_CHARS + cut :]}"
 
 
 class _FetchUrl(_Arguments):
