@@ -8,6 +8,7 @@ import pytest
 
 from delegate import Delegator
 from delegate.errors import ConfigError
+from delegate.hosts import host_tool
 from delegate.settings import ONLY_IN_FILES, Settings, SettingsOptions, load_settings, override, variable
 
 
@@ -161,3 +162,8 @@ def test_an_option_replaces_one_of_the_given_settings(home: Path) -> None:
     assert (settings.max_steps, settings.model, settings.model_fields_set) == (5, "a", given.model_fields_set)
     with pytest.raises(ConfigError, match=r"max_steps \(in the arguments\): .*greater than or equal to 1"):
         Delegator(given, max_steps=0)
+
+
+def test_options_beside_the_delegator_of_a_host_are_refused() -> None:
+    with Delegator() as delegator, pytest.raises(ConfigError, match="max_steps: the delegator has its own settings"):
+        host_tool.make_delegate_tool(delegator, max_steps=3)

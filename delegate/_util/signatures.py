@@ -117,8 +117,9 @@ class _Schema(GenerateJsonSchema):
 
 
 def _name_of(function: object) -> str:
-    named = function.func if isinstance(function, partial) else function
-    return str(getattr(cast("object", named), "__name__", type(function).__name__))
+    if isinstance(function, partial):
+        return _name_of(cast("object", function.func))
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _target(function: object) -> Any:

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import anthropic.lib.tools as sdk
 from anthropic.types.beta import BetaToolParam, BetaToolUnionParam
@@ -38,6 +38,7 @@ from delegate.hosts.host_tool import (
     make_think_tool,
 )
 from delegate.ports import Event, EventSink, Tool, ToolOutput
+from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
 OnAnswer = Callable[[ToolAnswer], None]
@@ -49,7 +50,7 @@ def tool(
     *,
     parent: Parent | None = None,
     on_answer: OnAnswer | None = None,
-    **options: Any,
+    **options: Unpack[SettingsOptions],
 ) -> sdk.BetaAsyncBuiltinFunctionTool:
     """Create delegate_task for an async client's runner. Without a delegator, one is created from `options` (settings).
 
@@ -64,7 +65,7 @@ def tool_sync(
     *,
     parent: Parent | None = None,
     on_answer: OnAnswer | None = None,
-    **options: Any,
+    **options: Unpack[SettingsOptions],
 ) -> sdk.BetaBuiltinFunctionTool:
     """`tool` for a sync client's runner."""
     return _SyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer, invocation=_traced_invocation)

@@ -18,7 +18,7 @@ Claude Code drops progress notifications, keeps only a result's text, and counts
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
+from typing import Any, NotRequired, Required, Unpack, cast, get_args, get_origin, get_type_hints
 
 import anyio
 import jsonschema
@@ -37,6 +37,7 @@ from delegate.hosts.host_tool import (
     read_only_hint,
 )
 from delegate.ports import Tool, ToolOutput
+from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
 OnAnswer = Callable[[ToolAnswer], None]
@@ -49,7 +50,7 @@ def server(
     parent: Parent | None = None,
     on_answer: OnAnswer | None = None,
     tools: Sequence[AnyTool] = (),
-    **options: Any,
+    **options: Unpack[SettingsOptions],
 ) -> McpSdkServerConfig:
     """Create a server with delegate_task, for `ClaudeAgentOptions(mcp_servers={"delegate": …})`.
 
@@ -74,7 +75,7 @@ def tool(
     *,
     parent: Parent | None = None,
     on_answer: OnAnswer | None = None,
-    **options: Any,
+    **options: Unpack[SettingsOptions],
 ) -> AnyTool:
     """Create delegate_task alone, for a server that you create with `create_sdk_mcp_server`.
 

@@ -20,7 +20,7 @@ import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from crewai.events.base_events import BaseEvent
 from crewai.events.event_bus import crewai_event_bus
@@ -37,6 +37,7 @@ from delegate.errors import ToolDenied
 from delegate.hosts import progress
 from delegate.hosts.host_tool import HostTool, Invocation, make_delegate_tool, make_read_tool, make_think_tool
 from delegate.ports import Event, Tool, ToolOutput
+from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
 
 
@@ -56,7 +57,11 @@ class DelegationReportEvent(BaseEvent):
 
 
 def tool(
-    delegator: Delegator | None = None, *, parent: Parent | None = None, llm: BaseLLM | None = None, **options: Any
+    delegator: Delegator | None = None,
+    *,
+    parent: Parent | None = None,
+    llm: BaseLLM | None = None,
+    **options: Unpack[SettingsOptions],
 ) -> BaseTool:
     """Create delegate_task for `Agent(tools=[…])`. Without a delegator, one is created from `options` (settings).
 

@@ -17,7 +17,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Unpack
 from uuid import uuid4
 
 from google.adk.agents import LlmAgent
@@ -44,6 +44,7 @@ from delegate.hosts.host_tool import (
 )
 from delegate.hosts.stream import steps
 from delegate.ports import EventSink, Tool, ToolOutput
+from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
 _NODE = "delegate"
@@ -51,7 +52,9 @@ _parent_call: ContextVar[ToolContext] = ContextVar("delegate_adk_call")
 """The parent's call for which a child works. The child's tools run in the parent's run."""
 
 
-def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> BaseTool:
+def tool(
+    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+) -> BaseTool:
     """Create delegate_task for `LlmAgent(tools=[…])`. Without a delegator, one is created from `options` (settings).
 
     Raises:

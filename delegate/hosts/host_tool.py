@@ -4,13 +4,14 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Unpack, cast
 from uuid import uuid4
 
 from delegate._util.cancellation import Cancellation
 from delegate.delegator import Arguments, Delegator
-from delegate.errors import ToolDenied
+from delegate.errors import ConfigError, ToolDenied
 from delegate.ports import EventSink
+from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Report, Usage
 
 
@@ -86,14 +87,20 @@ class HostTool:
         return self.delegator.wait_for(self._call(arguments, cancellable), on_poll=poll if stopped else None)
 
 
-def make_delegate_tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> HostTool:
+def make_delegate_tool(
+    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+) -> HostTool:
     """Create the delegate_task tool. Without a delegator, one is created from `options` (settings).
 
     `parent` is what the operator knows and the host doesn't, such as the tier of a model that isn't in the catalog.
 
     Raises:
-        ConfigError: the settings are wrong.
+        ConfigError: the settings are wrong, or there are options besides a delegator.
     """
+    if delegator is not None and options:
+        raise ConfigError(
+            f"{', '.join(options)}: the delegator has its own settings; give these to `Delegator` instead"
+        )
     delegator, configured, runs = delegator or Delegator(**options), parent or Parent(), _SessionRuns()
     definition = delegator.tool("mcp", parent=parent)
 

@@ -22,7 +22,7 @@ import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, Unpack
 from uuid import uuid4
 
 from rich.text import Text
@@ -43,10 +43,13 @@ from delegate.hosts.host_tool import (
     make_think_tool,
 )
 from delegate.ports import Event, Tool
+from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
 
 
-def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> SmolTool:
+def tool(
+    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+) -> SmolTool:
     """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
 
     Raises:

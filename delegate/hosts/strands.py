@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, Unpack, cast
 from uuid import uuid4
 
 from strands import Agent
@@ -42,6 +42,7 @@ from delegate.hosts.host_tool import (
 )
 from delegate.hosts.stream import steps
 from delegate.ports import EventSink, Tool, ToolOutput
+from delegate.settings import SettingsOptions
 from delegate.types import Parent, Usage
 
 _State = dict[str, Any]
@@ -50,7 +51,9 @@ _parent_run: ContextVar[tuple[Agent, _State]] = ContextVar("delegate_strands_run
 """The agent for which a child works, and the state of its invocation."""
 
 
-def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> AgentTool:
+def tool(
+    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+) -> AgentTool:
     """Create delegate_task for `Agent(tools=[…])`. Without a delegator, one is created from `options` (settings).
 
     Raises:

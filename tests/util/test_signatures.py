@@ -219,26 +219,27 @@ def anything(**options: str) -> None: ...
 def positional(part: str, /) -> None: ...
 def threads(part: threading.Thread) -> None: ...
 def calls(part: str, back: Callable[[], int]) -> None: ...
-def unknown(part: "Nowhere") -> None: ...  # noqa: F821 # pyright: ignore[reportUndefinedVariable]
+def unknown(part: "Nowhere") -> None: ...  # noqa: F821 # pyright: ignore[reportUndefinedVariable, reportUnknownParameterType]
 async def streams() -> AsyncIterator[int]:
     yield 1
 
 
+REFUSED: list[tuple[Any, list[str]]] = [
+    (lists, ["lists", "*parts", "use a list"]),
+    (anything, ["anything", "**options", "name each"]),
+    (positional, ["positional", "part", "remove the `/`"]),
+    (threads, ["threads", "parameter part", "Thread", "Pydantic model"]),
+    (calls, ["calls", "parameter back", "JSON"]),
+    (unknown, ["unknown", "Nowhere"]),
+    (streams, ["streams", "generator", "list"]),
+    (lambda: None, ["<lambda>", "name"]),
+    (Shop, ["Shop", "not a function"]),
+    (3, ["int", "not a function"]),
+]
+
+
 @pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (lists, ["lists", "*parts", "use a list"]),
-        (anything, ["anything", "**options", "name each"]),
-        (positional, ["positional", "part", "remove the `/`"]),
-        (threads, ["threads", "parameter part", "Thread", "Pydantic model"]),
-        (calls, ["calls", "parameter back", "JSON"]),
-        (unknown, ["unknown", "Nowhere"]),
-        (streams, ["streams", "generator", "list"]),
-        (lambda part: part, ["<lambda>", "name"]),
-        (Shop, ["Shop", "not a function"]),
-        (3, ["int", "not a function"]),
-    ],
-    ids=lambda value: getattr(value, "__name__", "") if callable(value) else "",
+    ("function", "words"), REFUSED, ids=lambda value: getattr(value, "__name__", "") if callable(value) else ""
 )
 def test_a_function_that_a_model_cannot_call_is_refused(function: Any, words: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Unpack, cast
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackManager
@@ -37,6 +37,7 @@ from delegate.hosts.host_tool import (
     make_think_tool,
 )
 from delegate.ports import Event, EventSink
+from delegate.settings import SettingsOptions
 from delegate.types import Parent, Report, Usage
 
 Graph = Pregel[Any, Any, Any, Any]
@@ -48,7 +49,9 @@ parent_context: ContextVar[AnyToolRuntime | None] = ContextVar("delegate_langcha
 """The parent's call for which children work. Their tools get its context and store."""
 
 
-def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> BaseTool:
+def tool(
+    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+) -> BaseTool:
     """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
 
     Raises:

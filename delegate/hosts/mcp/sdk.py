@@ -9,7 +9,7 @@ Results and definitions are passed with the protocol's field names, which the mo
 from collections.abc import Hashable
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Unpack
 
 from mcp import types
 from mcp.server.lowlevel import Server
@@ -18,6 +18,7 @@ from delegate._util.cancellation import Cancellation
 from delegate.delegator import Delegator
 from delegate.hosts import host_tool
 from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
+from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
 NAME = "delegate"
@@ -29,7 +30,9 @@ DISCONNECTED = "delegate.disconnected"
 """The key in an HTTP request's scope for the `Cancellation` that is canceled when the request ends."""
 
 
-def server(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> Server[Any]:
+def server(
+    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+) -> Server[Any]:
     """Create a low-level server of the installed MCP SDK with delegate's tools.
 
     Args:

@@ -3,7 +3,7 @@
 import weakref
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Unpack, cast
 from uuid import uuid4
 
 import agents
@@ -24,6 +24,7 @@ from delegate.hosts.host_tool import (
     make_think_tool,
 )
 from delegate.ports import Event, EventSink
+from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
 
 TIMEOUT_SHARE = 0.9
@@ -33,7 +34,9 @@ parent_context: ContextVar[ToolContext[Any] | None] = ContextVar("delegate_opena
 """The parent's call for which children work. Their tools get its run's context."""
 
 
-def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> FunctionTool:
+def tool(
+    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+) -> FunctionTool:
     """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
 
     Raises:

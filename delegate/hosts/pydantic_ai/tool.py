@@ -5,7 +5,7 @@ from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import pydantic_ai
 from pydantic_ai import CustomEvent, RunContext, ToolReturn
@@ -27,6 +27,7 @@ from delegate.hosts.host_tool import (
 )
 from delegate.hosts.stream import steps
 from delegate.ports import Event
+from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
 TIME_SHARE = 0.9
@@ -50,7 +51,9 @@ class DelegateTool(pydantic_ai.Tool[Any]):
     """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
 
 
-def tool(delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Any) -> pydantic_ai.Tool[Any]:
+def tool(
+    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+) -> pydantic_ai.Tool[Any]:
     """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
 
     Raises:
