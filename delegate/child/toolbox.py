@@ -357,7 +357,7 @@ _RUN_SHELL = _Definition(
     parallel=False,
 )
 _PLACES: Mapping[Mechanism, str] = {
-    "bubblewrap": "It runs in a sandbox: it can write only in the workspace and in /tmp, which starts empty.",
+    "bubblewrap": "It runs in a sandbox with network and can write only in the workspace and in an empty /tmp.",
     "process": "It runs without a sandbox on someone's machine: change nothing outside the workspace.",
 }
 
