@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -364,6 +365,17 @@ async def test_a_shell_that_never_runs_is_no_unknown_tool() -> None:
         report = await delegator.run(Task(goal="x", tools=["read_file", "run_shell"]))
     assert report.error is None
     assert [tool.name for tool in client.requests[0].tools] == ["read_file"]
+
+
+async def test_a_shell_whose_sandbox_is_broken_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bin" / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    client = Scripted(["nothing to do"])
+    async with Delegator(client=client) as delegator:
+        await delegator.run(Task(goal="x"))
+    assert "run_shell" not in {tool.name for tool in client.requests[0].tools}
 
 
 async def test_a_report_survives_its_json_form() -> None:

@@ -72,6 +72,10 @@ def test_a_hostile_page_is_read_in_time_and_length_like_its_own(part: str) -> No
     assert time.monotonic() - started < 5 * pace()
 
 
+def test_a_page_cannot_fake_white_space_that_is_kept() -> None:
+    assert readable("<p>a\x01\x01\x02b</p>\x02<p>c", URL) == "ab\nc"
+
+
 def test_links_after_the_first_thousands_are_only_text() -> None:
     text = readable("<a href=x>y</a> " * (MAX_LINKS + 5) + "<p>", URL)
     assert text.count("](") == MAX_LINKS
