@@ -82,7 +82,8 @@ class Settings(Value):
     strict_checks: bool = False
     """Whether to refuse shell criteria that cannot fail. If false, they add a finding to the verdict."""
     sandbox: Sandbox = "auto"
-    """`auto`: use bubblewrap if it works. `require`: refuse commands if it doesn't work. `off`: never use it."""
+    """`auto`: use bubblewrap if it works, or else Landlock. `require`: refuse commands if neither works. `off`: use
+    neither."""
     commands: CommandPolicy = "sandboxed"
     """When to run commands written by a model: only in a sandbox (`sandboxed`), always (`allow`) or never (`deny`)."""
     fetch_hosts: tuple[str, ...] = ()

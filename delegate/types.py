@@ -516,7 +516,7 @@ class Receipt(Value):
     output_bytes: int = 0
     seconds: float = 0
     sandbox: str | None = None
-    """For commands: the sandbox mechanism (`bubblewrap`, `process`)."""
+    """For commands: the sandbox mechanism (`bubblewrap`, `landlock`, `process`)."""
     _whole_output: str | None = None
 
     @property

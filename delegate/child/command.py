@@ -111,8 +111,8 @@ class CommandRunner:
     async def _working_confinement(self) -> Confinement:
         """The subreaper where it works: it also terminates processes that left the program's process group."""
         if self._confinement is None:
-            subreaper = Confinement(bubblewrap=False, subreaper=True)
-            self._confinement = subreaper if await confinement.works(subreaper) else Confinement(False, False)
+            subreaper = Confinement(None, subreaper=True)
+            self._confinement = subreaper if await confinement.works(subreaper) else Confinement(None, subreaper=False)
         return self._confinement
 
     def _failure(self, ended: ProcessResult) -> str:

@@ -358,6 +358,7 @@ _RUN_SHELL = _Definition(
 )
 _PLACES: Mapping[Mechanism, str] = {
     "bubblewrap": "It runs in a sandbox with network and can write only in the workspace and in an empty /tmp.",
+    "landlock": "It runs in a sandbox with network and can write only in the workspace and in $TMPDIR.",
     "process": "It runs without a sandbox on someone's machine: change nothing outside the workspace.",
 }
 

@@ -20,7 +20,7 @@ from delegate.delegator import Delegator
 from delegate.models.connections import find_endpoints
 from delegate.models.providers import Endpoint
 from delegate.models.routing import EndpointKey
-from delegate.sandbox.commands import Commands
+from delegate.sandbox.commands import SANDBOXES, Commands
 from delegate.settings import Settings
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -187,16 +187,17 @@ def _models(choice: Choice, fault: str | None) -> Iterator[DiagnosticCheck]:
 
 
 def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:
-    if mechanism == "bubblewrap":
-        return DiagnosticCheck("sandbox", "ok", f'bubblewrap works; commands = "{settings.commands}"')
+    if mechanism in SANDBOXES:
+        name = {"landlock": "Landlock"}.get(mechanism, mechanism)
+        return DiagnosticCheck("sandbox", "ok", f'{name} works; commands = "{settings.commands}"')
     if mechanism is None and platform.system() == "Windows":
         return DiagnosticCheck(
             "sandbox", "note", "commands can't run on Windows: shell criteria and the shell tool are refused"
         )
     if mechanism is None:
         fix = 'install bubblewrap, or set sandbox = "auto" in delegate.toml'
-        return DiagnosticCheck("sandbox", "problem", 'sandbox = "require", but bubblewrap doesn\'t work here', fix)
-    off = 'sandbox = "off"' if settings.sandbox == "off" else "bubblewrap doesn't work here"
+        return DiagnosticCheck("sandbox", "problem", 'sandbox = "require", but no sandbox works here', fix)
+    off = 'sandbox = "off"' if settings.sandbox == "off" else "no sandbox works here"
     consequence = {
         "sandboxed": "commands written by a model are refused; your own commands run as ordinary processes",
         "allow": "all commands run as ordinary processes, which don't protect against a hostile command",

@@ -10,18 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-SECRETS = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".config/gh", ".config/op", ".docker", ".kube", ".netrc",
-    ".git-credentials", ".npmrc", ".pypirc", ".password-store", ".local/share/keyrings", ".claude", ".claude.json",
-    ".codex", ".gemini", ".hermes",
-)  # fmt: skip
-"""Paths below the home folder that are covered where they exist."""
-
-SOCKETS = (
-    "/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio",
-    "/run/libvirt", "/run/snapd.socket",
-)  # fmt: skip
-"""Covered because a read-only mount doesn't stop a program from connecting to a socket."""
+from delegate.sandbox.secret_paths import real_path, secret_paths
 
 _TMP = Path("/tmp")  # noqa: S108 - the folder itself is meant
 _ALWAYS = (
@@ -65,20 +54,19 @@ def wrap(
 def _covers(env: Mapping[str, str], hidden: Sequence[Path]) -> Iterator[tuple[Path, tuple[str, ...]]]:
     yield Path("/dev"), ("--dev", "/dev")
     yield Path("/proc"), ("--proc", "/proc")
-    yield _TMP, ("--tmpfs", str(_TMP), *_tools_in_tmp(env))
-    home = env.get("HOME", "/nonexistent")
-    for covered in (*SOCKETS, *(f"{home}/{name}" for name in SECRETS), *hidden):
-        path = Path(os.path.realpath(covered))
+    tools = [option for folder in tools_in_tmp(env) for option in ("--ro-bind", str(folder), str(folder))]
+    yield _TMP, ("--tmpfs", str(_TMP), *tools)
+    for path in (*secret_paths(env), *map(real_path, hidden)):
         if path.is_dir():
             yield path, ("--tmpfs", str(path))
         elif path.exists():
             yield path, ("--ro-bind", "/dev/null", str(path))
 
 
-def _tools_in_tmp(env: Mapping[str, str]) -> Iterator[str]:
-    """Mounts that keep programs on the PATH reachable when they are in /tmp, such as a virtual environment."""
+def tools_in_tmp(env: Mapping[str, str]) -> Iterator[Path]:
+    """The folders in /tmp with programs on the PATH, such as a virtual environment. They have to stay reachable."""
     for entry in env.get("PATH", "").split(os.pathsep):
         folder = Path(entry)
         prefix = folder.parent if folder.name == "bin" and folder.parent != _TMP else folder
         if prefix.is_relative_to(_TMP) and prefix != _TMP and prefix.is_dir():
-            yield from ("--ro-bind", str(prefix), str(prefix))
+            yield prefix

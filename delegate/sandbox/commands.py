@@ -1,10 +1,11 @@
 """Runs a command line for a child or for a check, under the settings `sandbox` and `commands`.
 
-    command ──▶ policy: may this author run it here? ──▶ confinement: subreaper, limits, bubblewrap ──▶ process
+    command ──▶ policy: may this author run it here? ──▶ confinement: subreaper, limits, sandbox ──▶ process
 
-Without bubblewrap the mechanism is `process`: an environment without keys, kernel limits, and the termination of
-everything that the command started (on Linux by the subreaper, on macOS only what stayed in its process group). That
-contains accidents; it is not a security boundary against a hostile command. `delegate doctor --security` tries attacks
+The sandbox is bubblewrap or, where that isn't installed or permitted, Landlock. Without either the mechanism is
+`process`: an environment without keys, kernel limits, and the termination of everything that the command started (on
+Linux by the subreaper, on macOS only what stayed in its process group). That contains accidents; it is not a security
+boundary against a hostile command. `delegate doctor --security` tries attacks
 on each mechanism and shows which ones get through.
 """
 
@@ -15,16 +16,17 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from delegate.errors import ToolDenied, ToolError
-from delegate.sandbox import bubblewrap
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, execute, shell, works
 from delegate.sandbox.environment import command_environment
+from delegate.sandbox.launcher import landlock_is_available
 
-Mechanism = Literal["bubblewrap", "process"]
+Mechanism = Literal["bubblewrap", "landlock", "process"]
+SANDBOXES: tuple[Literal["bubblewrap", "landlock"], ...] = ("bubblewrap", "landlock")
+"""The mechanisms that protect against a hostile command, best first."""
 Author = Literal["model", "person"]
 RefusalCode = Literal[
     "commands_not_allowed", "sandbox_unavailable", "network_isolation_unavailable", "platform_not_supported"
@@ -62,12 +64,12 @@ class CommandResult:
 
 
 class Commands:
-    """Runs commands under one policy. Bubblewrap and the subreaper are probed once, when first needed.
+    """Runs commands under one policy. The sandboxes and the subreaper are probed once, when first needed.
 
-    `sandbox`: `auto` uses bubblewrap where it works, `require` refuses to run without it, `off` never uses it.
-    `commands`: the policy for commands written by a model: `sandboxed` runs them only inside bubblewrap, `allow`
+    `sandbox`: `auto` uses a sandbox where one works, `require` refuses to run without one, `off` never uses one.
+    `commands`: the policy for commands written by a model: `sandboxed` runs them only inside a sandbox, `allow`
     anywhere, `deny` never.
-    `hidden`: folders that bubblewrap covers, except for a command's own folder inside one.
+    `hidden`: folders that a sandbox hides, except for a command's own folder inside one.
     """
 
     def __init__(
@@ -83,36 +85,39 @@ class Commands:
         self._max_output_bytes = max_output_bytes
         self._hidden = tuple(hidden)
         self._probed: dict[tuple[Confinement, Network], bool] = {}
+        self._is_probed = sandbox == "off" and sys.platform != "win32"
+        self._found: Mechanism | None = "process" if self._is_probed else None
 
     async def mechanism(self) -> Mechanism | None:
-        """What confines a command here. None if nothing may run: on Windows, or without the required bubblewrap."""
+        """What confines a command here. None if nothing may run: on Windows, or without the required sandbox."""
+        if not self._is_probed:
+            self._found, self._is_probed = await self._find_mechanism(), True
+        return self._found
+
+    async def _find_mechanism(self) -> Mechanism | None:
         if sys.platform == "win32":
             return None
-        if self._sandbox != "off" and await self._bubblewrap_works("host"):
-            return "bubblewrap"
+        for sandbox in SANDBOXES if self._sandbox != "off" else ():
+            if await self._sandbox_works(sandbox, "host"):
+                return sandbox
         return None if self._sandbox == "require" else "process"
 
     async def probe(self) -> None:
-        """Find out what `known_mechanism` and `refusal` need to know, unless commands of a model never run."""
-        if self._commands != "deny" and self._bubblewrap_known() is None:
+        """Find out what `refusal` needs to know. Takes a moment where Landlock isn't available."""
+        if self._commands != "deny" and not (self._sandbox != "off" and landlock_is_available()):
             await self.mechanism()
 
     def known_mechanism(self) -> Mechanism | None:
         """What confines a command here, without a probe. None if nothing may run, or if a probe hasn't shown it yet."""
-        works = self._bubblewrap_known()
-        if sys.platform == "win32" or works is None:
-            return None
-        return "bubblewrap" if works else None if self._sandbox == "require" else "process"
+        return self._found
 
     def refusal(self, author: Author) -> CommandsNotAllowed | None:
         """Why every command of `author` is refused here, or None if one may run, as far as that is known.
 
-        Starts nothing: where bubblewrap is installed, whether it works is known only after `probe` or a command.
+        Starts nothing: what works here is known only after `probe` or a command.
         """
         denied = author == "model" and self._commands == "deny"
-        if not denied and sys.platform != "win32" and self._bubblewrap_known() is None:
-            return None
-        return self._why_refused(author, self.known_mechanism())
+        return self._why_refused(author, self._found) if denied or self._is_probed else None
 
     async def run(
         self, command: str, *, cwd: Path, timeout_seconds: float, author: Author, network: Network = "host"
@@ -150,14 +155,16 @@ class Commands:
         with _compiled_files(mechanism) if recompile else nullcontext("") as folder:
             spec = self._spec(command, cwd, timeout_seconds, network)
             env = {**spec.env, **({"PYTHONPYCACHEPREFIX": folder} if recompile else {"PYTHONDONTWRITEBYTECODE": "1"})}
+            spec = replace(spec, env=env, writable=(Path(folder),) if recompile else ())
             if copy is None or mechanism == "bubblewrap":
-                return await self._run(mechanism, replace(spec, env=env, content=copy))
+                return await self._run(mechanism, replace(spec, content=copy))
             env = {name: value.replace(str(cwd), str(copy)) for name, value in env.items()}
             argv = shell(command.replace(str(cwd), str(copy)))
-            return await self._run(mechanism, replace(spec, argv=argv, cwd=copy, env=env))
+            hidden = (*spec.hidden, spec.cwd)  # the copy must not depend on what the child left
+            return await self._run(mechanism, replace(spec, argv=argv, cwd=copy, env=env, hidden=hidden))
 
     async def _run(self, mechanism: Mechanism, spec: CommandSpec) -> CommandResult:
-        confinement = Confinement(mechanism == "bubblewrap", await self._subreaper_works())
+        confinement = Confinement(None if mechanism == "process" else mechanism, await self._subreaper_works())
         started = time.monotonic()
         try:
             finished = await execute(spec, confinement)
@@ -179,11 +186,11 @@ class Commands:
         if refusal := self._why_refused(author, mechanism):
             raise refusal
         assert mechanism is not None
-        if network == "none" and not (mechanism == "bubblewrap" and await self._bubblewrap_works("none")):
+        if network == "none" and (mechanism == "process" or not await self._sandbox_works(mechanism, "none")):
             raise CommandsNotAllowed(
                 "network_isolation_unavailable",
-                'network = "none" needs bubblewrap with network namespaces, which does not work here; '
-                'install it, or use network = "host".',
+                'network = "none" needs a sandbox that can take the network away, which does not work here; '
+                'install bubblewrap, or use network = "host".',
             )
         return mechanism
 
@@ -198,34 +205,22 @@ class Commands:
         if mechanism is None:
             return CommandsNotAllowed(
                 "sandbox_unavailable",
-                'sandbox = "require", but bubblewrap does not work here: install it, or set sandbox = "auto" in '
-                "delegate.toml (or DELEGATE_SANDBOX=auto).",
+                'sandbox = "require", but neither bubblewrap nor Landlock works here: install bubblewrap, or set '
+                'sandbox = "auto" in delegate.toml (or DELEGATE_SANDBOX=auto).',
             )
-        if author == "model" and self._commands == "sandboxed" and mechanism != "bubblewrap":
-            why = 'sandbox = "off"' if self._sandbox == "off" else "no working bubblewrap here"
+        if author == "model" and self._commands == "sandboxed" and mechanism == "process":
+            why = 'sandbox = "off"' if self._sandbox == "off" else "none that works here"
             return CommandsNotAllowed(
                 "commands_not_allowed",
                 f'commands = "sandboxed" runs a model\'s commands only inside a sandbox, and there is {why}: {_FIX}.',
             )
         return None
 
-    def _bubblewrap_known(self) -> bool | None:
-        """Whether bubblewrap is used and works here; None if it is installed and hasn't been probed yet."""
-        if self._sandbox == "off" or not self._installed:
-            return False
-        probes = (works for (confinement, network), works in self._probed.items()
-                  if confinement.bubblewrap and network == "host")  # fmt: skip
-        return next(probes, None)
-
-    @cached_property
-    def _installed(self) -> bool:
-        return bubblewrap.installed() is not None
-
-    async def _bubblewrap_works(self, network: Network) -> bool:
-        return await self._works(Confinement(bubblewrap=True, subreaper=await self._subreaper_works()), network)
+    async def _sandbox_works(self, sandbox: Literal["bubblewrap", "landlock"], network: Network) -> bool:
+        return await self._works(Confinement(sandbox, await self._subreaper_works()), network)
 
     async def _subreaper_works(self) -> bool:
-        return await self._works(Confinement(bubblewrap=False, subreaper=True), "host")
+        return await self._works(Confinement(None, subreaper=True), "host")
 
     async def _works(self, confinement: Confinement, network: Network) -> bool:
         if (confinement, network) not in self._probed:

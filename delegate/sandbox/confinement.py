@@ -1,11 +1,12 @@
 """Runs one program in its confinement, and tells a failure of the program from a failure of the confinement.
 
-    subreaper ──▶ limits ──▶ bubblewrap ──▶ program
+    subreaper ──▶ limits ──▶ bubblewrap or Landlock ──▶ program
 
 Bubblewrap is started by the subreaper too: in its first milliseconds it doesn't notice that its host is gone, and
 would leave itself and the command running.
 """
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -17,9 +18,10 @@ from typing import Literal, NamedTuple
 from delegate.errors import ToolError
 from delegate.sandbox import bubblewrap
 from delegate.sandbox.environment import command_environment
-from delegate.sandbox.launcher import StatusPipe, under_subreaper
+from delegate.sandbox.launcher import StatusPipe, under_landlock, under_subreaper
 from delegate.sandbox.limits import limited
 from delegate.sandbox.process import ProcessResult, run_process
+from delegate.sandbox.secret_paths import secret_paths
 
 Network = Literal["host", "none"]
 
@@ -27,7 +29,7 @@ Network = Literal["host", "none"]
 class Confinement(NamedTuple):
     """What a program runs under. With neither, it only has a process group of its own and limits."""
 
-    bubblewrap: bool
+    sandbox: Literal["bubblewrap", "landlock"] | None
     subreaper: bool
 
 
@@ -48,9 +50,11 @@ class CommandSpec:
     timeout_seconds: float
     max_output_bytes: int
     network: Network = "host"
-    """`none` works only under bubblewrap."""
+    """`none` works only in a sandbox."""
     hidden: Sequence[Path] = ()
-    """Folders that bubblewrap covers."""
+    """Folders that a sandbox hides, besides those that hold credentials."""
+    writable: Sequence[Path] = ()
+    """Folders besides `cwd` that Landlock lets the command change."""
     content: Path | None = None
     """A copy of `cwd` that bubblewrap mounts there instead."""
 
@@ -77,22 +81,26 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
     """Run `spec` and wait until it ends. Raises OSError or ValueError if it can't be started, and `SandboxFailed`."""
     with contextlib.ExitStack() as stack:
         argv, pipes = spec.argv, list[StatusPipe]()
-        if confinement.bubblewrap:
-            pipes.append(stack.enter_context(StatusPipe("bubblewrap")))
-            argv = _in_bubblewrap(spec, pipes[-1].fd)
+        if confinement.sandbox is not None:
+            pipes.append(stack.enter_context(StatusPipe(confinement.sandbox)))
+            argv = _IN_SANDBOX[confinement.sandbox](spec, pipes[-1].fd)
         argv = limited(argv, timeout_seconds=spec.timeout_seconds)
         if confinement.subreaper:
             pipes.append(stack.enter_context(StatusPipe("the subreaper")))
             argv = under_subreaper(argv, status_fd=pipes[-1].fd)
-        finished = await run_process(
-            argv,
-            cwd=spec.cwd,
-            env=spec.env,
-            timeout_seconds=spec.timeout_seconds,
-            max_output_bytes=spec.max_output_bytes,
-            pass_fds=[pipe.fd for pipe in pipes],
-            graceful=confinement.subreaper,
-        )
+        try:
+            finished = await run_process(
+                argv,
+                cwd=spec.cwd,
+                env=spec.env,
+                timeout_seconds=spec.timeout_seconds,
+                max_output_bytes=spec.max_output_bytes,
+                pass_fds=[pipe.fd for pipe in pipes],
+                graceful=confinement.subreaper,
+            )
+        finally:
+            for folder in filter(None, (pipe.temporary for pipe in pipes)):
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         _confirm(finished, pipes)
     return finished
 
@@ -112,12 +120,29 @@ def _in_bubblewrap(spec: CommandSpec, status_fd: int) -> list[str]:
     )
 
 
+def _under_landlock(spec: CommandSpec, status_fd: int) -> list[str]:
+    return under_landlock(
+        spec.argv,
+        write=(spec.cwd, *spec.writable),
+        read=bubblewrap.tools_in_tmp(spec.env),
+        hidden=(*secret_paths(spec.env), *spec.hidden),
+        network=spec.network == "host",
+        status_fd=status_fd,
+    )
+
+
+_IN_SANDBOX = {"bubblewrap": _in_bubblewrap, "landlock": _under_landlock}
+
+
 def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:
-    """Accept an exit code only if every launcher reports the same one for the command. Raises `SandboxFailed`."""
+    """Accept an exit code only if every launcher reports the same one for the command. Raises `SandboxFailed`.
+
+    Landlock becomes the command, so it only reports that its restrictions are in force.
+    """
     if finished.timed_out:
         return
     for pipe in reversed(pipes):
-        if pipe.exit_code != finished.exit_code:
+        if not pipe.restricted and pipe.exit_code != finished.exit_code:
             pipe.kill_leftovers()
             stderr = finished.stderr.strip()[-500:] or "no output on stderr"
             raise SandboxFailed(f"{pipe.name} failed or was killed before the command ended: {stderr}")

@@ -1,4 +1,4 @@
-"""Starts commands under the subreaper, and reads the status that the subreaper and bubblewrap report.
+"""Starts commands under the subreaper and Landlock, and reads the status that they and bubblewrap report.
 
 Each of them reports on a pipe of its own. Without that, a failed setup would look like the command's exit code 1, and
 a criterion that wants exit code 1 would be met by a command that never ran.
@@ -10,18 +10,18 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_PROGRAM = Path(__file__).with_name("subreaper.py")
+_SUBREAPER, _LANDLOCK = (Path(__file__).with_name(name) for name in ("subreaper.py", "landlock.py"))
 _REPORT_BYTES = 4_096
 
 
 def interpreter() -> str | None:
-    """The Python that runs the subreaper; None where it can't work, or if `sys.executable` is another application."""
-    if not sys.platform.startswith("linux") or not _PROGRAM.is_file():
+    """The Python that runs the launchers; None where they can't work, or if `sys.executable` is another application."""
+    if not sys.platform.startswith("linux") or not _SUBREAPER.is_file():
         return None
     program = sys.executable or ""
     return program if re.fullmatch(r"python[\d.]*t?", Path(program).name) else None
@@ -29,9 +29,41 @@ def interpreter() -> str | None:
 
 def under_subreaper(argv: Sequence[str], *, status_fd: int) -> list[str]:
     """The command line that runs `argv` (an absolute program) under the subreaper. Raises FileNotFoundError."""
+    return [*_launcher(_SUBREAPER), str(status_fd), str(os.getpid()), *argv]
+
+
+def under_landlock(
+    argv: Sequence[str],
+    *,
+    write: Iterable[Path],
+    read: Iterable[Path],
+    hidden: Iterable[Path],
+    network: bool,
+    status_fd: int,
+) -> list[str]:
+    """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError.
+
+    The command can change only the `write` folders, and can't read `hidden` paths except for the `read` folders in
+    them. It has the network only if `network` says so.
+    """
+    paths = {"write": write, "read": read, "hidden": hidden}
+    rules = {name: [str(path) for path in given] for name, given in paths.items()} | {"network": network}
+    return [*_launcher(_LANDLOCK), str(status_fd), json.dumps(rules), *argv]
+
+
+def landlock_is_available() -> bool:
+    """Whether this kernel has Landlock, and there is a Python to start it with. Takes no more than a system call."""
+    if interpreter() is None:
+        return False
+    from delegate.sandbox import landlock  # imports ctypes
+
+    return landlock.abi() >= landlock.MIN_ABI
+
+
+def _launcher(program: Path) -> list[str]:
     if (python := interpreter()) is None:
-        raise FileNotFoundError("no Python interpreter to run the subreaper with was found")
-    return [python, "-I", "-S", str(_PROGRAM), str(status_fd), str(os.getpid()), *argv]
+        raise FileNotFoundError("no Python interpreter to start the command with was found")
+    return [python, "-I", "-S", str(program)]
 
 
 class StatusPipe:
@@ -53,6 +85,19 @@ class StatusPipe:
     def exit_code(self) -> int | None:
         """The command's own exit code. None if it never started, or didn't end by itself."""
         return self._value("exit-code")
+
+    @property
+    def restricted(self) -> bool:
+        """Whether Landlock's restrictions are in force. It has become the command by then."""
+        self._read()
+        return self._reported.get("restricted") is True
+
+    @property
+    def temporary(self) -> str:
+        """The folder for temporary files that the launcher made and that has to be removed; empty if there is none."""
+        self._read()
+        path = str(self._reported.get("temporary", ""))
+        return path if path.startswith("/tmp/delegate-tmp-") and "/.." not in path else ""  # noqa: S108
 
     def kill_leftovers(self) -> None:
         """Kill the command's process group, for a launcher that was killed before it could do so itself."""

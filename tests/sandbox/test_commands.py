@@ -17,7 +17,7 @@ from delegate.judging.checks.guard import CheckGuard
 from delegate.judging.checks.run import run_checks
 from delegate.judging.checks.worker import close_workers
 from delegate.judging.submission import Submission
-from delegate.sandbox.commands import CommandResult, Commands, CommandsNotAllowed
+from delegate.sandbox.commands import SANDBOXES, CommandResult, Commands, CommandsNotAllowed
 from delegate.sandbox.confinement import SandboxFailed
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, ShellCriterion, Task
@@ -25,30 +25,31 @@ from delegate.types import ChildRun, ShellCriterion, Task
 Sandbox = Literal["auto", "require", "off"]
 
 
-BUBBLEWRAP = Commands(sandbox="require", commands="allow", max_output_bytes=1_000)
+SANDBOX = Commands(sandbox="require", commands="allow", max_output_bytes=1_000)
 PROCESS = Commands(sandbox="off", commands="allow", max_output_bytes=1_000)
 """Shared, so that each probes this machine only once."""
 
 
-@pytest.fixture(params=["bubblewrap", "process"])
+@pytest.fixture(params=["sandbox", "process"])
 async def commands(request: pytest.FixtureRequest) -> Commands:
     """Behavior that both mechanisms share is tested on both."""
-    found = PROCESS if request.param == "process" else BUBBLEWRAP
+    found = PROCESS if request.param == "process" else SANDBOX
     if await found.mechanism() is None:
-        pytest.skip("bubblewrap doesn't work here")
+        pytest.skip("no sandbox works here")
     return found
 
 
 @pytest.fixture
 async def sandboxed() -> Commands:
-    if await BUBBLEWRAP.mechanism() is None:
-        pytest.skip("bubblewrap doesn't work here")
-    return BUBBLEWRAP
+    if await SANDBOX.mechanism() is None:
+        pytest.skip("no sandbox works here")
+    return SANDBOX
 
 
 @pytest.fixture
-def no_bubblewrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine with a shell, but without `bwrap`."""
+def no_sandbox(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine with a shell, but without `bwrap`, and without a Python that could start Landlock."""
+    monkeypatch.setattr(sys, "executable", "/opt/editor/editor")
     (tmp_path / "bin").mkdir()
     for program in ("bash", "sh", "true", "touch"):
         (tmp_path / "bin" / program).symlink_to(f"/bin/{program}")
@@ -227,7 +228,7 @@ async def test_a_folder_that_is_gone_is_a_tool_error(folder: Path) -> None:
 # ------------------------------------------------------------------------------------------------- the policy
 
 
-async def test_without_bubblewrap_a_models_command_is_refused_with_a_fix(no_bubblewrap: None, folder: Path) -> None:
+async def test_without_a_sandbox_a_models_command_is_refused_with_a_fix(no_sandbox: None, folder: Path) -> None:
     with pytest.raises(CommandsNotAllowed) as refused:
         await Commands().run("touch ran", cwd=folder, timeout_seconds=5, author="model")
     assert refused.value.code == "commands_not_allowed"
@@ -237,12 +238,12 @@ async def test_without_bubblewrap_a_models_command_is_refused_with_a_fix(no_bubb
     assert not (folder / "ran").exists()
 
 
-async def test_a_persons_command_runs_without_bubblewrap(no_bubblewrap: None, folder: Path) -> None:
+async def test_a_persons_command_runs_without_a_sandbox(no_sandbox: None, folder: Path) -> None:
     result = await run(Commands(), "echo yes", folder)
     assert (result.stdout, result.sandbox) == ("yes\n", "process")
 
 
-async def test_allow_lets_a_models_command_run_without_bubblewrap(no_bubblewrap: None, folder: Path) -> None:
+async def test_allow_lets_a_models_command_run_without_a_sandbox(no_sandbox: None, folder: Path) -> None:
     result = await Commands(commands="allow").run("echo yes", cwd=folder, timeout_seconds=5, author="model")
     assert (result.stdout, result.sandbox) == ("yes\n", "process")
 
@@ -261,7 +262,7 @@ async def test_deny_refuses_a_models_command_everywhere_and_no_persons_command(f
     assert (await run(commands, "true", folder)).exit_code == 0
 
 
-async def test_require_refuses_everybody_without_bubblewrap(no_bubblewrap: None, folder: Path) -> None:
+async def test_require_refuses_everybody_without_a_sandbox(no_sandbox: None, folder: Path) -> None:
     commands = Commands(sandbox="require", commands="allow")
     assert await commands.mechanism() is None
     with pytest.raises(CommandsNotAllowed) as refused:
@@ -269,15 +270,13 @@ async def test_require_refuses_everybody_without_bubblewrap(no_bubblewrap: None,
     assert refused.value.code == "sandbox_unavailable"
 
 
-async def test_without_bubblewrap_a_command_can_not_be_cut_off_from_the_network(folder: Path) -> None:
+async def test_without_a_sandbox_a_command_can_not_be_cut_off_from_the_network(folder: Path) -> None:
     with pytest.raises(CommandsNotAllowed) as refused:
         await run(Commands(sandbox="off"), "true", folder, network="none")
     assert refused.value.code == "network_isolation_unavailable"
 
 
-async def test_a_bubblewrap_that_does_not_work_counts_as_none(
-    no_bubblewrap: None, folder: Path, tmp_path: Path
-) -> None:
+async def test_a_bubblewrap_that_does_not_work_counts_as_none(no_sandbox: None, folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "bin" / "bwrap"
     broken.write_text("#!/bin/sh\necho 'setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)
@@ -285,12 +284,13 @@ async def test_a_bubblewrap_that_does_not_work_counts_as_none(
     assert await Commands(sandbox="require").mechanism() is None
 
 
-# ---------------------------------------------------------------------------------------- inside bubblewrap
+# ---------------------------------------------------------------------------------------- inside a sandbox
 
 
-async def test_a_models_command_runs_inside_bubblewrap(sandboxed: Commands, folder: Path) -> None:
+async def test_a_models_command_runs_inside_a_sandbox(sandboxed: Commands, folder: Path) -> None:
     result = await sandboxed.run("echo yes", cwd=folder, timeout_seconds=10, author="model")
-    assert (result.stdout, result.sandbox) == ("yes\n", "bubblewrap")
+    assert (result.stdout, result.sandbox) == ("yes\n", await sandboxed.mechanism())
+    assert result.sandbox in SANDBOXES
 
 
 async def test_nothing_outside_the_folder_can_be_written(sandboxed: Commands, folder: Path, tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ async def test_nothing_outside_the_folder_can_be_written(sandboxed: Commands, fo
 
 async def test_the_parents_environment_can_not_be_read_through_proc(sandboxed: Commands, folder: Path) -> None:
     environ = f"/proc/{os.getpid()}/environ"
-    assert (await run(sandboxed, f"cat {environ}; ls -d /proc/[0-9]* | wc -l", folder)).stdout.strip() in "12345"
+    assert (await run(sandboxed, f"cat {environ}", folder)).stdout == ""
 
 
 @pytest.mark.parametrize("inside_home", [True, False], ids=["workspace is the home folder", "workspace elsewhere"])
@@ -567,7 +567,7 @@ async def test_hidden_folders_can_not_be_read_but_for_the_commands_own(tmp_path:
     (home / "runs.sqlite").write_text("canary")
     commands = Commands(sandbox="require", hidden=[home])
     if await commands.mechanism() is None:
-        pytest.skip("bubblewrap doesn't work here")
+        pytest.skip("no sandbox works here")
     result = await run(commands, "cat ../../runs.sqlite ../two/notes notes; ls ..; echo new > new", own)
-    assert result.stdout == "of oneone\n"
+    assert result.stdout in ("of oneone\n", "of one")  # Landlock can't list a folder above hidden ones
     assert (own / "new").read_text() == "new\n"

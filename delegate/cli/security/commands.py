@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from delegate.sandbox.commands import SANDBOXES
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, SandboxFailed, execute, shell, works
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.limits import MAX_DATA_BYTES, MAX_FILE_BYTES
@@ -172,10 +173,10 @@ _WAIT = "n=0; until [ -e up ] || [ $n -ge 100 ]; do sleep 0.02; n=$((n+1)); done
 """Waits until a daemon has left the process group; a slow attack would otherwise look stopped."""
 _KILLED = "all processes of a command are killed when it ends"
 _ENVIRONMENT = "commands get only allowed environment variables"
-_OWN_PROCESSES = "bubblewrap hides all other processes"
+_OWN_PROCESSES = "the sandbox keeps it from all other processes"
 _ALL_PROCESSES = "the command runs as the user and can access the user's processes"
-_READ_ONLY = "bubblewrap makes everything except the workspace read-only"
-_HIDDEN = "bubblewrap hides these files"
+_READ_ONLY = "the sandbox makes everything except the workspace read-only"
+_HIDDEN = "the sandbox hides these files"
 _AS_USER = "the command runs as the user and can read the user's files"
 
 ATTACKS = (
@@ -195,7 +196,7 @@ ATTACKS = (
         "a daemon that kills its supervisor",
         "setsid sh -c ': > up; exec sleep {marker}' >/dev/null 2>&1 & " + _WAIT + "; "
         "[ $PPID = {self} ] || kill -9 $PPID; sleep 0.2",
-        _survives, "bubblewrap hides the supervisor",
+        _survives, "the sandbox keeps it from the supervisor",
         "the command runs as the user and can kill the subreaper; the check is then an error, never met", ("setsid",),
     ),
     CommandAttack(
@@ -272,7 +273,7 @@ ATTACKS = (
     CommandAttack(
         "mounting a file system",
         "unshare --mount mount -t tmpfs none .",  # in a mount namespace, so that nothing changes on this machine
-        _exits_with_0, "only root can mount, and bubblewrap drops that privilege",
+        _exits_with_0, "only root can mount, and the sandbox drops that privilege",
         "delegate runs as root on this machine",
         ("unshare", "mount"),
     ),
@@ -299,15 +300,15 @@ async def mechanisms() -> list[MechanismUnderTest]:
     """The mechanisms that work on this machine, strongest first."""
     if sys.platform == "win32":
         return []
-    subreaper = await works(Confinement(bubblewrap=False, subreaper=True))
-    inside = Confinement(bubblewrap=True, subreaper=subreaper)
+    subreaper = await works(Confinement(None, subreaper=True))
     networks: tuple[Network, ...] = ("host", "none")
     found = [
-        MechanismUnderTest("bubblewrap" if network == "host" else "bubblewrap, no network", inside, network)
+        MechanismUnderTest(sandbox if network == "host" else f"{sandbox}, no network", inside, network)
+        for sandbox in SANDBOXES
         for network in networks
-        if await works(inside, network)
+        if await works(inside := Confinement(sandbox, subreaper), network)
     ]
-    return [*found, MechanismUnderTest("process", Confinement(bubblewrap=False, subreaper=subreaper), "host")]
+    return [*found, MechanismUnderTest("process", Confinement(None, subreaper), "host")]
 
 
 async def _try(attack: CommandAttack, mechanism: MechanismUnderTest, semaphore: asyncio.Semaphore) -> Row:
@@ -361,7 +362,7 @@ async def _scene() -> AsyncGenerator[CommandScene]:
 
 
 def _visible_folder() -> str | None:
-    """A folder outside /tmp: bubblewrap hides all of /tmp, so everything in it would look safe."""
+    """A folder outside /tmp: the sandboxes hide all of /tmp, so everything in it would look safe."""
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None  # noqa: S108 - random names below it
 
 

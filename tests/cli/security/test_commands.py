@@ -14,34 +14,34 @@ from delegate.sandbox.confinement import Confinement
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the expected outcomes are those on Linux")
 
-COLUMNS = ("bubblewrap", "process", "process group")
-NO_NETWORK = "bubblewrap, no network"
-WITHOUT_SUBREAPER = MechanismUnderTest("process group", Confinement(bubblewrap=False, subreaper=False), "host")
+COLUMNS = ("bubblewrap", "landlock", "process", "process group")
+NO_NETWORK = ("bubblewrap, no network", "landlock, no network")
+WITHOUT_SUBREAPER = MechanismUnderTest("process group", Confinement(None, subreaper=False), "host")
 """The mechanism on macOS."""
 
 EXPECTED = {
-    "a background process that keeps the output open": "stopped stopped stopped",
-    "a background process": "stopped stopped stopped",
-    "a daemon in its own session": "stopped stopped possible",
-    "a double-forked daemon": "stopped stopped possible",
-    "a daemon that kills its supervisor": "stopped possible possible",
-    "a command that ignores all signals": "stopped stopped stopped",
-    "300 background processes": "stopped stopped stopped",
-    "300 concurrent processes": "possible possible possible",
-    "reading a key from its own environment": "stopped stopped stopped",
-    "reading a key from another process's environment": "stopped possible possible",
-    "reading a file that usually holds secrets": "stopped possible possible",
-    "reading delegate's records and other children's files": "stopped possible possible",
-    "reading other files of the user": "possible possible possible",
-    "writing a file outside the workspace": "stopped possible possible",
-    "connecting to localhost": "possible possible possible",
-    "allocating too much memory": "stopped stopped stopped",
-    "writing a huge file": "stopped stopped stopped",
-    "endless output": "stopped stopped stopped",
-    "killing the host process": "stopped possible possible",
-    "forging the exit code": "stopped stopped stopped",
-    "opening the user's terminal": "stopped stopped stopped",
-    "mounting a file system": "stopped ROOT ROOT",
+    "a background process that keeps the output open": "stopped stopped stopped stopped",
+    "a background process": "stopped stopped stopped stopped",
+    "a daemon in its own session": "stopped stopped stopped possible",
+    "a double-forked daemon": "stopped stopped stopped possible",
+    "a daemon that kills its supervisor": "stopped stopped possible possible",
+    "a command that ignores all signals": "stopped stopped stopped stopped",
+    "300 background processes": "stopped stopped stopped stopped",
+    "300 concurrent processes": "possible possible possible possible",
+    "reading a key from its own environment": "stopped stopped stopped stopped",
+    "reading a key from another process's environment": "stopped stopped possible possible",
+    "reading a file that usually holds secrets": "stopped stopped possible possible",
+    "reading delegate's records and other children's files": "stopped stopped possible possible",
+    "reading other files of the user": "possible possible possible possible",
+    "writing a file outside the workspace": "stopped stopped possible possible",
+    "connecting to localhost": "possible possible possible possible",
+    "allocating too much memory": "stopped stopped stopped stopped",
+    "writing a huge file": "stopped stopped stopped stopped",
+    "endless output": "stopped stopped stopped stopped",
+    "killing the host process": "stopped stopped possible possible",
+    "forging the exit code": "stopped stopped stopped stopped",
+    "opening the user's terminal": "stopped stopped stopped stopped",
+    "mounting a file system": "stopped stopped ROOT ROOT",
 }
 
 
@@ -73,10 +73,10 @@ def test_an_attack_ends_as_the_table_says(table: dict[tuple[str, str], Row], att
 
 
 def test_without_network_no_connection_is_possible(table: dict[tuple[str, str], Row]) -> None:
-    rows = [row for row in table.values() if row.mechanism == NO_NETWORK]
+    rows = [row for row in table.values() if row.mechanism in NO_NETWORK]
     if not rows:
-        pytest.skip("network namespaces don't work here")
-    assert [(row.attack, row.outcome) for row in rows] == [("connecting to localhost", "stopped")]
+        pytest.skip("no sandbox works here")
+    assert {(row.attack, row.outcome) for row in rows} == {("connecting to localhost", "stopped")}
 
 
 def test_every_row_has_a_reason(table: dict[tuple[str, str], Row]) -> None:

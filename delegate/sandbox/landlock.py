@@ -1,0 +1,271 @@
+"""A program that restricts itself with Landlock and seccomp, and then becomes a command (Linux 6.2 or newer).
+
+    landlock.py STATUS_FD RULES PROGRAM [ARGUMENT …]
+
+RULES is JSON: `write` are the folders that the command may change, `hidden` the paths that it can't read, `read` those
+in hidden ones that it can, and `network` is whether it may use it. Everything else on the machine can be read, and
+nothing else changed. It needs no root, no user namespaces and no installation. Compared with bubblewrap:
+
+* /tmp isn't replaced by an empty folder but can't be used, except for `write` and `read` folders in it;
+* folders above a hidden path can't be listed;
+* Unix sockets can't be opened, since Landlock doesn't restrict connecting to them;
+* where the kernel permits no user namespaces, shared memory can't be used, and without the network not even loopback;
+* other processes stay visible, but can't be signaled or inspected;
+* the modes, owners and times of files can be changed wherever the user may change them.
+
+Once all restrictions are in force, it reports `{"restricted": true, "temporary": PATH}` on STATUS_FD; PATH is a folder
+to remove afterwards, or empty. Without them, it doesn't run the command. It is started anew for every command, so it
+imports little and needs no `site`.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+TYPE_CHECKING = False  # as in subreaper.py
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
+
+MIN_ABI = 3
+"""Before, Landlock doesn't prevent that a file is truncated."""
+_MAX_RULES = 20_000
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION_FLAG, _PATH_BENEATH = 1, 1
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
+_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
+_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
+_IFF_UP, _IFF_RUNNING, _SIOCSIFFLAGS = 0x1, 0x40, 0x8914
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the folder itself is meant
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
+_ALL_FS = {3: (1 << 15) - 1, 4: (1 << 15) - 1}  # from ABI 5 also IOCTL_DEV
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_SCOPES = 0b11
+"""Abstract Unix sockets and signals, from ABI 6."""
+
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+_UNREADABLE = ("/tmp", _SHARED_MEMORY)  # noqa: S108 - other programs' files in them may be secrets
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Restrict this process, and run the command in `arguments` in its place. Returns only if that fails."""
+    import json
+
+    status, rules, command = int(arguments[0]), json.loads(arguments[1]), arguments[2:]
+    os.set_inheritable(status, False)
+    try:
+        write, hidden = _real(rules["write"]), _real(rules["hidden"])
+        inside = {path for path in hidden if any(path.startswith(folder + "/") for folder in write)}
+        isolated = _enter_namespaces(inside, network=rules["network"])
+        temporary = _SHARED_MEMORY if isolated else _new_folder()
+        _no_new_privileges()
+        _drop_capabilities()
+        _restrict_files({*write, temporary}, _real(rules["read"]), hidden - inside if isolated else hidden)
+        _restrict_calls(sockets=isolated or rules["network"])
+    except OSError as error:
+        sys.stderr.write(f"Landlock: {error}\n")
+        return 1
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and a command would inherit that
+        signal.signal(ignored, signal.SIG_DFL)
+    os.environ["TMPDIR"] = temporary
+    report = {"restricted": True, "temporary": "" if isolated else temporary}
+    os.write(status, json.dumps(report).encode() + b"\n")
+    os.execv(command[0], list(command))  # noqa: S606 - it is what this program is for
+    return 127
+
+
+def abi() -> int:
+    """The version of Landlock in this kernel; 0 if there is none."""
+    return max(_libc.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG), 0)
+
+
+def _real(paths: Iterable[str]) -> set[str]:
+    return {os.path.realpath(path) for path in paths}
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _no_new_privileges() -> None:
+    _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+
+
+def _drop_capabilities() -> None:
+    """Root without capabilities is an ordinary user who owns root's files."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+
+
+def _enter_namespaces(cover: Iterable[str], *, network: bool) -> bool:
+    """Give the command shared memory of its own and, without the network, a network that has only loopback.
+
+    The paths in `cover` are replaced by something empty. Returns whether the kernel permits all that.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | (0 if network else _CLONE_NEWNET)) != 0:
+        return False
+    try:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+        _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+        for path in (_SHARED_MEMORY, *filter(os.path.isdir, cover)):
+            _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1g")
+        for path in filter(os.path.isfile, cover):
+            _mount("/dev/null", path, None, _MS_BIND)
+        if not network:
+            _start_loopback()
+    except OSError:  # in a sandbox that permits namespaces but no mounts
+        return False
+    return True
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    given = [os.fsencode(text) if text else None for text in (source, target, kind, options)]
+    _checked(_libc.mount(given[0], given[1], given[2], flags, given[3]), f"mount {target}")
+
+
+def _new_folder() -> str:
+    """A folder for temporary files. The caller of this program removes it."""
+    path = f"/tmp/delegate-tmp-{os.getpid()}-{os.urandom(4).hex()}"  # noqa: S108 - not guessable, and must not exist
+    os.mkdir(path, 0o700)
+    return path
+
+
+def _start_loopback() -> None:
+    import fcntl
+    import socket
+
+    up = b"lo".ljust(16, b"\0") + (_IFF_UP | _IFF_RUNNING).to_bytes(2, sys.byteorder) + bytes(22)
+    with socket.socket() as one:
+        fcntl.ioctl(one, _SIOCSIFFLAGS, up)
+
+
+# ------------------------------------------------------------------------------------------------------------- files
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = [("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32)]
+
+
+def _restrict_files(write: set[str], read: set[str], hidden: set[str]) -> None:
+    version = abi()
+    if version < MIN_ABI:
+        raise OSError(f"this kernel has version {version} of it; {MIN_ABI} is needed")
+    everything = _ALL_FS.get(version, (1 << 16) - 1)
+    attributes = _Attributes(everything, 0, _SCOPES if version >= 6 else 0)
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    ruleset = _checked(_libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0), "landlock_create_ruleset")
+    excluded = hidden | set(_UNREADABLE)
+    # A hidden folder in a writable one stays hidden, and a writable folder in a hidden one can be used.
+    rules = [(path, _READ) for folder in ("/", *read) for path in _readable(folder, excluded | write)]
+    rules += [(path, everything) for folder in write for path in _readable(folder, excluded - {folder})]
+    rules += [(path, _READ_FILE | _WRITE_FILE | (_IOCTL_DEV & everything)) for path in _DEVICES]
+    if len(rules) > _MAX_RULES:
+        raise OSError(f"too many files beside hidden ones: {len(rules)}")
+    for path, allowed in rules:
+        _allow(ruleset, path, allowed)
+    _checked(_libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock_restrict_self")
+    os.close(ruleset)
+
+
+def _readable(path: str, excluded: set[str]) -> Iterator[str]:
+    """The paths that together contain everything below `path` except what is excluded."""
+    if path in excluded:
+        return
+    prefix = path.rstrip("/") + "/"
+    if not any(one.startswith(prefix) for one in excluded):
+        yield path
+        return
+    try:
+        entries = list(os.scandir(path))
+    except OSError:
+        return
+    for entry in entries:
+        if not entry.is_symlink():  # what it points to has a rule of its own, or none
+            yield from _readable(entry.path, excluded)
+
+
+def _allow(ruleset: int, path: str, allowed: int) -> None:
+    try:
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:  # removed, or not permitted
+        return
+    try:
+        is_folder = os.path.isdir(f"/proc/self/fd/{parent}")
+        rule = _PathBeneath(allowed if is_folder else allowed & _ON_FILES, parent)
+        _checked(_libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0), f"landlock_add_rule {path}")
+    finally:
+        os.close(parent)
+
+
+# ------------------------------------------------------------------------------------------------------ system calls
+
+_ARCHITECTURES: Mapping[str, tuple[int, int, int]] = {
+    "x86_64": (0xC000003E, 41, 425),
+    "aarch64": (0xC00000B7, 198, 425),
+}
+"""For each machine: its number for seccomp, and those of the calls `socket` and `io_uring_setup`."""
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOW, _DENY, _MISSING = 0x7FFF0000, 0x00050000 | 13, 0x00050000 | 38  # EACCES, ENOSYS
+_X32 = 0x40000000
+_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
+_FAMILIES = (2, 10, 16)
+"""AF_INET, AF_INET6 and AF_NETLINK, with which the C library asks for the machine's addresses."""
+
+
+def _restrict_calls(*, sockets: bool) -> None:
+    """Deny sockets, but not socket pairs, and io_uring, which could open them past this filter.
+
+    With `sockets`, those of the internet are allowed. Unix sockets never are: they connect to services of the host.
+    """
+    machine = os.uname().machine
+    if machine not in _ARCHITECTURES:
+        raise OSError(f"seccomp isn't supported on {machine}")
+    number, socket_call, uring_call = _ARCHITECTURES[machine]
+    families = _FAMILIES if sockets else ()
+    # (code, jump if true, jump if false, operand); jumps are counted in instructions
+    program = [
+        (_LOAD, 0, 0, _MACHINE),
+        (_EQUAL, 1, 0, number),
+        (_RETURN, 0, 0, _DENY),
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 0, 1, _X32),
+        (_RETURN, 0, 0, _DENY),
+        (_EQUAL, 0, 1, uring_call),
+        (_RETURN, 0, 0, _MISSING),
+        (_EQUAL, 1, 0, socket_call),
+        (_RETURN, 0, 0, _ALLOW),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        *[(_EQUAL, len(families) - n, 0, family) for n, family in enumerate(families)],
+        (_RETURN, 0, 0, _DENY),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    code = b"".join(
+        one[0].to_bytes(2, sys.byteorder) + bytes(one[1:3]) + one[3].to_bytes(4, sys.byteorder) for one in program
+    )
+    buffer = ctypes.create_string_buffer(code, len(code))
+    pointer = ctypes.addressof(buffer)
+    header = len(program).to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
+    filter = ctypes.create_string_buffer(header, len(header))
+    _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, filter, 0, 0), "seccomp")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
