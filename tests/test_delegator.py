@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +369,7 @@ async def test_a_shell_that_never_runs_is_no_unknown_tool() -> None:
 
 
 async def test_a_shell_whose_sandbox_is_broken_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/opt/editor/editor")  # which can't start Landlock
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "bin" / "bwrap").chmod(0o755)

@@ -14,10 +14,11 @@ from delegate._util.fencing import frame, new_mark
 from delegate.budget import metering, runs
 from delegate.child import prompt
 from delegate.child.job import Job
+from delegate.child.media import PDF_TYPES
 from delegate.errors import ProviderError, TierExceeded, ToolError
 from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
-from delegate.ports import ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply
 from delegate.types import Effort
 
 TOOL_REPLY_CHARS = 40_000
@@ -55,7 +56,14 @@ class Conversation:
         self._connection = job.connection
         self._model = job.connection.model
         self._mark = new_mark()
-        self._system = prompt.system_text(job.task, job.workspace, max_steps=job.max_steps, mark=self._mark)
+        self._system = prompt.system_text(
+            job.task,
+            job.workspace,
+            max_steps=job.max_steps,
+            mark=self._mark,
+            seconds=job.seconds,
+            tools=[tool.name for tool in job.tools],
+        )
         self._assignment = prompt.assignment(job.task)
         self._messages = [Message("user", self._assignment)]
         self._specs = tuple(tool.spec for tool in job.tools)
@@ -213,8 +221,7 @@ class Conversation:
         return messages
 
     def _tokens_of(self, reply: ToolReply) -> int:
-        attached = sum(ATTACHMENT_TOKENS * (1 + len(one.data) // PDF_PAGE_BYTES) for one in reply.attachments)
-        return self._model.tokens(tokens_of(reply.text)) + attached
+        return self._model.tokens(tokens_of(reply.text)) + sum(map(_attachment_tokens, reply.attachments))
 
 
 class ShortenedResults:
@@ -265,6 +272,11 @@ class ShortenedResults:
         left = len(reply.text) - offset - len(text)
         rest = f"\n[{left:,} more characters; continue with offset={offset + len(text)}]" if left > 0 else ""
         return ToolOutput(text + rest, attachments=() if offset else reply.attachments)
+
+
+def _attachment_tokens(attachment: Attachment) -> int:
+    pages = 1 + len(attachment.data) // PDF_PAGE_BYTES if attachment.media_type in PDF_TYPES else 1
+    return ATTACHMENT_TOKENS * pages
 
 
 def _tool_reply(call: ToolCall, output: ToolOutput, mark: str) -> ToolReply:

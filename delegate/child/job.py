@@ -34,6 +34,8 @@ class Job:
     recorder: Recorder
     ledger: Ledger
     max_steps: int
+    seconds: float
+    """The time until the job's deadline when it started."""
     max_output_tokens: int
     effort: Effort | None
     """The reasoning effort to ask for, if the model has such a setting."""
@@ -47,7 +49,7 @@ class Job:
     @property
     def prompt(self) -> str:
         """The whole prompt for the child in one text: rules, criteria, goal and context."""
-        return prompt.whole(self.task, self.workspace)
+        return prompt.whole(self.task, self.workspace, seconds=self.seconds)
 
     def record_tool(
         self, tool: str, args: Mapping[str, Any], answer: ToolOutput | str = "", *, seconds: float = 0

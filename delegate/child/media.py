@@ -12,8 +12,9 @@ from typing import Literal, get_args
 from delegate.errors import ToolError
 
 MediaType = Literal["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"]
-MEDIA_TYPES: frozenset[str] = frozenset(get_args(MediaType))
-"""The types of files that a model may be able to read as they are."""
+PDF_TYPES: frozenset[str] = frozenset({"application/pdf"})
+IMAGE_TYPES: frozenset[str] = frozenset(get_args(MediaType)) - PDF_TYPES
+"""The types of files that models may be able to read as they are."""
 
 MAX_IMAGE_BYTES = 3_750_000
 """Anthropic accepts 5 MB per image, counted in base64, which is a third longer."""

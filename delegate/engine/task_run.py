@@ -16,6 +16,7 @@ from delegate.budget.ledger import Ledger
 from delegate.budget.runs import Run, RunContext, use_context
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
+from delegate.child.media import IMAGE_TYPES, PDF_TYPES
 from delegate.child.toolbox import read_only_tools, toolbox
 from delegate.engine import error_mapping
 from delegate.engine.results import build_result, internal_error_result
@@ -179,7 +180,7 @@ class TaskRun:
             )
             deadline = cancellation.deadline(seconds)
             with use_context(context):
-                job = self._job(context, folder, recorder)
+                job = self._job(context, folder, recorder, seconds)
                 self.notify("child_started", self._model.id if self._model else "")
                 try:
                     async with deadline:
@@ -240,7 +241,7 @@ class TaskRun:
             who=f"task {self.index} of this run",
         )
 
-    def _job(self, context: RunContext, folder: Folder, recorder: Recorder) -> Job:
+    def _job(self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float) -> Job:
         settings = self.call.services.settings
         tools = self._tools(context, folder)
         self._offered = tools if getattr(self.call.services.runner, "uses_job_tools", False) else None
@@ -256,6 +257,7 @@ class TaskRun:
             recorder=recorder,
             ledger=context.ledger,
             max_steps=min(self.task.max_steps or settings.max_steps, settings.max_steps),
+            seconds=seconds,
             max_output_tokens=settings.max_output_tokens,
             effort=self.task.effort or settings.effort,
             notify=self.notify,
@@ -274,7 +276,14 @@ class TaskRun:
         services = self.call.services
         if services.host_tools is not None:
             return services.host_tools
-        return toolbox(folder, services.commands, fetch=FetchPolicy(allowed_hosts=services.settings.fetch_hosts))
+        fetch = FetchPolicy(allowed_hosts=services.settings.fetch_hosts)
+        return toolbox(folder, services.commands, fetch=fetch, attachments=self._readable_media())
+
+    def _readable_media(self) -> frozenset[str]:
+        """Return the media types of files that the child's model can read, besides text."""
+        model = self._model
+        readable = {IMAGE_TYPES: model and model.images, PDF_TYPES: model and model.pdfs}
+        return frozenset[str]().union(*(types for types, can_read in readable.items() if can_read))
 
     def _probe_tools(self) -> tuple[Tool, ...]:
         """Return the read-only tools that the caller may have called after the run."""

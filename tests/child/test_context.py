@@ -1,15 +1,18 @@
 """A child's conversation stays within its model's context window, and nothing in it is lost."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from delegate import Delegator, Task, Tool
 from delegate.budget.metering import request_tokens
 from delegate.errors import ProviderError
 from delegate.models.catalog import Model
+from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import ChildRun, JsonObject, TaskResult, Usage
+from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 ANYTHING: JsonObject = {"type": "object"}
 WORDS = "The quick brown fox jumps over the lazy dog. "
@@ -194,3 +197,44 @@ async def test_a_summary_counts_as_one_of_the_childs_calls() -> None:
     result, child = await run(window, Tool("note", "note", ANYTHING, call), max_steps=12)
     assert (result.status, result.summary) == ("completed", "A report.")
     assert child.steps <= 12
+
+
+# ------------------------------------------------------------------------------------------------------- over HTTP
+
+REPOSITORY_FILES, FILE_CHARS = 120, 25_000
+"""3 MB."""
+WINDOW_TOKENS = 128_000
+
+
+def overflow(tokens: int) -> Fault:
+    """OpenAI's answer to a request that is too long."""
+    message = f"This model's maximum context length is {WINDOW_TOKENS} tokens, and your messages have {tokens}."
+    return Fault(
+        400, body={"error": {"message": message, "type": "invalid_request_error", "code": "context_length_exceeded"}}
+    )
+
+
+async def test_a_child_reads_three_megabytes_on_a_128k_model(tmp_path: Path) -> None:
+    for n in range(REPOSITORY_FILES):
+        (tmp_path / f"part{n:03d}.txt").write_text(f"part {n}\n" + (WORDS * 1_000)[:FILE_CHARS])
+
+    def script(call: Call) -> Reply | Fault:
+        tokens = len(call.raw) // 4  # as a tokenizer would count English words
+        if tokens > WINDOW_TOKENS:
+            return overflow(tokens)
+        done = sum("begin" in text or "part " in text for text in call.tool_results)
+        if done >= REPOSITORY_FILES:
+            return Reply(f"I read {done} files.", input_tokens=tokens)
+        calls = tuple(("read_file", {"path": f"part{n:03d}.txt"}) for n in range(done, done + 6))
+        return Reply(tool_calls=calls, input_tokens=tokens)
+
+    with ModelServer(script) as server:
+        entry = DeclaredModel(id="small", tier="standard", context_tokens=WINDOW_TOKENS, max_output_tokens=4_000)
+        endpoint = DeclaredEndpoint(name="local", base_url=server.openai_url, models=(entry,))
+        async with Delegator(endpoints=(endpoint,), model="small") as delegator:
+            task = Task(goal="Read every file.", workspace={"mode": "copy", "path": tmp_path})
+            report = await delegator.run(task)
+    result = report.results[0]
+    assert (result.status, result.summary) == ("completed", f"I read {REPOSITORY_FILES} files."), result.error
+    assert result.receipts.tools == {"read_file": REPOSITORY_FILES}
+    assert max(len(call.raw) for call in server.calls) > 300_000, "most of the window is used"
