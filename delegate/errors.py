@@ -3,7 +3,7 @@
     DelegateError
     ├── CallError          a call can't be executed as written; names the field and how to fix it
     ├── ConfigError        the settings, delegate.toml or the catalog are invalid
-    ├── ProviderError      a model call failed
+    ├── ProviderError      a model call failed, after the rate limiter's retries
     ├── BudgetExceeded     the next step would exceed a limit of the ledger; nothing was spent on it
     ├── TierExceeded       a provider served a child a model above its parent's tier
     └── ToolError          a child's tool call failed; the message is returned to the child's model
@@ -55,7 +55,8 @@ class ProviderError(DelegateError):
     """A model call failed.
 
     `fault` is the kind of failure, `status` the HTTP status if there was a response, and `retry_after` the wait in
-    seconds that the provider asked for.
+    seconds that the provider asked for. `sent` is False if no connection was made, so that the call can't have cost
+    anything, and `broken_off` is whether the response ended too early.
     """
 
     def __init__(
@@ -66,12 +67,16 @@ class ProviderError(DelegateError):
         provider: str,
         status: int | None = None,
         retry_after: float | None = None,
+        sent: bool = True,
+        broken_off: bool = False,
     ) -> None:
         super().__init__(message)
         self.fault: ProviderFault = fault
         self.provider = provider
         self.status = status
         self.retry_after = retry_after
+        self.sent = sent
+        self.broken_off = broken_off
 
 
 class BudgetExceeded(DelegateError):

@@ -496,7 +496,8 @@ class Usage(Value):
 
 Provenance = Literal[
     "observed",  # the provider's token counts, at the price of the model that it reported
-    "estimated",  # tokens or price are estimated: no counts were reported, or the model served isn't in the catalog
+    "estimated",  # tokens or price are estimated: a call got no reply, no or impossible counts were reported, or the
+    # model served isn't in the catalog
     "unknown",  # a price is missing; the cost is null
 ]
 """How a cost was determined. A sum has the least certain provenance of its parts."""
@@ -669,8 +670,8 @@ class JudgeAttempt(Value):
     model: str
     model_served: str | None = None
     fault: str | None = None
-    """The `ProviderError`'s fault, such as `rate_limited`, `overloaded`, `connection` or `timeout`. None if the model
-    answered."""
+    """The `ProviderError`'s fault, such as `rate_limited`, `overloaded`, `connection` or `timeout`; `budget_exceeded` if
+    the budget didn't allow to repeat a failed call. None if the model answered."""
     message: str = ""
     usage: Usage = Usage()
     cost_usd: float | None = 0.0

@@ -42,9 +42,12 @@ class Cancellation:
         for one in linked:
             one.cancel()
 
-    def deadline(self, seconds: float | None = None) -> "Deadline":
-        """An async context manager: an `asyncio.timeout` of `seconds` that also expires immediately on `cancel`."""
-        return Deadline(self, seconds)
+    def deadline(self, seconds: float | None = None, *, at_most: float | None = None) -> "Deadline":
+        """An async context manager: an `asyncio.timeout` of `seconds` that also expires immediately on `cancel`.
+
+        Waits inside `Deadline.paused` don't count, but it expires after `at_most` seconds in any case.
+        """
+        return Deadline(self, seconds, at_most)
 
     def part(self) -> AbstractContextManager["Cancellation"]:
         """A linked cancellation: canceled together with this one, and also able to be canceled alone."""
@@ -78,9 +81,15 @@ class Deadline:
     If it has expired before it is entered, entering raises TimeoutError and the block doesn't run.
     """
 
-    def __init__(self, cancellation: Cancellation, seconds: float | None) -> None:
+    def __init__(self, cancellation: Cancellation, seconds: float | None, at_most: float | None = None) -> None:
         self._cancellation = cancellation
-        self._seconds = seconds
+        self._seconds = seconds if at_most is None else at_most if seconds is None else min(seconds, at_most)
+        self._at_most = at_most
+        self._end: float | None = None
+        """The loop's time at which it expires in any case."""
+        self._pauses = 0
+        self._left: float | None = None
+        """The seconds that are left when the pause ends; None if there is no limit."""
         self._expired = False
         self._timeout: asyncio.Timeout
         self._loop: asyncio.AbstractEventLoop
@@ -90,6 +99,7 @@ class Deadline:
         if self._expired:
             raise TimeoutError
         self._loop = asyncio.get_running_loop()
+        self._end = None if self._at_most is None else self._loop.time() + self._at_most
         self._timeout = asyncio.timeout(self._seconds)
         await self._timeout.__aenter__()
         self._cancellation.add(self)
@@ -100,6 +110,26 @@ class Deadline:
         self._cancellation.remove(self)
         self._expired = self._timeout.expired()
         await self._timeout.__aexit__(kind, error, trace)
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Don't count the time inside this block, except toward `at_most`. For use on the deadline's event loop."""
+        if self._pauses == 0 and (when := self._timeout.when()) is not None:
+            self._left = when - self._loop.time()
+            self._move(self._end)
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if self._pauses == 0 and self._left is not None:
+                when = self._loop.time() + self._left
+                self._move(when if self._end is None else min(when, self._end))
+
+    def _move(self, when: float | None) -> None:
+        if not self._cancellation.cancelled:  # then it expires at once, and stays so
+            with suppress(RuntimeError):  # it has expired, or the block has been left
+                self._timeout.reschedule(when)
 
     def expired(self) -> bool:
         """Whether this deadline stopped its block. Valid after the block has been left."""

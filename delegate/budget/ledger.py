@@ -5,10 +5,17 @@ A ledger may have a parent: a child's own limits apply in addition to those of i
 The length of a model's output is unknown in advance. A reservation therefore has a sure part and a possible part. Of
 all open reservations, every possible part except the largest must fit under the limit too, so that concurrent calls
 never exceed a limit by more than the output of one call.
+
+Model calls wait while only open reservations stand in their way, and are refused once what was spent leaves no room for
+their sure part. Children whose runner makes its own calls can't be stopped by a reservation: they start only while every
+limit has room, and wait while the children in progress may use it up.
 """
 
+import asyncio
 import threading
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Literal, Self
 
@@ -16,9 +23,13 @@ from delegate.errors import BudgetExceeded
 
 LimitName = Literal["children", "model_calls", "tokens", "cost_usd"]
 Amounts = Mapping[LimitName, float]
+OnWait = Callable[[], AbstractContextManager[object]]
+"""Returns a context manager that is entered for as long as a call waits."""
 
 ROUNDING = 1e-9
 """Relative tolerance for floating-point sums: a limit is exceeded only by more than this fraction of it."""
+SPENDING: tuple[LimitName, ...] = ("cost_usd", "tokens", "model_calls")
+"""The limits on what model calls use up."""
 
 _NONE: Amounts = {}
 
@@ -36,18 +47,59 @@ class Ledger:
         self.spent: dict[LimitName, float] = {}
         self._open: dict[Reservation, None] = {}
         self._chain: tuple[Ledger, ...] = (self, *(parent._chain if parent else ()))
-        # Shared by a tree of ledgers. Re-entrant, since the garbage collector may finalize an abandoned call meanwhile.
-        self._lock: threading.RLock = parent._lock if parent else threading.RLock()
+        self._tree: _Tree = parent._tree if parent else _Tree()
+        self._lock = self._tree.lock
 
     def reserve(self, sure: Amounts, possible: Amounts = _NONE) -> "Reservation":
         """Reserve amounts here and in every parent ledger, or raise BudgetExceeded and reserve nothing."""
         with self._lock:
-            for ledger in self._chain:
-                ledger._refuse_beyond(sure, possible)
-            reservation = Reservation(self, sure, possible)
-            for ledger in self._chain:
-                ledger._open[reservation] = None
-        return reservation
+            if shortage := self._shortage(sure, possible):
+                limit, ledger = shortage
+                raise ledger._refusal(limit, sure, possible)
+            return self._opened(sure, possible)
+
+    async def reserve_when_free(
+        self, sure: Amounts, possible: Amounts = _NONE, *, on_wait: OnWait = nullcontext
+    ) -> "Reservation":
+        """Reserve amounts as `reserve` does, but wait while only open reservations stand in the way.
+
+        Calls that wait for the same limit are served in the order in which they came. Raises BudgetExceeded once what
+        was spent leaves no room for the sure part.
+        """
+        with self._lock:
+            if not self._tree.waiting and self._shortage(sure, possible) is None:
+                return self._opened(sure, possible)
+            call = _WaitingCall(self, sure, possible)
+            self._tree.add(call)
+        await call.wait(on_wait)
+        assert call.reservation is not None
+        return call.reservation
+
+    @asynccontextmanager
+    async def running_child(
+        self, *, may_wait: bool, while_waiting: Callable[[], AbstractAsyncContextManager[object]]
+    ) -> AsyncGenerator[None]:
+        """Inside the block, a child with this ledger runs whose runner makes its own model calls.
+
+        It starts only while no limit is used up. With `may_wait`, each child in progress counts as the costliest one so
+        far, and the block waits, inside `while_waiting`, until there is room besides. A child that another one waits
+        for must not wait. Raises BudgetExceeded before the block if a limit is used up.
+        """
+        child = _WaitingChild(self)
+        with self._lock:
+            if may_wait:
+                self._tree.add(child)
+            else:
+                child.start_or_raise()
+        try:
+            if not child.decided:
+                async with while_waiting():
+                    await child.wait(nullcontext)
+            if child.refusal:
+                raise child.refusal
+            yield
+        finally:
+            child.leave()
 
     def settle(self, reservation: "Reservation", spent: Amounts) -> None:
         """Replace a reservation by the amounts that were spent. Does nothing if it isn't open."""
@@ -58,26 +110,54 @@ class Ledger:
                 del ledger._open[reservation]
                 for name, amount in spent.items():
                     ledger.spent[name] = ledger.spent.get(name, 0) + amount
+            if self._tree.waiting:
+                self._tree.serve()
 
     def left(self, limit: LimitName) -> float | None:
         """The part of a limit that is neither spent nor reserved, here and in the parent ledgers; None if unlimited."""
         with self._lock:
             return min((one._room(limit) for one in self._chain if limit in one.limits), default=None)
 
+    def _opened(self, sure: Amounts, possible: Amounts) -> "Reservation":
+        reservation = Reservation(self, sure, possible)
+        for ledger in self._chain:
+            ledger._open[reservation] = None
+        return reservation
+
     def _room(self, limit: LimitName) -> float:
         return max(0.0, self.limits[limit] - self.spent.get(limit, 0) - self._reserved(limit)[0])
 
-    def _refuse_beyond(self, sure: Amounts, possible: Amounts) -> None:
-        for name, allowed in self.limits.items():
-            definite, perhaps = sure.get(name, 0), possible.get(name, 0)
-            if not definite and not perhaps:
-                continue
-            spent, (reserved, largest) = self.spent.get(name, 0), self._reserved(name)
-            # Of two possible parts, the smaller one is reserved.
-            needed = definite + min(perhaps, largest)
-            if spent + reserved + needed > allowed * (1 + ROUNDING):
-                wanted = needed or perhaps
-                raise BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=wanted)
+    def _shortage(self, sure: Amounts, possible: Amounts) -> "tuple[LimitName, Ledger] | None":
+        """The first limit, here or in a parent ledger, under which the amounts don't fit now."""
+        for ledger in self._chain:
+            for name, allowed in ledger.limits.items():
+                definite, perhaps = sure.get(name, 0), possible.get(name, 0)
+                if not definite and not perhaps:
+                    continue
+                reserved, largest = ledger._reserved(name)
+                # Of two possible parts, the smaller one is reserved.
+                needed = definite + min(perhaps, largest)
+                if ledger.spent.get(name, 0) + reserved + needed > allowed * (1 + ROUNDING):
+                    return name, ledger
+        return None
+
+    def _hopeless(self, sure: Amounts, possible: Amounts) -> "tuple[LimitName, Ledger] | None":
+        """The first limit under which the amounts wouldn't fit even without any open reservation."""
+        for ledger in self._chain:
+            for name, allowed in ledger.limits.items():
+                definite = sure.get(name, 0)
+                if not definite and not possible.get(name, 0):
+                    continue
+                if ledger.spent.get(name, 0) + definite > allowed * (1 + ROUNDING):
+                    return name, ledger
+        return None
+
+    def _refusal(self, name: LimitName, sure: Amounts, possible: Amounts) -> BudgetExceeded:
+        reserved, largest = self._reserved(name)
+        definite, perhaps = sure.get(name, 0), possible.get(name, 0)
+        needed = definite + min(perhaps, largest) or perhaps
+        spent = self.spent.get(name, 0)
+        return BudgetExceeded(name, allowed=self.limits[name], spent=spent, reserved=reserved, needed=needed)
 
     def _reserved(self, name: LimitName) -> tuple[float, float]:
         """The reserved amount (all sure parts, and all possible parts except the largest) and that largest part."""
@@ -112,3 +192,202 @@ class Reservation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.settle()
+
+
+class _Tree:
+    """What the ledgers of one run share: the lock, the waiting steps, and the children that make their own calls."""
+
+    def __init__(self) -> None:
+        # Re-entrant, since the garbage collector may finalize an abandoned call meanwhile.
+        self.lock = threading.RLock()
+        self.waiting: dict[_Waiting, None] = {}
+        """In the order in which they came."""
+        self._children: dict[Ledger, None] = {}
+        """The ledgers of the children in progress that make their own calls."""
+        self._largest: dict[LimitName, float] = {}
+        """The most that such a child has spent."""
+        self._serving = self._again = False
+
+    def add(self, step: "_Waiting") -> None:
+        """Let a step wait, or decide it at once if it needn't. The caller holds the lock."""
+        self.waiting[step] = None
+        self.serve()
+
+    def serve(self) -> None:
+        """Decide all waiting steps that can be decided. The caller holds the lock.
+
+        The garbage collector may release a reservation in the middle of this, which then starts over.
+        """
+        self._again = True
+        if self._serving:
+            return
+        self._serving = True
+        try:
+            while self._again:
+                self._again = False
+                short: set[tuple[object, ...]] = set()
+                for step in tuple(self.waiting):
+                    if step in self.waiting:
+                        step.decide(short)
+        finally:
+            self._serving = False
+
+    def started(self, child: Ledger) -> None:
+        self._children[child] = None
+
+    def ended(self, child: Ledger) -> None:
+        if child in self._children:
+            del self._children[child]
+            for name in SPENDING:
+                self._largest[name] = max(self._largest.get(name, 0), child.spent.get(name, 0))
+
+    def outstanding(self, name: LimitName, ledger: Ledger) -> float:
+        """What the children in progress below `ledger` may still spend, if none is costlier than all before."""
+        largest = self._largest.get(name, 0)
+        below = (one for one in self._children if ledger in one._chain)
+        return sum(max(0.0, largest - one.spent.get(name, 0)) for one in below)
+
+    def largest(self, name: LimitName) -> float:
+        return self._largest.get(name, 0)
+
+
+class _Waiting(ABC):
+    """A step that waits until it fits or can't fit anymore."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.refusal: BudgetExceeded | None = None
+        self.decided = False
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait(self, on_wait: OnWait) -> None:
+        """Wait for the decision. Raises BudgetExceeded if it is a refusal."""
+        try:
+            if not self.decided:
+                with on_wait():
+                    await self._future
+        except BaseException:
+            self.leave()
+            raise
+        if self.refusal:
+            raise self.refusal
+
+    @abstractmethod
+    def decide(self, short: set[tuple[object, ...]]) -> None:
+        """Decide the step if possible. `short` has the limits that earlier steps wait for, so that none is overtaken."""
+
+    @abstractmethod
+    def undo(self) -> None:
+        """Take back the admission."""
+
+    def conclude(self, refusal: BudgetExceeded | None = None) -> None:
+        """Make the decision known: an admission, or the refusal."""
+        tree = self.ledger._tree
+        tree.waiting.pop(self, None)
+        self.decided, self.refusal = True, refusal
+        try:
+            self._future.get_loop().call_soon_threadsafe(_resolve, self._future)
+        except RuntimeError:  # its loop is closed
+            if refusal is None:
+                self.undo()
+
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits anymore, because the event loop was closed without canceling its tasks."""
+        if self._future.get_loop().is_closed():
+            self.ledger._tree.waiting.pop(self, None)
+            return True
+        return False
+
+    def leave(self) -> None:
+        """Stop waiting, or take the admission back."""
+        tree = self.ledger._tree
+        with tree.lock:
+            tree.waiting.pop(self, None)
+            if self.decided and self.refusal is None:
+                self.undo()
+            tree.serve()
+
+
+class _WaitingCall(_Waiting):
+    """A model call that waits for a reservation."""
+
+    def __init__(self, ledger: Ledger, sure: Amounts, possible: Amounts) -> None:
+        super().__init__(ledger)
+        self.reservation: Reservation | None = None
+        self._sure = sure
+        self._possible = possible
+
+    def decide(self, short: set[tuple[object, ...]]) -> None:
+        ledger, amounts = self.ledger, (self._sure, self._possible)
+        if self.is_abandoned():
+            return
+        if hopeless := ledger._hopeless(*amounts):
+            limit, of = hopeless
+            self.conclude(of._refusal(limit, *amounts))
+        elif not any((one, name) in short for one in ledger._chain for name in self._drawn(one)):
+            # Created first: an allocation may start the garbage collector, which must not change what was found.
+            reservation = Reservation(ledger, *amounts)
+            if shortage := ledger._shortage(*amounts):
+                short.add(shortage[::-1])
+                return
+            for one in ledger._chain:
+                one._open[reservation] = None
+            self.reservation = reservation
+            self.conclude()
+
+    def undo(self) -> None:
+        if self.reservation:
+            self.reservation.settle()
+
+    def _drawn(self, ledger: Ledger) -> list[LimitName]:
+        return [name for name in ledger.limits if self._sure.get(name) or self._possible.get(name)]
+
+
+class _WaitingChild(_Waiting):
+    """A child whose runner makes its own model calls, and that waits to start."""
+
+    def decide(self, short: set[tuple[object, ...]]) -> None:
+        if self.is_abandoned():
+            return
+        if refusal := self._used_up():
+            self.conclude(refusal)
+        elif ("child",) not in short:
+            if self._has_room():
+                self.ledger._tree.started(self.ledger)
+                self.conclude()
+            else:
+                short.add(("child",))
+
+    def start_or_raise(self) -> None:
+        """Start without waiting, unless a limit is used up."""
+        self.decided = True
+        self.refusal = self._used_up()
+        if self.refusal is None:
+            self.ledger._tree.started(self.ledger)
+
+    def undo(self) -> None:
+        self.ledger._tree.ended(self.ledger)
+
+    def _used_up(self) -> BudgetExceeded | None:
+        for ledger in self.ledger._chain:
+            for name in SPENDING:
+                allowed, spent = ledger.limits.get(name), ledger.spent.get(name, 0)
+                if allowed is not None and spent >= allowed * (1 - ROUNDING):
+                    needed = self.ledger._tree.largest(name)
+                    return BudgetExceeded(name, allowed=allowed, spent=spent, needed=needed)
+        return None
+
+    def _has_room(self) -> bool:
+        tree = self.ledger._tree
+        return all(
+            ledger.spent.get(name, 0) + ledger._reserved(name)[0] + tree.outstanding(name, ledger)
+            < ledger.limits[name] * (1 - ROUNDING)
+            for ledger in self.ledger._chain
+            for name in SPENDING
+            if name in ledger.limits
+        )
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

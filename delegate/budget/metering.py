@@ -1,23 +1,35 @@
 """Makes one model call within the budget: reserves an estimate before it and settles the actual usage after it.
 
 Children and judges both make their model calls here, so this is the only place that refuses a call and the only one
-that waits for a provider's rate limit.
+that waits: for a provider's rate limit, before a repeated call, and for others' reservations.
+
+A call that was sent and got no reply may still have been processed and billed. It is charged as `estimated`, and never
+too low: the whole input, and the output that a model could have written. A provider that is left waiting (a timeout, a
+cancel) may write all that the request allows; one that breaks off has written at most what fits in the time until then.
 """
 
+import asyncio
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
 
 from delegate.budget.costs import Charge
-from delegate.budget.ledger import Amounts, Ledger
+from delegate.budget.ledger import Amounts, Ledger, OnWait
+from delegate.errors import ProviderError
 from delegate.models.catalog import Model, cost_usd, tokens_of
 from delegate.models.connections import Connection
 from delegate.ports import ChatReply, ChatRequest, ToolCall
-from delegate.types import Provenance, Usage
+from delegate.types import Usage
 
 PATIENCE_SECONDS = 300.0
-"""Seconds that a call waits for a rate limit by default."""
+"""Seconds that a call waits for a rate limit, or between repeated calls, by default."""
+TOKENS_PER_SECOND = 3_000
+"""More than any model writes."""
+_NEVER_PROCESSED = ("auth", "bad_request", "context_overflow", "rate_limited", "exhausted")
+"""Faults with which a provider rejects a call before it is processed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,10 @@ class MeteredReply:
     """Whether another model than the requested one served the reply."""
 
 
+def _ignore(charge: Charge) -> None:
+    pass
+
+
 async def complete(
     connection: Connection,
     request: ChatRequest,
@@ -38,21 +54,70 @@ async def complete(
     input_tokens: int,
     ledger: Ledger,
     patience: float = PATIENCE_SECONDS,
+    on_wait: OnWait = nullcontext,
+    on_lost: Callable[[Charge], None] = _ignore,
 ) -> MeteredReply:
-    """Make the call. `input_tokens` is its estimated length in the model's own tokens; `patience` is the number of
-    seconds that it may wait for a rate limit.
+    """Make the call.
 
-    Raises BudgetExceeded before anything is sent, and ProviderError as the client does. A failed call costs nothing.
+    Args:
+        connection: The model and its client.
+        request: The request.
+        input_tokens: Its estimated length in the model's own tokens.
+        ledger: Its limits. While only others' reservations stand in the way, the call waits.
+        patience: The number of seconds that it may wait for a rate limit or to be repeated.
+        on_wait: Returns a context manager that is entered for each wait.
+        on_lost: Receives the charge of each attempt that was sent and got no reply, also if the call is canceled.
+
+    Raises BudgetExceeded before anything is sent, and ProviderError as the client does.
     """
-    async for attempt in connection.limiter.attempts(patience=patience):
-        # Reserved after the wait for the rate limit, so that waiting calls reserve nothing.
-        with attempt, ledger.reserve(*_estimate(connection.model, request, input_tokens)) as reservation:
-            reply = await connection.client.complete(request)
-            metered = _metered(connection, reply, input_tokens)
+    async for attempt in connection.limiter.attempts(patience=patience, on_wait=on_wait):
+        # Reserved after the wait for the rate limit, so that calls that wait for it reserve nothing.
+        with (
+            attempt,
+            await ledger.reserve_when_free(
+                *_estimate(connection.model, request, input_tokens), on_wait=on_wait
+            ) as reservation,
+        ):
+            started = time.monotonic()
+            try:
+                reply = await connection.client.complete(request)
+            except BaseException as error:
+                seconds = time.monotonic() - started
+                if charge := _lost(error, connection.model, input_tokens, request.max_output_tokens, seconds):
+                    reservation.settle(_amounts(charge))
+                    on_lost(charge)
+                raise
+            metered = _metered(connection, request, reply, input_tokens)
             reservation.settle(_amounts(metered.charge))
             attempt.accepted(reply.quota)
             return metered
     raise AssertionError("attempts end with a reply or an error")
+
+
+def _lost(error: BaseException, model: Model, input_tokens: int, most: int, seconds: float) -> Charge | None:
+    """The charge of a call that ended with this error after `seconds`; None if it can't have cost anything.
+
+    `most` is the number of output tokens that the request allowed.
+    """
+    if not isinstance(error, ProviderError):
+        # A call whose waiting task was canceled goes on at the provider.
+        output = most if isinstance(error, (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)) else None
+    elif error.fault in _NEVER_PROCESSED or not error.sent:
+        output = None
+    elif error.fault == "timeout":
+        output = None if error.status == 408 else most  # with 408, the server itself missed the request
+    elif error.fault == "overloaded" and (error.status == 529 or error.retry_after is not None):
+        output = None
+    else:
+        output = min(most, int(seconds * TOKENS_PER_SECOND))
+    if output is None:
+        return None
+    usage = Usage(model_calls=1, input_tokens=input_tokens, output_tokens=output)
+    price = model.price(date.today(), input_tokens)
+    if price is None:
+        return Charge(usage, None, 0, "unknown")
+    cost = price.usd(written=input_tokens, output=output)
+    return Charge(usage, cost, cost, "estimated")
 
 
 def _estimate(model: Model, request: ChatRequest, input_tokens: int) -> tuple[Amounts, Amounts]:
@@ -69,17 +134,55 @@ def _amounts(charge: Charge) -> Amounts:
     return {"model_calls": 1, "tokens": charge.usage.total_tokens, "cost_usd": charge.known_usd}
 
 
-def _metered(connection: Connection, reply: ChatReply, input_tokens: int) -> MeteredReply:
-    """Price the reply by the model that served it. Usage that the provider didn't report is estimated."""
-    asked = connection.model
+def _metered(connection: Connection, request: ChatRequest, reply: ChatReply, input_tokens: int) -> MeteredReply:
+    """Price the reply by the model that served it, or as the one that was asked if the other's price is unknown.
+
+    Usage that the provider didn't report is estimated, and impossible numbers are replaced.
+    """
+    asked, today = connection.model, date.today()
     served = connection.catalog.served(asked, reply.model_served)
     counted = reply.usage.total_tokens > 0
     usage = reply.usage if counted else _estimated_usage(asked, reply, input_tokens)
-    cost = cost_usd(served or asked, usage, date.today())
-    priced = served is not None and (served.provider, served.endpoint) == (asked.provider, asked.endpoint)
-    sure: Provenance = "observed" if counted and priced else "estimated"
-    charge = Charge(usage, cost, cost or 0, "unknown" if cost is None else sure)
+    # Twice the length that the catalog states, which may be less than what a provider allows.
+    most_input = 2 * max(asked.context_tokens, served.context_tokens if served else 0, input_tokens)
+    if not _is_possible(usage, most_input, request.max_output_tokens):
+        estimated = _estimated_usage(asked, reply, input_tokens)
+        usage = _corrected(usage, estimated, most_input, request.max_output_tokens)
+    known = served is not None and (served.provider, served.endpoint) == (asked.provider, asked.endpoint)
+    cost = cost_usd(served, usage, today) if served else None
+    if cost is None:
+        known, cost = known and served is asked, cost_usd(asked, usage, today)
+    if cost is None:
+        return MeteredReply(reply, Charge(usage, None, 0, "unknown"), served, served is not asked)
+    observed = counted and known and usage is reply.usage
+    charge = Charge(usage, cost, cost, "observed" if observed else "estimated")
     return MeteredReply(reply, charge, served, served is not asked)
+
+
+def _is_possible(usage: Usage, most_input: int, most_output: int) -> bool:
+    return (
+        0 <= usage.input_tokens <= most_input
+        and 0 <= usage.output_tokens <= most_output
+        and min(usage.cached_tokens, usage.cache_write_tokens, usage.reasoning_tokens) >= 0
+        and usage.cached_tokens + usage.cache_write_tokens <= usage.input_tokens
+    )
+
+
+def _corrected(usage: Usage, estimated: Usage, most_input: int, most_output: int) -> Usage:
+    """The same usage with impossible numbers replaced, so that a wrong report neither refills a budget nor uses it up:
+    negative ones by the estimate, others by the most that is possible.
+    """
+    read = estimated.input_tokens if usage.input_tokens < 0 else min(usage.input_tokens, most_input)
+    written = estimated.output_tokens if usage.output_tokens < 0 else usage.output_tokens
+    cached = min(max(usage.cached_tokens, 0), read)
+    return Usage(
+        model_calls=1,
+        input_tokens=read,
+        cached_tokens=cached,
+        cache_write_tokens=min(max(usage.cache_write_tokens, 0), read - cached),
+        output_tokens=min(written, most_output),
+        reasoning_tokens=max(usage.reasoning_tokens, 0),
+    )
 
 
 def _estimated_usage(model: Model, reply: ChatReply, input_tokens: int) -> Usage:

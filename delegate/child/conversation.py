@@ -152,7 +152,14 @@ class Conversation:
         )
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        call = await metering.complete(self._connection, request, input_tokens=self._tokens, ledger=self._job.ledger)
+        call = await metering.complete(
+            self._connection,
+            request,
+            input_tokens=self._tokens,
+            ledger=self._job.ledger,
+            on_wait=self._job.waiting,
+            on_lost=self._job.recorder.call_lost,
+        )
         usage = call.charge.usage
         self._sent, self._tokens = usage.input_tokens, usage.total_tokens
         text = self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)

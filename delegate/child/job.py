@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from delegate.budget import costs
 from delegate.budget.costs import Charge
-from delegate.budget.ledger import Amounts, Ledger
+from delegate.budget.ledger import Amounts, Ledger, OnWait
 from delegate.child import prompt
 from delegate.errors import ToolDenied, ToolError
 from delegate.models.connections import Connection
@@ -40,6 +41,8 @@ class Job:
     effort: Effort | None
     """The reasoning effort to ask for, if the model has such a setting."""
     notify: Notify
+    waiting: OnWait = nullcontext
+    """Returns a context manager in which time doesn't count as the child's own: `with job.waiting(): …`."""
 
     @property
     def workspace(self) -> Path:

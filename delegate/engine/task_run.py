@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from delegate._util.cancellation import Cancellation, reraise_pending_cancel
+from delegate._util.cancellation import Cancellation, Deadline, reraise_pending_cancel
 from delegate._util.redaction import Redactor, logger
 from delegate._util.semaphore import Permit
 from delegate.budget import costs
@@ -163,6 +163,11 @@ class TaskRun:
                 caller.refuse_if_over()
                 async with deadline:
                     await held.enter_async_context(permit)
+                    if self.connection is None:
+                        starting = context.ledger.running_child(
+                            may_wait=not caller.depth, while_waiting=permit.released
+                        )
+                        await held.enter_async_context(starting)
                     self.folder = folder = await self._open_folder()
                     if any(criterion.kind == "shell" for criterion in self.task.criteria):
                         from delegate.judging.checks.guard import record_baseline  # loaded only where commands run
@@ -173,14 +178,11 @@ class TaskRun:
                 return recorder.finish(status, error=detail)
             services.records.opened(self.handle, folder.root)
             run_seconds = caller.seconds_left()
-            seconds = min(
-                self.task.timeout_seconds or math.inf,
-                services.settings.timeout_seconds,
-                math.inf if run_seconds is None else run_seconds,
-            )
-            deadline = cancellation.deadline(seconds)
+            own_seconds = min(self.task.timeout_seconds or math.inf, services.settings.timeout_seconds)
+            seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
+            deadline = cancellation.deadline(own_seconds, at_most=run_seconds)
             with use_context(context):
-                job = self._job(context, folder, recorder, seconds)
+                job = self._job(context, folder, recorder, deadline, seconds)
                 self.notify("child_started", self._model.id if self._model else "")
                 try:
                     async with deadline:
@@ -241,7 +243,9 @@ class TaskRun:
             who=f"task {self.index} of this run",
         )
 
-    def _job(self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float) -> Job:
+    def _job(
+        self, context: RunContext, folder: Folder, recorder: Recorder, deadline: Deadline, seconds: float
+    ) -> Job:
         settings = self.call.services.settings
         tools = self._tools(context, folder)
         self._offered = tools if getattr(self.call.services.runner, "uses_job_tools", False) else None
@@ -261,6 +265,7 @@ class TaskRun:
             max_output_tokens=settings.max_output_tokens,
             effort=self.task.effort or settings.effort,
             notify=self.notify,
+            waiting=deadline.paused,
         )
 
     def _tools(self, context: RunContext, folder: Folder) -> tuple[Tool, ...]:

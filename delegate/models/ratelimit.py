@@ -1,6 +1,8 @@
-"""Keeps the calls to one model within its provider's rate limits by delaying them instead of letting them fail.
+"""Keeps the calls to one model within its provider's rate limits, and repeats calls that failed by passing trouble.
 
-The limits are learned from responses. Until the first one, calls aren't delayed:
+This is the only place that repeats a call. A failure of one call (a 5xx status, a broken connection) delays only that
+call, with exponential backoff. Limits apply to all callers, and are learned from responses. Until the first one, calls
+aren't delayed:
 
 * a rejection (429, 503, 529) pauses all callers for as long as the server asks, or else with exponential backoff;
 * it also halves the rate of calls or, if the rate isn't the cause, limits the number of concurrent calls;
@@ -13,7 +15,8 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Self
 
@@ -21,10 +24,13 @@ from delegate._util.semaphore import FairSemaphore
 from delegate.errors import ProviderError
 from delegate.ports import Quota
 
-OVERLOAD_RETRIES = 4
-"""How often a call to an overloaded model is retried. A rate-limited call is retried as long as its patience lasts."""
+RETRIES = 10
+"""How often a call is repeated after a 5xx status or a broken connection: with backoff, over two and a half minutes. A
+rate-limited call is repeated as long as its patience lasts."""
+SHORT_RETRIES = 2
+"""How often a call is repeated after a response that broke off, or after status 408 or 409."""
 INITIAL_BACKOFF, MAX_BACKOFF = 0.5, 30.0
-"""Seconds to pause if the server gives no `Retry-After`. Doubles with each rejection until a call is accepted."""
+"""Seconds to pause, unless the server's `Retry-After` is longer. Doubles with each failure."""
 MAX_PAUSE = 3600.0
 """Seconds. A longer `Retry-After` is cut to this."""
 MIN_RATE = 1.0
@@ -53,11 +59,17 @@ class _SentCall:
 class RateLimiter:
     """Delays the calls to one model at one endpoint. Shared by all its callers, on any event loop and thread.
 
-    `clock` is the clock of the event loops, in seconds.
+    `clock` is the clock of the event loops, in seconds. `sleep` waits before a failed call is repeated.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         self._clock = clock
+        self._sleep = sleep
         self._lock = threading.RLock()  # re-entrant, since the garbage collector may finalize an abandoned call
         self._queue = FairSemaphore(1)
         self._waiting = 0
@@ -73,8 +85,11 @@ class RateLimiter:
         self._rejections = 0
         """The number of consecutive rejections."""
 
-    def attempts(self, *, patience: float) -> "RateLimiter.Attempts":
-        """The attempts of one call. Each is yielded when it may be sent.
+    def attempts(
+        self, *, patience: float, on_wait: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> "RateLimiter.Attempts":
+        """The attempts of one call. Each is yielded when it may be sent. What `on_wait` returns is entered for each
+        wait.
 
             async for attempt in limiter.attempts(patience=300):
                 with attempt:
@@ -82,29 +97,39 @@ class RateLimiter:
                     attempt.accepted(reply.quota)
                     return reply
 
-        If the block raises a rejection by the provider, another attempt follows; but if the wait for it would exceed
-        the rest of `patience` seconds, the rejection is raised at once. All other errors propagate. One block makes
-        one attempt, so that the call holds no resources while it waits.
+        If the block raises a rejection by the provider or another passing failure, another attempt follows; but if the
+        wait for it would exceed the rest of `patience` seconds, the error is raised at once. All other errors
+        propagate. One block makes one attempt, so that the call holds no resources while it waits.
         """
-        return RateLimiter.Attempts(self, patience)
+        return RateLimiter.Attempts(self, patience, on_wait)
 
     class Attempts:
         """Iterates over the attempts of one call. See `RateLimiter.attempts`."""
 
-        def __init__(self, limiter: "RateLimiter", patience: float) -> None:
+        def __init__(
+            self, limiter: "RateLimiter", patience: float, on_wait: Callable[[], AbstractContextManager[object]]
+        ) -> None:
             self._limiter = limiter
             self._patience = patience
-            self._retries = 0
+            self._on_wait = on_wait
+            self._failures = 0
+            self._backoff = 0.0
+            """Seconds to wait before the next attempt."""
             self._sent: _SentCall
 
         def __aiter__(self) -> Self:
             return self
 
         async def __anext__(self) -> Self:
-            limiter, arrived = self._limiter, self._limiter._clock()
+            limiter = self._limiter
+            if self._backoff:
+                with self._on_wait():
+                    await limiter._sleep(self._backoff)
+            arrived = limiter._clock()
             sent = None if limiter._waiting else limiter._try_send(arrived)
             if sent is None:
-                sent = await limiter._wait_to_send(arrived + self._patience)
+                with self._on_wait():
+                    sent = await limiter._wait_to_send(arrived + self._patience)
                 self._patience -= limiter._clock() - arrived
             self._sent = sent
             return self
@@ -118,13 +143,28 @@ class RateLimiter:
 
         def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
             try:
-                if not isinstance(error, ProviderError) or error.fault not in ("rate_limited", "overloaded"):
-                    return False
-                self._retries += 1
-                give_up = error.fault == "overloaded" and self._retries > OVERLOAD_RETRIES
-                return self._limiter._rejected(self._sent, error) <= self._patience and not give_up
+                return isinstance(error, ProviderError) and self._is_repeated(error)
             finally:
                 self._limiter._finished()
+
+        def _is_repeated(self, error: ProviderError) -> bool:
+            """Whether another attempt follows this error. If so, sets the wait before it."""
+            self._backoff = 0.0
+            pause = 0.0
+            if error.fault in ("rate_limited", "overloaded"):
+                pause = self._limiter._rejected(self._sent, error)
+            if error.fault == "rate_limited":
+                return pause <= self._patience
+            self._failures += 1
+            if self._failures > _retries(error):
+                return False
+            backoff, asked = _backoff_after(self._failures), error.retry_after or 0.0
+            if max(backoff, asked, pause) > self._patience:
+                return False
+            # Without the jitter, so that the number of attempts doesn't depend on chance.
+            self._patience -= max(backoff, asked)
+            self._backoff = max(_with_jitter(backoff), asked)
+            return True
 
     # -------------------------------------------------------------------------------------------- waiting
 
@@ -232,7 +272,7 @@ class RateLimiter:
         else:
             self._pacer.halve(now, accepted)
         if error.retry_after is None:
-            self._pacer.pause(now + _backoff(self._rejections))
+            self._pacer.pause(now + _with_jitter(_backoff_after(self._rejections)))
 
 
 class _SendHistory:
@@ -370,6 +410,18 @@ class _QuotaBucket:
         return min(self._limit, self._left + REFILL_SHARE * self._rate * (now - self._at))
 
 
-def _backoff(rejections: int) -> float:
-    """Seconds to wait after this many consecutive rejections, with jitter, so that processes don't retry in step."""
-    return min(INITIAL_BACKOFF * 2 ** (rejections - 1), MAX_BACKOFF) * random.uniform(0.75, 1.25)
+def _retries(error: ProviderError) -> int:
+    """How often a call is repeated after this error, except for a rate limit."""
+    if error.fault in ("overloaded", "server_error", "connection"):
+        return RETRIES
+    return SHORT_RETRIES if error.broken_off or error.status in (408, 409) else 0
+
+
+def _backoff_after(failures: int) -> float:
+    """Seconds to wait after this many consecutive failures."""
+    return min(INITIAL_BACKOFF * 2 ** (failures - 1), MAX_BACKOFF)
+
+
+def _with_jitter(seconds: float) -> float:
+    """About as long, so that processes don't retry in step."""
+    return seconds * random.uniform(0.75, 1.25)

@@ -68,6 +68,10 @@ class Recorder:
             self._journal("model_called", self._redactor.json(_JOURNAL.encode(call)))
         return recorded
 
+    def call_lost(self, charge: Charge) -> None:
+        """Record the estimated charge of a model call that was sent and got no reply."""
+        self.charge += charge
+
     def next_receipt(self) -> int:
         """Number a tool call that starts now, so that the receipts of parallel calls keep the requested order."""
         self._last_receipt += 1

@@ -154,23 +154,15 @@ async def test_four_calls_in_one_turn_share_three_permits_and_twelve_children(
 
 
 async def test_concurrent_calls_exceed_a_limit_by_at_most_one_calls_output(gate: Gate, server: ModelServer) -> None:
-    ended: asyncio.Queue[Event] = asyncio.Queue()
-
-    def watch(event: Event) -> None:
-        if event.kind == "child_ended":
-            ended.put_nowait(event)
-
     limit, one_output = 0.006, 8_192 * 0.50 / 1e6
-    async with Delegator(model=CHEAP, max_cost_usd=limit, max_output_tokens=8_192, on_event=watch) as delegator:
+    async with Delegator(model=CHEAP, max_cost_usd=limit, max_output_tokens=8_192) as delegator:
         call = asyncio.create_task(delegator.call(three("write much")))
-        held = await gate.hold(2)
-        refused = await asyncio.wait_for(ended.get(), 10)  # a third output would exceed the limit
+        held = await gate.hold(2)  # a third output would exceed the limit, so the third child waits
         for answer in held:
             answer.set_result(
                 Reply(tool_calls=(("think", {"thought": "more"}),), input_tokens=500, output_tokens=8_192)
             )
         report = await call
-    assert refused.text == "budget_exceeded"
     assert codes(report) == ["budget_exceeded"] * 3
     assert report.totals.cost_usd
     assert limit < report.totals.cost_usd <= limit + one_output

@@ -6,7 +6,7 @@ from delegate.budget.metering import PATIENCE_SECONDS
 from delegate.child.tool_calls import MAX_CALLS_PER_TURN, MAX_REPLIES_PER_TURN
 from delegate.judging.judge.session import MAX_ATTEMPTS
 from delegate.judging.judge.session import PATIENCE_SECONDS as JUDGES_PATIENCE
-from delegate.models.ratelimit import OVERLOAD_RETRIES
+from delegate.models.ratelimit import RETRIES, SHORT_RETRIES
 from tests.failure_modes.failures import ROWS, SCENES, WIRES, Row, Scene, WireName
 
 Outcome = Callable[[Row, WireName, Scene], str]
@@ -23,17 +23,17 @@ task, at the same endpoint, gets its PASS.
 
 ## Who retries
 
-* **The SDK** retries twice after 408, 409 (not Google's SDK), 500 and 502, after a broken connection, and after a body
-  that breaks off (not Google's). All of it must end within `call_timeout_seconds`. That limit also ends a call that
-  hangs or sends its body too slowly; such a call isn't repeated.
-* **The rate limiter**, shared by all callers of one model, repeats a call after 429 for up to {PATIENCE_SECONDS:g} s
-  ({JUDGES_PATIENCE:g} s for a judge, where another model can be asked instead), and after 503 and 529
-  {OVERLOAD_RETRIES} times within the same limits. Where the server asks for a longer wait, the call fails at once.
+* **The rate limiter**, shared by all callers of one model, is the only place that repeats a call. It repeats one after
+  429 for up to {PATIENCE_SECONDS:g} s; after any 5xx status and after a broken connection {RETRIES} times, with growing
+  pauses, for two and a half minutes; and after 408, 409 and a body that breaks off {SHORT_RETRIES} times. For a judge
+  in whose place another model can be asked, all of this ends within {JUDGES_PATIENCE:g} s. Where the server asks for a
+  longer wait, the call fails at once. The pauses don't count toward a child's `timeout_seconds`.
+* **Nobody** repeats a call that hangs or sends its body too slowly: `call_timeout_seconds` ends it.
 * **The child's model** reads what was wrong with a tool call and goes on. At most {MAX_CALLS_PER_TURN} tools are called
   in one turn; the model reads that too. A turn that asks for more than {MAX_REPLIES_PER_TURN} ends the child.
 * **Judging** asks another model, at most {MAX_ATTEMPTS} in all, until one has answered. A refusal, a truncated text
   and an unreadable reply are answers: no other model is asked for a better one.
-* **Nobody** runs a task twice. A child that failed isn't judged: its verdict is FAIL with the code `run_failed`, and
+* **Nobody** runs a task twice, either. A child that failed isn't judged: its verdict is FAIL with the code `run_failed`, and
   the parent decides what to do.
 
 ## How to read the tables

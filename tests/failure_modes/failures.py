@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from delegate.child.tool_calls import MAX_CALLS_PER_TURN
 from delegate.models.providers._shared import MAX_REPLY_BYTES
+from delegate.models.ratelimit import RETRIES, SHORT_RETRIES
 from tests.support.model_server import Call, Fault, Reply
 from tests.support.wire_formats import FORMATS, Json
 
@@ -127,9 +128,17 @@ def _tool(name: str, arguments: Any, times: int = 1) -> Answer:
 # -------------------------------------------------------------------------------------------------------- the outcomes
 
 
-def _unreachable(code: str, times: int = 1) -> Outcomes:
-    """No reply: the child fails, and of the judges the next one is asked."""
-    return Outcomes(f"failed: {code} ({times})", f"FAIL: judge_unavailable ({times})", f"PASS by the other ({times})")
+def _unreachable(code: str, times: int = 1, first_judge: int | None = None) -> Outcomes:
+    """No reply: the child fails, and of the judges the next one is asked, the `first_judge` less often than a last one."""
+    asked_first = times if first_judge is None else first_judge
+    return Outcomes(
+        f"failed: {code} ({times})", f"FAIL: judge_unavailable ({times})", f"PASS by the other ({asked_first})"
+    )
+
+
+def _trouble(code: str) -> Outcomes:
+    """What may pass: asked again for minutes, or for seconds where another judge can be asked."""
+    return _unreachable(code, 1 + RETRIES, first_judge=5)
 
 
 def _answered(child: str, judge: str) -> Outcomes:
@@ -150,18 +159,13 @@ _STATUSES = (
     Row("answers 401", _status(401), _unreachable("auth")),
     Row("answers 403", _status(403), _unreachable("auth")),
     Row("answers 404", _status(404), _unreachable("bad_request")),
-    Row("answers 408", _status(408), _unreachable("timeout", 3)),
-    Row(
-        "answers 409",
-        _status(409),
-        _unreachable("bad_request", 3),
-        unlike={"generate": _unreachable("bad_request")},
-    ),
+    Row("answers 408", _status(408), _unreachable("timeout", 1 + SHORT_RETRIES)),
+    Row("answers 409", _status(409), _unreachable("bad_request", 1 + SHORT_RETRIES)),
     Row("answers 429: in an hour", _status(429, HOUR), _unreachable("rate_limited"), limits_the_model=True),
-    Row("answers 500", _status(500), _unreachable("server_error", 3)),
-    Row("answers 503", _status(503), _unreachable("overloaded", 5), limits_the_model=True),
+    Row("answers 500", _status(500), _trouble("server_error")),
+    Row("answers 503", _status(503), _trouble("overloaded"), limits_the_model=True),
     Row("answers 503: in an hour", _status(503, HOUR), _unreachable("overloaded"), limits_the_model=True),
-    Row("answers 529", _status(529), _unreachable("overloaded", 5), limits_the_model=True),
+    Row("answers 529", _status(529), _trouble("overloaded"), limits_the_model=True),
 )
 _CONNECTIONS = (
     Row("hangs before headers", _always(Fault(kind="hang")), _unreachable("timeout"), ended_by="call_timeout"),
@@ -173,13 +177,13 @@ _CONNECTIONS = (
         _answered("timeout: timeout (1)", "budget_exceeded"),
         ended_by="deadline",
     ),
-    Row("resets the connection", _always(Fault(kind="reset")), _unreachable("connection", 3)),
-    Row("breaks off mid-body", _badly("truncate"), _unreachable("bad_reply", 3), unlike={"generate": _UNREADABLE}),
+    Row("resets the connection", _always(Fault(kind="reset")), _trouble("connection")),
+    Row("breaks off mid-body", _badly("truncate"), _unreachable("bad_reply", 1 + SHORT_RETRIES)),
 )
 _BODIES = (
     Row("truncates its JSON", _half_json, _UNREADABLE),
     Row("sends HTML with 200", _always(Fault(200, kind="html")), _UNREADABLE),
-    Row("sends HTML with 502", _always(Fault(502, kind="html", headers=SOON)), _unreachable("server_error", 3)),
+    Row("sends HTML with 502", _always(Fault(502, kind="html", headers=SOON)), _trouble("server_error")),
     Row("sends an event stream", _event_stream, _UNREADABLE),
     Row("sends a good reply as `text/plain`", _plain_text, _passing(1)),
     Row("sends a good reply and 16 MB of blanks", _too_long, _UNREADABLE),

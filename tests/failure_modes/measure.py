@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from delegate import Delegator, Settings, Task
 from delegate.models.catalog import Model, Price
 from delegate.models.providers import Endpoint, connect
+from delegate.models.ratelimit import RateLimiter
 from delegate.ports import Event
 from delegate.settings import DeclaredEndpoint, DeclaredModel
 from delegate.types import JsonObject, Report, TaskResult
@@ -231,7 +232,14 @@ async def _delegator(group: Group, server: ModelServer, home: Path) -> AsyncGene
             client = connect(endpoint, timeout_seconds=settings.call_timeout_seconds)
             stack.push_async_callback(client.aclose)
             models = {"models": _models()}
-        yield await stack.enter_async_context(Delegator(settings.model_copy(update=models), client=client))
+        delegator = Delegator(settings.model_copy(update=models), client=client)
+        delegator.connections.limiters.default_factory = lambda: RateLimiter(sleep=_briefly)
+        yield await stack.enter_async_context(delegator)
+
+
+async def _briefly(seconds: float) -> None:
+    """Wait a thousandth of the time: who is asked how often doesn't depend on it."""
+    await asyncio.sleep(seconds / 1_000)
 
 
 def _settings(group: Group, home: Path) -> Settings:

@@ -4,7 +4,8 @@ import asyncio
 import random
 import selectors
 import tracemalloc
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from delegate.errors import BudgetExceeded, ProviderError, ProviderFault
-from delegate.models.ratelimit import RateLimiter
+from delegate.models.ratelimit import RETRIES, RateLimiter
 from delegate.ports import Quota
 
 T = TypeVar("T")
@@ -207,13 +208,94 @@ def test_without_retry_after_the_backoff_grows_until_a_call_is_accepted() -> Non
     play(scene)
 
 
-def test_a_rate_limit_is_waited_out_and_an_overload_retried_four_times() -> None:
+def test_a_rate_limit_is_waited_out_and_an_overload_repeated_for_minutes() -> None:
     async def scene(world: World) -> None:
         await world.call(first(refusal("rate_limited", retry_after=1), times=20))
         assert len(world.sent) == 21
         with pytest.raises(ProviderError, match="scripted overloaded"):
             await world.call(first(refusal("overloaded", retry_after=1), times=20))
-        assert len(world.sent) == 21 + 5
+        assert len(world.sent) == 21 + 1 + RETRIES
+
+    play(scene)
+
+
+@pytest.mark.parametrize("fault", ["server_error", "connection"])
+def test_trouble_that_passes_within_two_minutes_costs_only_time(fault: ProviderFault) -> None:
+    async def scene(world: World) -> None:
+        async def down_for_two_minutes() -> Answer:
+            if world.clock() < 120:
+                raise refusal(fault)
+            return Answer()
+
+        await world.call(down_for_two_minutes, patience=300)
+        assert 120 <= world.clock() < 165
+
+    play(scene)
+
+
+def test_trouble_that_does_not_pass_is_the_error_after_minutes() -> None:
+    async def scene(world: World) -> None:
+        with pytest.raises(ProviderError, match="scripted server_error"):
+            await world.call(first(refusal("server_error"), times=100), patience=300)
+        assert len(world.sent) == 1 + RETRIES
+        assert 110 < world.clock() < 200
+
+    play(scene)
+
+
+def test_with_little_patience_a_failed_call_is_repeated_for_seconds() -> None:
+    async def scene(world: World) -> None:
+        with pytest.raises(ProviderError):
+            await world.call(first(refusal("connection"), times=100), patience=15)
+        assert len(world.sent) == 5
+        assert world.clock() < 15
+        with pytest.raises(ProviderError):
+            await world.call(first(refusal("server_error", retry_after=60), times=100), patience=15)
+        assert len(world.sent) == 6, "the server asked for more than the call has"
+
+    play(scene)
+
+
+def test_a_failed_connection_delays_no_other_call() -> None:
+    async def scene(world: World) -> None:
+        failing = asyncio.create_task(world.call(first(refusal("connection"), times=3)))
+        await asyncio.sleep(0.1)
+        for _ in range(20):
+            began = world.clock()
+            await world.call(well)
+            assert world.clock() == began
+        await failing
+
+    play(scene)
+
+
+def test_a_response_that_broke_off_is_repeated_twice() -> None:
+    async def scene(world: World) -> None:
+        broken = ProviderError("bad_reply", "it broke off", provider="x", broken_off=True)
+        with pytest.raises(ProviderError, match="it broke off"):
+            await world.call(first(broken, times=100))
+        assert len(world.sent) == 3
+
+    play(scene)
+
+
+def test_what_waits_is_told_before_and_after_each_wait() -> None:
+    async def scene(world: World) -> None:
+        waits: list[tuple[float, float]] = []
+
+        @contextmanager
+        def on_wait() -> Generator[None]:
+            began = world.clock()
+            yield
+            waits.append((began, world.clock()))
+
+        answer = first(refusal("rate_limited", retry_after=5))
+        async for attempt in world.limiter.attempts(patience=300, on_wait=on_wait):
+            with attempt:
+                await asyncio.sleep(1)
+                await answer()
+                break
+        assert waits == [(1, 6)]
 
     play(scene)
 
@@ -221,7 +303,7 @@ def test_a_rate_limit_is_waited_out_and_an_overload_retried_four_times() -> None
 @pytest.mark.parametrize(
     "error",
     [
-        refusal("server_error"),
+        refusal("bad_reply"),
         refusal("auth"),
         refusal("timeout"),
         BudgetExceeded("tokens", allowed=1, spent=1),

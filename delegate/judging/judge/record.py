@@ -5,6 +5,7 @@ The record is complete at every moment, so that a verdict that ran out of time o
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from delegate._util.fencing import one_line
 from delegate.budget import costs
@@ -46,6 +47,7 @@ class JudgeRecorder:
         self._skip_reasons: dict[str, str] = {}
         self._routed_second = False
         self._asking_second = False
+        self._charge = costs.Charge()
         self._deciding = 0
         """Index in `answered` of the judge whose answers count."""
 
@@ -56,24 +58,44 @@ class JudgeRecorder:
         self._routed_second |= second
         self._asking_second = second
 
-    def succeeded(self, model: Model, call: MeteredReply, seconds: float) -> None:
-        """Record a call with an answer, whatever its content."""
+    def succeeded(self, model: Model, call: MeteredReply, seconds: float, lost: Sequence[costs.Charge] = ()) -> None:
+        """Record a call with an answer, whatever its content. `lost` are the charges of its attempts without a reply."""
+        charge = self._charged((*lost, call.charge))
         attempt = JudgeAttempt(
             model=model.id,
             model_served=encodable(call.reply.model_served),
-            usage=call.charge.usage,
-            cost_usd=call.charge.cost_usd,
+            usage=charge.usage,
+            cost_usd=charge.cost_usd,
             seconds=round(seconds, 6),
         )
         self.escalated |= self._asking_second
         self.answered.append(AnsweredCall(model, call, len(self.attempts)))
         self.attempts.append(attempt)
 
-    def failed(self, model: Model, fault: ProviderFault, message: str, seconds: float) -> None:
-        """Record a call without an answer."""
-        message = encodable(message)
+    def failed(
+        self,
+        model: Model,
+        fault: ProviderFault | Literal["budget_exceeded"],
+        message: str,
+        seconds: float,
+        lost: Sequence[costs.Charge] = (),
+    ) -> None:
+        """Record a call without an answer. `lost` are the estimated charges of what was sent.
+
+        Its fault is `budget_exceeded` if it failed and the budget didn't allow to repeat it.
+        """
+        message, charge = encodable(message), self._charged(lost)
         self.escalated |= self._asking_second
-        self.attempts.append(JudgeAttempt(model=model.id, fault=fault, message=message, seconds=round(seconds, 6)))
+        self.attempts.append(
+            JudgeAttempt(
+                model=model.id,
+                fault=fault,
+                message=message,
+                usage=charge.usage,
+                cost_usd=charge.cost_usd,
+                seconds=round(seconds, 6),
+            )
+        )
         self.skipped(model, f"{fault}: {message}")
 
     def skipped(self, model: Model, reason: str) -> None:
@@ -99,7 +121,7 @@ class JudgeRecorder:
         if self._candidates is None:
             return None
         judge = self.answered[self._deciding] if self.answered else None
-        charge = costs.total(one.call.charge for one in self.answered)
+        charge = self._charge
         return JudgeRecord(
             **(self._identity(judge) if judge else {}),
             candidates=self._with_skip_reasons(self._candidates, judge),
@@ -116,6 +138,12 @@ class JudgeRecorder:
         """A finding for every model that a provider substituted for the requested judge, each once."""
         unique = {(one.asked.id, one.call.reply.model_served): one for one in self.answered if one.call.substituted}
         return (self._substitution(one) for one in unique.values())
+
+    def _charged(self, charges: Sequence[costs.Charge]) -> costs.Charge:
+        """Add charges to those of the verdict, and return their sum."""
+        charge = costs.total(charges)
+        self._charge += charge
+        return charge
 
     def _identity(self, judge: AnsweredCall) -> JsonObject:
         worker, model = self._worker, judge.model

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Self
 
 from delegate.budget import metering
+from delegate.budget.costs import Charge
 from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, ProviderError
 from delegate.judging.judge.record import JudgeRecorder
@@ -129,7 +130,7 @@ class JudgeSession:
             model = left[0] if attempts else _at_other_endpoint(left, failed)
             is_last = len(left) == 1 or not attempts
             self._notify("judge_asked", model.id)
-            started = time.monotonic()
+            started, lost = time.monotonic(), list[Charge]()
             try:
                 call = await metering.complete(
                     await self._pool.connect(model),
@@ -137,22 +138,25 @@ class JudgeSession:
                     input_tokens=model.tokens(question.tokens),
                     ledger=self._ledger,
                     patience=metering.PATIENCE_SECONDS if is_last else PATIENCE_SECONDS,
+                    on_lost=lost.append,
                 )
             except BudgetExceeded as error:
+                if lost:
+                    recorder.failed(model, "budget_exceeded", str(error), time.monotonic() - started, lost)
                 recorder.skipped(model, f"not asked: {error}")
                 return JudgeReply(code="budget_exceeded", reason=str(error))
             except ProviderError as error:
-                recorder.failed(model, error.fault, str(error), time.monotonic() - started)
+                recorder.failed(model, error.fault, str(error), time.monotonic() - started, lost)
                 reply = JudgeReply(code=_UNAVAILABLE, reason=encodable(f"{model.id}: {error}"))
                 if error.fault in _ENDPOINT_FAULTS:
                     self._down[_endpoint(model)] = reply.reason
                 failed.add(_endpoint(model))
                 left = self._reachable([one for one in left if one is not model])
             except asyncio.CancelledError:
-                recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - started)
+                recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - started, lost)
                 raise
             else:
-                recorder.succeeded(model, call, time.monotonic() - started)
+                recorder.succeeded(model, call, time.monotonic() - started, lost)
                 return JudgeReply.answered(call.reply)
         return reply
 

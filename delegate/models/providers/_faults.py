@@ -245,7 +245,9 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
     # aiohttp puts "400, message:" before a problem with the body, whatever the status of the response was.
     text = str(getattr(chain[-1], "message", "") or chain[-1])
     text = " ".join(text.split())[:200] or type(chain[-1]).__name__
-    return ProviderError(fault, f"{provider}: {text}", provider=provider)
+    sent = not any(isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError) for cause in chain)
+    broken_off = any(isinstance(cause, aiohttp.ClientPayloadError) for cause in chain)
+    return ProviderError(fault, f"{provider}: {text}", provider=provider, sent=sent, broken_off=broken_off)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
