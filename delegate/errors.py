@@ -56,7 +56,8 @@ class ProviderError(DelegateError):
 
     `fault` is the kind of failure, `status` the HTTP status if there was a response, and `retry_after` the wait in
     seconds that the provider asked for. `sent` is False if no connection was made, so that the call can't have cost
-    anything, and `broken_off` is whether the response ended too early.
+    anything, `broken_off` is whether the response ended too early, and `final` whether the server says not to repeat the
+    call.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ProviderError(DelegateError):
         retry_after: float | None = None,
         sent: bool = True,
         broken_off: bool = False,
+        final: bool = False,
     ) -> None:
         super().__init__(message)
         self.fault: ProviderFault = fault
@@ -77,6 +79,7 @@ class ProviderError(DelegateError):
         self.retry_after = retry_after
         self.sent = sent
         self.broken_off = broken_off
+        self.final = final
 
 
 class BudgetExceeded(DelegateError):

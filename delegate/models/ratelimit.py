@@ -412,6 +412,8 @@ class _QuotaBucket:
 
 def _retries(error: ProviderError) -> int:
     """How often a call is repeated after this error, except for a rate limit."""
+    if error.final:
+        return 0
     if error.fault in ("overloaded", "server_error", "connection"):
         return RETRIES
     return SHORT_RETRIES if error.broken_off or error.status in (408, 409) else 0
