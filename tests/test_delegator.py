@@ -72,7 +72,7 @@ async def test_siblings_are_unaffected_by_a_child_that_fails_or_times_out() -> N
     async def answer(request: ChatRequest) -> ChatReply | str:
         match goal_of(request):
             case "fails":
-                raise ProviderError("server_error", "broken", provider="x")
+                raise ProviderError("server_error", "broken", provider="x", final=True)
             case "crashes":
                 raise RuntimeError("a bug")
             case "hangs":

@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeVar
 from delegate import Delegator, Settings, Task
 from delegate.models.catalog import Model, Price
 from delegate.models.providers import Endpoint, connect
-from delegate.models.ratelimit import RateLimiter
 from delegate.ports import Event
 from delegate.settings import DeclaredEndpoint, DeclaredModel
 from delegate.types import JsonObject, Report, TaskResult
 from tests.failure_modes.failures import ROWS, SCENES, WIRES, EndedBy, Row, Scene, WireName, good
 from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.repeats import repeat_quickly
 
 T = TypeVar("T")
 
@@ -233,13 +233,8 @@ async def _delegator(group: Group, server: ModelServer, home: Path) -> AsyncGene
             stack.push_async_callback(client.aclose)
             models = {"models": _models()}
         delegator = Delegator(settings.model_copy(update=models), client=client)
-        delegator.connections.limiters.default_factory = lambda: RateLimiter(sleep=_briefly)
+        repeat_quickly(delegator)
         yield await stack.enter_async_context(delegator)
-
-
-async def _briefly(seconds: float) -> None:
-    """Wait a thousandth of the time: who is asked how often doesn't depend on it."""
-    await asyncio.sleep(seconds / 1_000)
 
 
 def _settings(group: Group, home: Path) -> Settings:

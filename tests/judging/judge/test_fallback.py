@@ -14,6 +14,7 @@ from delegate.models.providers.scripted import Answer, Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JudgeRecord, Usage
 from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.repeats import repeat_quickly
 from tests.support.words import met_by, verdicts, words
 
 OUTPUT = "I ran the suite:\n2 passed"
@@ -34,7 +35,9 @@ OPENAI_KEY, ANTHROPIC_KEY = "sk-openai-0123456789", "sk-ant-0123456789"
 
 
 def unreachable(fault: ProviderFault = "server_error", **fields: Any) -> ProviderError:
-    return ProviderError(fault, f"{fault} here", provider="x", **fields)
+    """An error that costs nothing and isn't repeated."""
+    final = fault in ("server_error", "connection")
+    return ProviderError(fault, f"{fault} here", provider="x", sent=False, final=final, **fields)
 
 
 def in_turn(*answers: ChatReply | str | Exception) -> Scripted:
@@ -47,6 +50,7 @@ def good(**fields: Any) -> ChatReply:
 
 async def judged(client: Scripted | None, *criteria: Any, worker: str | None = None, **settings: Any) -> Verdict:
     async with Delegator(client=client, **settings) as delegator:
+        repeat_quickly(delegator)
         return await delegator.judge(
             goal="run the suite",
             acceptance_criteria=criteria or ("the report says that two passed",),
@@ -258,8 +262,9 @@ async def test_a_verdict_that_runs_out_of_time_keeps_its_attempts_and_cost() -> 
         (client.requests[0].model, None),
         (client.requests[1].model, "timeout"),
     ]
-    assert (record.usage, record.model) == (USAGE, client.requests[0].model)
-    assert record.cost_usd
+    assert (record.usage.model_calls, record.model) == (2, client.requests[0].model)
+    assert record.cost_usd == sum(one.cost_usd or 0 for one in record.attempts)
+    assert record.cost_provenance == "estimated"
 
 
 async def test_an_error_in_judging_keeps_the_cost(caplog: pytest.LogCaptureFixture) -> None:
