@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -406,15 +406,25 @@ class Delegator:
     # ------------------------------------------------------------------------------------------ life cycle
 
     async def aclose(self) -> None:
-        """Close all connections and files. No calls should be running."""
-        await asyncio.to_thread(self._own_loop.stop, self.connections.aclose)
+        """Close all connections and files. No calls should be running.
+
+        Connections that were opened on other event loops are closed when those end.
+        """
+        await asyncio.to_thread(self._own_loop.stop)
         await self.connections.aclose()
         await self._records.aclose()
         await self._journal.aclose()
 
     def close(self) -> None:
-        """Synchronous version of `aclose`."""
-        asyncio.run(self.aclose())
+        """Synchronous version of `aclose`. It also works inside a running event loop, which it then blocks."""
+        closer = LoopThread()
+        try:
+            closer.run(self.aclose())
+        finally:
+            closer.stop()
+        with suppress(RuntimeError):  # outside of an event loop
+            loop = asyncio.get_running_loop()
+            asyncio.run_coroutine_threadsafe(self.connections.aclose(), loop)
 
     async def __aenter__(self) -> Self:
         return self

@@ -53,7 +53,7 @@ class Connections:
         return Connection(model, await self.client(model), limiter, self.catalog)
 
     async def aclose(self) -> None:
-        """Close the clients of the running event loop."""
+        """Close the clients of the running event loop. Those of other loops are closed with their loop."""
         if self.pool is not None:
             await self.pool.aclose()
 

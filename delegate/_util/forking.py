@@ -1,0 +1,34 @@
+"""Lets objects start over in a process that was forked, where other threads and their locks don't exist anymore."""
+
+import os
+from typing import Protocol
+from weakref import WeakSet
+
+
+class _Forkable(Protocol):
+    def after_fork(self) -> None:
+        """Replace locks, and drop what belongs to the parent process."""
+        ...
+
+
+_watched: WeakSet[_Forkable] = WeakSet()
+_abandoned: list[object] = []
+
+
+def watch(one: _Forkable) -> None:
+    """Call `one.after_fork` in each process that is forked from this one, before anything else runs there."""
+    _watched.add(one)
+
+
+def abandon(one: object) -> None:
+    """Keep an object of the parent process forever, because finalizing it here could disturb the parent."""
+    _abandoned.append(one)
+
+
+def _after_fork() -> None:
+    for one in list(_watched):
+        one.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
