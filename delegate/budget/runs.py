@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from weakref import WeakValueDictionary
 
+from delegate._util import forking
 from delegate._util.semaphore import FairSemaphore, Permit
 from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, CallError
@@ -152,6 +153,14 @@ class RunRegistry:
         self._host_runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._recent_runs: OrderedDict[str, Run] = OrderedDict()
         self._lock = threading.Lock()
+        forking.watch(self)
+
+    def after_fork(self) -> None:
+        """Start over: what is reserved and which children run belongs to the parent process."""
+        self._lock = threading.Lock()
+        self._host_runs.clear()
+        self._recent_runs.clear()
+        _current.set(None)
 
     def context(self, parent: Parent | None = None) -> RunContext:
         """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`."""

@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Self
 
+from delegate._util import forking
 from delegate._util.semaphore import FairSemaphore
 from delegate.errors import ProviderError
 from delegate.ports import Quota
@@ -84,6 +85,11 @@ class RateLimiter:
         """When the limiter last slowed down."""
         self._rejections = 0
         """The number of consecutive rejections."""
+        forking.watch(self)
+
+    def after_fork(self) -> None:
+        """Start over: the calls in flight belong to the parent process."""
+        RateLimiter.__init__(self, clock=self._clock, sleep=self._sleep)
 
     def attempts(
         self, *, patience: float, on_wait: Callable[[], AbstractContextManager[object]] = nullcontext

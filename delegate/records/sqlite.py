@@ -7,6 +7,7 @@ time.
 """
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import os
@@ -19,6 +20,9 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+from weakref import WeakSet
+
+from delegate._util import forking
 
 if sys.platform != "win32":
     import fcntl
@@ -36,6 +40,7 @@ LOG_BYTES = 4 << 20
 _STATEMENT_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 _log = logging.getLogger(__name__)
+_open_writers: "WeakSet[_Writer]" = WeakSet()
 _abandoned: list[sqlite3.Connection] = []
 """Connections that are never closed, because closing them could damage a database: those of the process that this one
 was forked from, and those whose file was removed and possibly replaced."""
@@ -53,11 +58,10 @@ class Store:
         self._new_writer = lambda: _Writer(path, schema, log_bytes, busy_seconds)
         self._writer: _Writer | None = None
         self._lock = threading.Lock()
-        self._pid = os.getpid()
+        forking.watch(self)
 
     def post(self, statement: Statement) -> None:
         """Write soon, in order, without waiting. A failed write is logged. A crash loses pending writes."""
-        self._check_fork()
         with self._lock:
             self._open().put(_Write((statement,), None))
 
@@ -67,7 +71,6 @@ class Store:
         The write is made even if the caller is canceled in the meantime. Raises sqlite3.Error, OSError, ValueError.
         """
         done: Future[int] = Future()
-        self._check_fork()
         with self._lock:
             self._open().put(_Write(statements, done))
         return await asyncio.wrap_future(done)
@@ -77,20 +80,17 @@ class Store:
 
         Raises sqlite3.Error, OSError, and what `query` raises.
         """
-        self._check_fork()
         with self._lock:
             result = self._open().query(query)
         return await asyncio.wrap_future(result)
 
     def maintain(self, step: Callable[[sqlite3.Connection], Sequence[Statement]]) -> None:
         """Execute the statements that `step` returns, between other writes, until it returns none. Frees disk space."""
-        self._check_fork()
         with self._lock:
             self._open().maintain(step)
 
     async def aclose(self) -> None:
         """Finish pending writes and close the file."""
-        self._check_fork()
         with self._lock:
             writer, self._writer = self._writer, None
             closed = writer.close() if writer else None
@@ -103,13 +103,10 @@ class Store:
             self._writer = self._new_writer()
         return self._writer
 
-    def _check_fork(self) -> None:
-        """After a fork, start over: the writer thread and the holder of the lock don't exist in this process."""
-        if self._pid != os.getpid():
-            self._pid, self._lock = os.getpid(), threading.Lock()
-            if self._writer is not None:
-                self._writer.abandon()
-                self._writer = None
+    def after_fork(self) -> None:
+        """Start over: the writer thread and the holder of the lock don't exist in this process."""
+        self._lock = threading.Lock()
+        self._writer = None
 
 
 class _Write(NamedTuple):
@@ -143,6 +140,13 @@ class _Writer:
         self._file_id: tuple[int, int] | None = None
         self._lock = _FileLock(Path(f"{path}-lock"), busy_seconds)
         self._last_error = ""
+        _open_writers.add(self)
+        forking.watch(self)
+
+    def after_fork(self) -> None:
+        """Leave the connection and what isn't written yet to the parent process."""
+        self._pending.clear()
+        self.abandon()
 
     # ------------------------------------------------------------------------------------------ for other threads
 
@@ -167,6 +171,17 @@ class _Writer:
         closed = self._thread.submit(self._close)
         self._thread.shutdown(wait=False)
         return closed
+
+    def close_directly(self) -> None:
+        """Close the file from this thread, after the writer's own thread has ended."""
+        with contextlib.suppress(sqlite3.Error):
+            self._close()
+
+    def __del__(self) -> None:
+        # Nobody closed it. Its thread has nothing left to do, since each of its tasks refers to this object.
+        if (connection := self._connection) is not None:
+            connection.close()
+        self._lock.close()
 
     def abandon(self) -> None:
         """Stop using the connection without closing it: after a fork, or because the file was removed."""
@@ -300,6 +315,15 @@ class _Writer:
         if str(error) != self._last_error:
             self._last_error = str(error)
             _log.warning("records can't be written to %s: %s", self._path, error)
+
+
+def _close_all() -> None:
+    """At the end of the process, close what was left open. The threads have ended by then, and written everything."""
+    for writer in tuple(_open_writers):
+        writer.close_directly()
+
+
+atexit.register(_close_all)
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:

@@ -1,10 +1,12 @@
 """Shares one client per endpoint, since each client needs its own TLS context and connections."""
 
 import asyncio
+import atexit
 import threading
-from collections.abc import AsyncGenerator
+import weakref
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from delegate._util import forking
 from delegate.models.providers._connect import connect
@@ -21,34 +23,74 @@ class Connect(Protocol):
 class _LoopClients:
     """The clients of one event loop. They are closed with the loop, if not before."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self.clients: dict[Endpoint, ChatClient] = {}
         self._until_loop_ends = self._close_at_end()
+        _open.add(self)
         # Started without an `await`, since nothing in it waits. From now on, the loop finishes it when it shuts down
         # its asynchronous generators, as `asyncio.run` does at its end.
         with suppress(StopIteration):
             self._until_loop_ends.asend(None).send(None)
 
     async def aclose(self) -> None:
+        """Close the clients, on their loop."""
+        await self._close()
         await self._until_loop_ends.aclose()
 
-    def abandon(self) -> None:
-        """Close the clients after their loop was closed. Nothing on it can be awaited anymore."""
-        for client in self.clients.values():
-            closing = client.aclose()
-            with suppress(Exception, asyncio.CancelledError):
-                closing.__await__().send(None)
-            with suppress(RuntimeError):
-                closing.close()
-        self.clients.clear()
+    def close_soon(self) -> None:
+        """Close the clients as soon as the loop gets to it. Safe to call from any thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(lambda: _in_background(self.loop, self._close()))
+
+    def close_without_loop(self) -> None:
+        """Close the clients after their loop was closed, or at the end of the process, when no loop runs anymore."""
+        if self.loop.is_running():
+            return
+        if not self.loop.is_closed():
+            self.loop.run_until_complete(self.aclose())
+            self.loop.close()
+            return
+        closing = self._close()
+        try:
+            _in_background(asyncio.get_running_loop(), closing)
+        except RuntimeError:
+            asyncio.run(closing)
+
+    async def _close(self) -> None:
+        _open.discard(self)
+        async with AsyncExitStack() as stack:
+            while self.clients:
+                stack.push_async_callback(self.clients.popitem()[1].aclose)
 
     async def _close_at_end(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            async with AsyncExitStack() as stack:
-                while self.clients:
-                    stack.push_async_callback(self.clients.popitem()[1].aclose)
+            await self._close()
+
+
+def _in_background(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
+    task = loop.create_task(work)
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
+
+
+_open: set[_LoopClients] = set()
+"""The clients of all pools, also of those that nobody uses anymore."""
+_closing: set[asyncio.Task[None]] = set()
+
+
+def _close_all(loops: dict[asyncio.AbstractEventLoop, _LoopClients]) -> None:
+    for one in tuple(loops.values()):
+        one.close_soon()
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    for one in tuple(_open):
+        with suppress(Exception):
+            one.close_without_loop()
 
 
 class ClientPool:
@@ -62,6 +104,7 @@ class ClientPool:
         self._seconds = timeout_seconds
         self._loops: dict[asyncio.AbstractEventLoop, _LoopClients] = {}
         self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._loops).atexit = False
         forking.watch(self)
 
     def client(self, endpoint: Endpoint) -> ChatClient:
@@ -71,7 +114,7 @@ class ClientPool:
             here = self._loops.get(loop)
         if here is None:
             self._forget_closed_loops()
-            here = _LoopClients()
+            here = _LoopClients(loop)
             with self._lock:
                 self._loops[loop] = here
         if endpoint not in here.clients:
@@ -89,12 +132,13 @@ class ClientPool:
     def after_fork(self) -> None:
         """Start over. The parent process uses the connections, which must not be closed here."""
         self._lock = threading.Lock()
-        forking.abandon(self._loops)
-        self._loops = {}
+        forking.abandon(dict(self._loops))
+        self._loops.clear()
+        _open.clear()
 
     def _forget_closed_loops(self) -> None:
         with self._lock:
             closed = [loop for loop in self._loops if loop.is_closed()]
             found = [self._loops.pop(loop) for loop in closed]
         for one in found:
-            one.abandon()
+            one.close_without_loop()
