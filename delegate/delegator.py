@@ -145,7 +145,7 @@ class Delegator:
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
             return await self._admission.execute(
-                tasks, "model", self._runs.context(parent), on_event=on_event, cancellation=cancellation
+                tasks, "model", self._runs.context(parent, author="model"), on_event=on_event, cancellation=cancellation
             )
         except CallError as error:
             return refusal(error)

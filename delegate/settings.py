@@ -44,7 +44,8 @@ class Settings(Value):
     tier: Tier = "standard"
     """Tier of tasks that don't name one, or the nearest tier that the parent may use."""
     parent_tier: Tier | None = None
-    """The parent's tier, for hosts that don't report it. None: unknown; only `max_tier` limits the children."""
+    """The parent's tier, if its host doesn't report it or the catalog doesn't know its model. None: `standard`; for
+    calls by a person, only `max_tier` limits the children."""
     max_tier: TierBound = "parent"
     """Highest tier of a child: a tier, the parent's own (`parent`), or one or two below it (`parent-1`, `parent-2`)."""
     min_tier: TierBound = "fast"

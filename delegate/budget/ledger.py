@@ -55,7 +55,7 @@ class Ledger:
         with self._lock:
             if shortage := self._shortage(sure, possible):
                 limit, ledger = shortage
-                raise ledger._refusal(limit, sure, possible)
+                raise ledger._exceeded(limit, sure, possible)
             return self._opened(sure, possible)
 
     async def reserve_when_free(
@@ -152,7 +152,7 @@ class Ledger:
                     return name, ledger
         return None
 
-    def _refusal(self, name: LimitName, sure: Amounts, possible: Amounts) -> BudgetExceeded:
+    def _exceeded(self, name: LimitName, sure: Amounts, possible: Amounts) -> BudgetExceeded:
         reserved, largest = self._reserved(name)
         definite, perhaps = sure.get(name, 0), possible.get(name, 0)
         needed = definite + min(perhaps, largest) or perhaps
@@ -323,7 +323,7 @@ class _WaitingCall(_Waiting):
             return
         if hopeless := ledger._hopeless(*amounts):
             limit, of = hopeless
-            self.conclude(of._refusal(limit, *amounts))
+            self.conclude(of._exceeded(limit, *amounts))
         elif not any((one, name) in short for one in ledger._chain for name in self._drawn(one)):
             # Created first: an allocation may start the garbage collector, which must not change what was found.
             reservation = Reservation(ledger, *amounts)

@@ -21,6 +21,7 @@ from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
+from delegate.sandbox.commands import Author
 from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals
 
@@ -162,16 +163,21 @@ class RunRegistry:
         self._recent_runs.clear()
         _current.set(None)
 
-    def context(self, parent: Parent | None = None) -> RunContext:
-        """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`."""
+    def context(self, parent: Parent | None = None, *, author: Author = "person") -> RunContext:
+        """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`.
+
+        A call that a model wrote has a parent, which counts as `standard` if nothing is known about it.
+        """
         parent = parent or Parent()
         current = _current.get()
         tier = weaker(current.tier if current else None, self._parent_tier(parent))
+        if tier is None:
+            tier = self._settings.parent_tier or ("standard" if author == "model" else None)
         deadline = None if parent.seconds_left is None else time.monotonic() + parent.seconds_left
         tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
             run = self._host_run(parent.run_id) if parent.run_id else Run(self._settings)
-            return RunContext(run, run.ledger, tier=tier or self._settings.parent_tier, tools=tools, deadline=deadline)
+            return RunContext(run, run.ledger, tier=tier, tools=tools, deadline=deadline)
         deadlines = [one for one in (deadline, current.deadline) if one is not None]
         if current.tools is not None:
             tools = current.tools if tools is None else current.tools & tools
@@ -214,5 +220,11 @@ class RunRegistry:
             return run
 
     def _parent_tier(self, parent: Parent) -> Tier | None:
+        """The tier of a parent that its host describes; None if the host says nothing.
+
+        A model that the catalog doesn't know has the tier that the host or the setting names, or else `standard`.
+        """
         model = self._catalog.find(parent.model) if parent.model else None
+        if parent.model and model is None:
+            return parent.tier or self._settings.parent_tier or "standard"
         return weaker(model.tier if model else None, parent.tier)

@@ -33,8 +33,8 @@ class Bounds:
     def under(cls, parent: Tier | None, *, max_tier: TierBound = "parent", min_tier: TierBound = "fast") -> "Bounds":
         """The bounds for a parent's children: never above the parent, and within the operator's settings.
 
-        A parent of unknown tier counts as `deep`, so that only `max_tier` limits its children. If the floor is above
-        the ceiling, the ceiling applies.
+        Without a parent (None: a person calls), only `max_tier` limits the children. If the floor is above the ceiling,
+        the ceiling applies.
         """
         ceiling = max(_resolve(max_tier, parent), parent or TIERS[0], key=rank)
         return cls(ceiling, max(_resolve(min_tier, parent), ceiling, key=rank))

@@ -8,6 +8,7 @@ automatically.
 """
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -21,7 +22,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import Redactor, logger
-from delegate.errors import DelegateError
+from delegate.errors import CallError, DelegateError
 from delegate.records.sqlite import Statement, Store
 from delegate.types import ChildRun, JsonObject, Task, TaskResult
 
@@ -80,6 +81,7 @@ SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({
 ORDER BY began_at LIMIT ?
 """
 _WORKSPACE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _REMOVAL_BATCH = 20
 _CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
@@ -155,7 +157,9 @@ class Records:
     ) -> None:
         """Record the start of tasks, given with their handles and numbered from `first`.
 
-        When this returns, the start is committed and survives a crash.
+        When this returns, the start is committed and survives a crash, unless the store can't be opened.
+
+        Raises CallError if the disk is full or may not be written, since no child could leave its work there.
         """
         now, process, redacted = time.time(), this_process(), (redactor or Redactor()).json
         rows = [
@@ -164,7 +168,11 @@ class Records:
         ]
         try:
             await self._store.write(*((_INSERT_TASK, row) for row in rows))
-        except (sqlite3.Error, OSError, ValueError):  # the store has logged it
+        except (sqlite3.Error, OSError, ValueError) as error:  # the store has logged it
+            if _is_unwritable(error):
+                message = f"records can't be written to {self._path}: {error}"
+                hint = "nothing was run; free some space there, or set `home` (DELEGATE_HOME) to a writable folder"
+                raise CallError("home_not_writable", message, hint=hint) from None
             return
         self._schedule_cleanup()
 
@@ -242,6 +250,14 @@ class Records:
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
+
+
+def _is_unwritable(error: Exception) -> bool:
+    """Whether an error means that the disk is full, failing or read-only, or that its permissions forbid to write."""
+    if isinstance(error, sqlite3.Error):
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        return primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+    return isinstance(error, OSError) and error.errno in _UNWRITABLE
 
 
 def _read_report(path: Path, handle: str) -> str:

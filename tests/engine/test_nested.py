@@ -307,8 +307,10 @@ async def test_a_childs_deadline_stops_its_children_and_keeps_their_cost() -> No
     assert boss.status == "timeout"
     assert boss.delegated
     assert (boss.delegated.tasks, boss.delegated.completed) == (2, 1)
-    assert boss.delegated.child_usage.model_calls == 2
-    assert boss.cost_usd == pytest.approx(3 * TURN_USD)
+    assert boss.delegated.child_usage.model_calls == 3, "with the one that was cut off"
+    assert boss.cost_usd
+    assert boss.cost_usd > 3 * TURN_USD
+    assert boss.cost_provenance == "estimated"
 
 
 # ------------------------------------------------------------------------------------------- what the tool says is left

@@ -87,7 +87,10 @@ async def tiers_in(parent: Parent | None, **options: Any) -> dict[str, Tier]:
 @pytest.mark.parametrize(
     ("parent", "options", "first_generation"),
     [
-        (None, {}, {"deep", "standard", "fast"}),  # unknown: only max_tier limits
+        (None, {}, {"standard", "fast"}),  # unknown: as if standard
+        (None, {"parent_tier": "deep"}, {"deep", "standard", "fast"}),
+        (Parent(model="nobody-knows-it"), {}, {"standard", "fast"}),
+        (Parent(model="nobody-knows-it", tier="deep"), {}, {"deep", "standard", "fast"}),
         (None, {"max_tier": "standard"}, {"standard", "fast"}),
         (None, {"parent_tier": "standard"}, {"standard", "fast"}),
         (Parent(model="claude-sonnet-5-5"), {}, {"standard", "fast"}),
@@ -110,6 +113,19 @@ async def test_three_generations_stay_within_the_tiers_allowed_to_each(
     seen = await tiers_in(parent, **options)
     assert {tier for goal, tier in seen.items() if "." not in goal} == first_generation
     assert {goal.count(".") for goal in seen} == {0, 1, 2}
+
+
+async def test_a_person_without_a_parent_may_use_every_tier() -> None:
+    family = Family()
+    async with Delegator(client=family.client) as delegator:
+        await delegator.run(Task(goal="by a person", tier="deep"))
+        with delegator.root_run():
+            await delegator.run(Task(goal="in a run", tier="deep"))
+            await delegator.call({"goal": "by a model", "tier": "standard"})
+            refused = await delegator.call({"goal": "by a model", "tier": "deep"})
+    assert family.tiers == {"by a person": "deep", "in a run": "deep", "by a model": "standard"}
+    assert refused.error
+    assert refused.error.code == "tier_above_parent"
 
 
 async def test_one_tier_below_me_is_one_further_in_every_generation() -> None:
