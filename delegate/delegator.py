@@ -423,8 +423,7 @@ class Delegator:
         finally:
             closer.stop()
         with suppress(RuntimeError):  # outside of an event loop
-            loop = asyncio.get_running_loop()
-            asyncio.run_coroutine_threadsafe(self.connections.aclose(), loop)
+            self.connections.close_soon()
 
     async def __aenter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import wraps
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 LOOK_SECONDS = 0.05
 """Seconds between two calls of `on_poll`."""
+GRACE_SECONDS = 1.0
+"""How long tasks may go on when their loop ends."""
 
 
 class SupportsWaitFor(Protocol):
@@ -76,10 +78,9 @@ class LoopThread:
         """Cancel what runs on the loop, then stop the loop and its thread."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None:
-            _stop(loop)
-            if thread := _threads.get(loop):
-                thread.join()
+        if loop is not None and (running := _threads.get(loop)) is not None:
+            running.stop()
+            running.thread.join()
 
     def after_fork(self) -> None:
         """Start over. The thread doesn't exist in this process."""
@@ -91,45 +92,59 @@ class LoopThread:
     def _ensure_started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = loop = asyncio.new_event_loop()
-                thread = threading.Thread(target=_run_and_close, args=(loop,), name="delegate-loop", daemon=True)
-                _threads[loop] = thread
-                thread.start()
-                weakref.finalize(self, _stop, loop).atexit = False
+                self._loop = asyncio.new_event_loop()
+                running = _RunningLoop(self._loop)
+                running.thread.start()
+                weakref.finalize(self, running.stop).atexit = False
             return self._loop
 
 
-def _run_and_close(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped, then end everything on it, as `asyncio.run` does."""
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
+class _RunningLoop:
+    """An event loop in its thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ended = asyncio.Event()
+        self.thread = threading.Thread(target=self._run, name="delegate-loop", daemon=True)
+        _threads[loop] = self
+
+    def stop(self) -> None:
+        """End soon. Safe to call from any thread, and more than once."""
+        with suppress(RuntimeError):  # it is closed already
+            self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        run = self._loop.run_until_complete
+        try:
+            run(self._ended.wait())
+            run(_finish(asyncio.all_tasks(self._loop)))
+            run(self._loop.shutdown_asyncgens())
+            run(self._loop.shutdown_default_executor())
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
+            _threads.pop(self._loop, None)
+
+
+async def _finish(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Let tasks that close something finish, and cancel all others."""
+    if tasks:
+        _, running = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+        for task in running:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
-        _threads.pop(loop, None)
+        await asyncio.gather(*running, return_exceptions=True)
 
 
-def _stop(loop: asyncio.AbstractEventLoop) -> None:
-    with suppress(RuntimeError):  # it is closed already
-        loop.call_soon_threadsafe(loop.stop)
+_threads: dict[asyncio.AbstractEventLoop, _RunningLoop] = {}
 
 
+@atexit.register
 def _stop_all() -> None:
     """At the end of the process, let the threads close what they opened."""
-    for loop, thread in tuple(_threads.items()):
-        _stop(loop)
-        thread.join()
-
-
-_threads: dict[asyncio.AbstractEventLoop, threading.Thread] = {}
-atexit.register(_stop_all)
+    for running in tuple(_threads.values()):
+        running.stop()
+        running.thread.join()
 
 
 def _result(future: Future[T], on_poll: Callable[[], None] | None) -> T:

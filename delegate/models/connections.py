@@ -57,6 +57,11 @@ class Connections:
         if self.pool is not None:
             await self.pool.aclose()
 
+    def close_soon(self) -> None:
+        """Close the clients of the running event loop, without waiting for it."""
+        if self.pool is not None:
+            self.pool.close_soon()
+
 
 def connect(
     catalog: Catalog, declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str], *, timeout_seconds: float | None

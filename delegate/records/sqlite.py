@@ -37,6 +37,8 @@ LINGER_SECONDS = 0.1
 """How long a posted write waits for more writes, to commit them together."""
 LOG_BYTES = 4 << 20
 """The write-ahead log is checkpointed when it is longer than this."""
+FORK_SECONDS = 1.0
+"""How long a fork waits for a write to end."""
 _STATEMENT_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 _log = logging.getLogger(__name__)
@@ -136,6 +138,8 @@ class _Writer:
         self._scheduled = False
         self._flush_now = threading.Event()
         self._closing = False
+        self.in_use = threading.RLock()
+        """Held while SQLite runs, so that a fork doesn't inherit its locks."""
         self._connection: sqlite3.Connection | None = None
         self._file_id: tuple[int, int] | None = None
         self._lock = _FileLock(Path(f"{path}-lock"), busy_seconds)
@@ -145,6 +149,7 @@ class _Writer:
 
     def after_fork(self) -> None:
         """Leave the connection and what isn't written yet to the parent process."""
+        self.in_use = threading.RLock()
         self._pending.clear()
         self.abandon()
 
@@ -206,7 +211,8 @@ class _Writer:
         if not writes:
             return
         try:
-            outcomes = self._commit(writes)
+            with self.in_use:
+                outcomes = self._commit(writes)
         except Exception as error:
             self._log_error(error)
             outcomes = [error] * len(writes)
@@ -244,19 +250,21 @@ class _Writer:
         self._flush()
         if self._connection is None and not self._path.exists():
             return None
-        return query(self._open())
+        with self.in_use:
+            return query(self._open())
 
     def _maintain(self, step: Callable[[sqlite3.Connection], Sequence[Statement]]) -> None:
         if self._closing:
             return
         try:
-            connection = self._open()
-            statements = step(connection)
-            if not statements:
-                return
-            self._commit([_Write(statements, None)])
-            with self._lock.held():
-                connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
+            with self.in_use:
+                connection = self._open()
+                statements = step(connection)
+                if not statements:
+                    return
+                self._commit([_Write(statements, None)])
+                with self._lock.held():
+                    connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
         except Exception as error:
             self._log_error(error)
             return
@@ -303,7 +311,7 @@ class _Writer:
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
-                with self._lock.held():  # the last connection to close checkpoints the log
+                with self.in_use, self._lock.held():  # the last connection to close checkpoints the log
                     connection.close()
             except OSError as error:
                 self._log_error(error)
@@ -315,6 +323,23 @@ class _Writer:
         if str(error) != self._last_error:
             self._last_error = str(error)
             _log.warning("records can't be written to %s: %s", self._path, error)
+
+
+_paused: "list[_Writer]" = []
+
+
+def _pause() -> None:
+    """Before a fork, wait until no writer uses SQLite, but not for long: one may wait for another process."""
+    _paused.extend(writer for writer in tuple(_open_writers) if writer.in_use.acquire(timeout=FORK_SECONDS))
+
+
+def _resume() -> None:
+    while _paused:
+        _paused.pop().in_use.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_pause, after_in_parent=_resume, after_in_child=_paused.clear)
 
 
 def _close_all() -> None:

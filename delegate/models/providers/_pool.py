@@ -129,6 +129,14 @@ class ClientPool:
         if here is not None:
             await here.aclose()
 
+    def close_soon(self) -> None:
+        """Close the running loop's clients without waiting for it. The pool may be used again at once."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            here = self._loops.pop(loop, None)
+        if here is not None:
+            _in_background(loop, here.aclose())
+
     def after_fork(self) -> None:
         """Start over. The parent process uses the connections, which must not be closed here."""
         self._lock = threading.Lock()
