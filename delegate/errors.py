@@ -56,8 +56,8 @@ class ProviderError(DelegateError):
 
     `fault` is the kind of failure, `status` the HTTP status if there was a response, and `retry_after` the wait in
     seconds that the provider asked for. `sent` is False if no connection was made, so that the call can't have cost
-    anything, `broken_off` is whether the response ended too early, and `final` whether the server says not to repeat the
-    call.
+    anything, `broken_off` is whether the response ended too early, and `final` whether the server says not to repeat
+    the call.
     """
 
     def __init__(

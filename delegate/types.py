@@ -670,8 +670,8 @@ class JudgeAttempt(Value):
     model: str
     model_served: str | None = None
     fault: str | None = None
-    """The `ProviderError`'s fault, such as `rate_limited`, `overloaded`, `connection` or `timeout`; `budget_exceeded` if
-    the budget didn't allow to repeat a failed call. None if the model answered."""
+    """The `ProviderError`'s fault, such as `rate_limited`, `overloaded`, `connection` or `timeout`; `budget_exceeded`
+    if the budget didn't allow to repeat a failed call. None if the model answered."""
     message: str = ""
     usage: Usage = Usage()
     cost_usd: float | None = 0.0

@@ -5,7 +5,8 @@
 The list of models and their family, tier, aliases, accuracy, tokenizer and caching are maintained by hand and kept.
 Prices and their dates come from genai-prices' embedded snapshot; limits, capabilities and switch-off dates come from
 litellm's price file, which is extracted from its wheel without installing it. Values that neither source has are kept.
-If the sources disagree, a comment says so. The figures are also written to tests/data/catalog_sources.json, with which
+If the sources disagree, a comment says so. Models that the SDKs' own lists name and the catalog lacks are reported, so
+that a new release isn't missed. The figures are also written to tests/data/catalog_sources.json, with which
 the tests compare the catalog.
 """
 
@@ -13,6 +14,7 @@ import argparse
 import importlib
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,7 +24,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
+
+from delegate.models.catalog import read_catalog
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = ROOT / "judges" / "catalog.toml"
@@ -46,6 +50,27 @@ CORRECTIONS: dict[str, dict[str, tuple[Any, str]]] = {
     },
 }
 """Fields for which a source's value isn't usable: the value to write and the reason."""
+
+BY_HAND: dict[str, str] = {
+    "gpt-6.2-astra": (
+        "prices by hand, from the announcement of 2026-11-17. The prices of cache writes and of long contexts follow "
+        "from the input price by the factors of all GPT-6 models."
+    ),
+    "gpt-6.2-sol": "prices by hand, from https://developers.openai.com/api/docs/models/gpt-6.2-sol.",
+}
+"""Where the values of models come from that neither source knows yet."""
+
+MODEL_LISTS = {
+    "openai": ("openai.types.shared.chat_model:ChatModel", "openai.types.shared.responses_model:ResponsesModel"),
+    "anthropic": ("anthropic.types.model_param:ModelParam",),
+}
+"""The types with which the SDKs list their providers' models."""
+
+LEFT_OUT = re.compile(
+    r"gpt-(?:3\.5|4\w*|5)\b(?!\.6).*|o\d\b.*|chatgpt-.*|codex-.*|claude-\w+-4\b.*"
+    r"|.*(?:audio|search|computer-use|research|cyber|daybreak|rosalind|-law|-pro\b|-preview|mythos).*"
+)
+"""Listed models that the catalog lacks on purpose: older generations, and models for special work."""
 
 HISTORY = timedelta(days=365)
 """Prices that ended longer ago are dropped."""
@@ -108,6 +133,9 @@ def main() -> None:
     CATALOG.write_text(render(entries, sources), encoding="utf-8")
     EXTRACT.write_text(extract(entries, sources, today), encoding="utf-8")
     print(f"{CATALOG.relative_to(ROOT)}: {len(entries)} models from {sources}")
+    for provider in MODEL_LISTS:
+        if missing := list(unlisted(provider)):
+            print(f"the {provider} SDK lists models that the catalog lacks: {', '.join(missing)}")
 
 
 # -------------------------------------------------------------------------------------------------------- the sources
@@ -128,6 +156,25 @@ def download_litellm(folder: Path) -> Path:
     download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "litellm"]
     subprocess.run([*download, "--dest", str(folder)], check=True, timeout=600)
     return next(folder.glob("litellm-*.whl"))
+
+
+def unlisted(provider: str) -> Iterator[str]:
+    """Yield the models that the provider's SDK lists and the catalog lacks, except those left out on purpose."""
+    catalog = read_catalog(CATALOG.read_text(encoding="utf-8"))
+    lists = [place.split(":") for place in MODEL_LISTS[provider]]
+    listed = {model for module, name in lists for model in literals(getattr(importlib.import_module(module), name))}
+    for model in sorted(listed):
+        if catalog.find(model) is None and not LEFT_OUT.fullmatch(model):
+            yield model
+
+
+def literals(annotation: Any) -> Iterator[str]:
+    """Yield the strings in a type such as `Literal["a", "b"] | str`."""
+    for part in get_args(annotation):
+        if isinstance(part, str):
+            yield part
+        else:
+            yield from literals(part)
 
 
 def litellm_key(entry: Entry) -> str:
@@ -151,6 +198,7 @@ def update(entry: Entry, genai: Any, litellm: Json | None, today: date) -> None:
     """Bring one entry up to date with both sources; either may be silent."""
     if genai is None:
         entry.notes.append("genai-prices doesn't know this model: prices are kept as they stand.")
+        entry.notes.extend([BY_HAND[entry.id]] if entry.id in BY_HAND else [])
     else:
         update_prices(entry, genai, today)
     if litellm is None:

@@ -6,10 +6,12 @@ The length of a model's output is unknown in advance. A reservation therefore ha
 all open reservations, every possible part except the largest must fit under the limit too, so that concurrent calls
 never exceed a limit by more than the output of one call.
 
-Model calls wait while only open reservations stand in their way, and are refused once what was spent leaves no room for
-their sure part. Children whose runner makes its own calls can't be stopped by a reservation: they start only while every
-limit has room, and wait while the children in progress may use it up.
+Model calls wait while only open reservations stand in their way, and are refused once what was spent leaves no room
+for their sure part. Children whose runner makes its own calls can't be stopped by a reservation: they start only while
+every limit has room, and wait while the children in progress may use it up.
 """
+# The classes of this module share their state and its lock.
+# pyright: reportPrivateUsage=false
 
 import asyncio
 import threading
@@ -274,7 +276,7 @@ class _Waiting(ABC):
 
     @abstractmethod
     def decide(self, short: set[tuple[object, ...]]) -> None:
-        """Decide the step if possible. `short` has the limits that earlier steps wait for, so that none is overtaken."""
+        """Decide the step if possible. `short` has the limits that earlier steps wait for: none is overtaken."""
 
     @abstractmethod
     def undo(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls wait for room in a budget, what was cut off is charged, and children that bill themselves start only with room."""
+"""Calls wait for room in a budget, what was cut off is charged, and what bills itself starts only with room."""
 
 import asyncio
 import random
@@ -260,7 +260,9 @@ async def test_the_bill_of_a_judge_that_timed_out_has_its_call() -> None:
 
     client = words(["did my part as asked"], judge)
     async with Delegator(client=client, judge_model="gpt-5.4-mini") as delegator:
-        (result,) = (await delegator.run(Task(goal="x", acceptance_criteria=("it was done",)))).results  # type: ignore
+        (result,) = (
+            await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": ["it was done"]}))
+        ).results
     assert result.verdict
     assert result.verdict.judge
     (attempt,) = result.verdict.judge.attempts
@@ -352,7 +354,8 @@ class Chaos:
     async def complete(self, request: ChatRequest) -> ChatReply:
         for _ in range(self.random.randrange(6)):
             await asyncio.sleep(0)
-        fault: ProviderFault | None = self.random.choice([None] * 6 + ["server_error", "timeout", "auth", "connection"])
+        troubles: list[ProviderFault | None] = ["server_error", "timeout", "auth", "connection"]
+        fault = self.random.choice([None] * 6 + troubles)
         if fault:
             raise ProviderError(fault, "trouble", provider="x")
         return reply(output=self.random.choice([0, 10, MOST, -3, 10**7]))

@@ -33,8 +33,8 @@ task, at the same endpoint, gets its PASS.
   in one turn; the model reads that too. A turn that asks for more than {MAX_REPLIES_PER_TURN} ends the child.
 * **Judging** asks another model, at most {MAX_ATTEMPTS} in all, until one has answered. A refusal, a truncated text
   and an unreadable reply are answers: no other model is asked for a better one.
-* **Nobody** runs a task twice, either. A child that failed isn't judged: its verdict is FAIL with the code `run_failed`, and
-  the parent decides what to do.
+* **Nobody** runs a task twice, either. A child that failed isn't judged: its verdict is FAIL with the code
+  `run_failed`, and the parent decides what to do.
 
 ## How to read the tables
 

@@ -129,7 +129,7 @@ def _tool(name: str, arguments: Any, times: int = 1) -> Answer:
 
 
 def _unreachable(code: str, times: int = 1, first_judge: int | None = None) -> Outcomes:
-    """No reply: the child fails, and of the judges the next one is asked, the `first_judge` less often than a last one."""
+    """No reply: the child fails, and of the judges the next one is asked; the first one `first_judge` times."""
     asked_first = times if first_judge is None else first_judge
     return Outcomes(
         f"failed: {code} ({times})", f"FAIL: judge_unavailable ({times})", f"PASS by the other ({asked_first})"

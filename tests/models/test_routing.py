@@ -549,7 +549,7 @@ def refusal(catalog: Catalog | None = None, **fields: Any) -> CallError:
 @pytest.mark.parametrize(
     ("provider", "tier", "id"),
     [
-        ("openai", "deep", "gpt-6-astra"),
+        ("openai", "deep", "gpt-6.2-astra"),
         ("openai", "standard", "gpt-6.1-terra"),
         ("openai", "fast", "gpt-6-luna"),
         ("anthropic", "deep", "claude-opus-5-5"),

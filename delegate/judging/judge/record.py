@@ -59,7 +59,7 @@ class JudgeRecorder:
         self._asking_second = second
 
     def succeeded(self, model: Model, call: MeteredReply, seconds: float, lost: Sequence[costs.Charge] = ()) -> None:
-        """Record a call with an answer, whatever its content. `lost` are the charges of its attempts without a reply."""
+        """Record a call with an answer, whatever its content. `lost` are the charges of attempts without a reply."""
         charge = self._charged((*lost, call.charge))
         attempt = JudgeAttempt(
             model=model.id,

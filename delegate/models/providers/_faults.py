@@ -206,7 +206,7 @@ def status_error(provider: str, status: int, body: object, headers: Headers) -> 
         provider=provider,
         status=status,
         retry_after=_told_wait(error, text) if (asked := retry_after(headers)) is None else asked,
-        final=status not in _OVERLOADED and headers.get("x-should-retry") == "false",
+        final=status not in (429, 503, 529) and headers.get("x-should-retry") == "false",
     )
 
 
