@@ -92,7 +92,7 @@ async def test_an_unreachable_judge_is_replaced_by_the_next_and_is_named() -> No
     def judge(request: ChatRequest) -> str:
         asked.append(request.model)
         if len(asked) == 1:
-            raise ProviderError("server_error", "busy", provider="x")
+            raise ProviderError("server_error", "busy", provider="x", final=True)
         return verdicts(c1=("met", "2 passed"))
 
     verdict = await judged(words(WROTE, judge), "the report says that two passed")
@@ -122,7 +122,7 @@ async def test_no_other_model_of_a_provider_with_a_wrong_key_is_asked(
 
 async def test_without_any_reachable_judge_the_verdict_is_judge_unavailable() -> None:
     def judge(request: ChatRequest) -> str:
-        raise ProviderError("connection", "no route", provider="x")
+        raise ProviderError("connection", "no route", provider="x", final=True)
 
     verdict = await judged(words(WROTE, judge), "the report says that two passed")
     assert (verdict.verdict, verdict.code, verdict.decided_by) == ("FAIL", "judge_unavailable", "nobody")

@@ -116,6 +116,10 @@ class Moment:
     criteria: Callable[[Tree], tuple[Any, ...]] = lambda tree: ()
     completed: bool = False
     """Whether the child has ended and only the verdict is missing."""
+    cut_off: int = 0
+    """The calls of all children and judges that are under way then. They count, since they may be billed."""
+    own_cut_off: int = 0
+    """Those of the child itself."""
 
 
 def _shell(command: str) -> Reply:
@@ -126,7 +130,9 @@ _DELEGATES = Reply("now others", tool_calls=(("delegate_task", {"tasks": [{"goal
 _REFUSED = Fault(429, headers={"retry-after-ms": "400"})
 
 MOMENTS = {
-    "a model call hangs": Moment(lambda tree: [HALF, HANGS], lambda model, tree: model.hangs(1), model_calls=1),
+    "a model call hangs": Moment(
+        lambda tree: [HALF, HANGS], lambda model, tree: model.hangs(1), model_calls=1, cut_off=1, own_cut_off=1
+    ),
     "a rate limit is waited for": Moment(
         lambda tree: [HALF, _REFUSED],
         lambda model, tree: asyncio.to_thread(model.wait_for_calls, 3, PATIENCE),
@@ -145,6 +151,7 @@ MOMENTS = {
         model_calls=2,
         receipts=(("write_file", "ok"), ("delegate_task", "timeout")),
         output="now others",
+        cut_off=1,
     ),
     "a check runs": Moment(
         lambda tree: [HALF, Reply(DONE)],
@@ -153,6 +160,7 @@ MOMENTS = {
         output=DONE,
         criteria=lambda tree: ({"kind": "shell", "command": tree.command},),
         completed=True,
+        cut_off=1,  # the next task's
     ),
     "the judge is asked": Moment(
         lambda tree: [HALF, Reply(DONE)],
@@ -161,6 +169,7 @@ MOMENTS = {
         output=DONE,
         criteria=lambda tree: ("the part was done",),
         completed=True,
+        cut_off=2,
     ),
 }
 
@@ -277,10 +286,9 @@ async def _scene(
 ) -> AsyncGenerator[tuple[Scene, str]]:
     """A scene and the ID of its run. Checks at the end that the run holds no reservation: one more call must fit."""
     played = MOMENTS[moment]
-    judged = moment == "the judge is asked"  # in the meantime, the third task's model was called too
     settings: dict[str, Any] = {
         "model": MODEL, "judge_model": MODEL, "max_depth": 2, "max_concurrent": 1, "commands": "allow",
-        "max_run_model_calls": 1 + played.model_calls + (2 if judged else 1), **options,
+        "max_run_model_calls": 1 + played.model_calls + played.cut_off + 1, **options,
     }  # fmt: skip
     with Model(stops=played.turns(tree), third=[third], grand=[HANGS]) as model:
         endpoint(model)
@@ -318,7 +326,7 @@ async def _what_was_done_is_there(scene: Scene, stopped: TaskResult) -> None:
     assert stopped.summary == moment.output
     assert [(one.tool, one.status) for one in await scene.receipts(stopped)] == list(moment.receipts)
     assert [artifact.path for artifact in stopped.artifacts] == ["half.txt"]
-    assert stopped.usage.model_calls == moment.model_calls
+    assert stopped.usage.model_calls == moment.model_calls + moment.own_cut_off
 
 
 def _the_verdict_says(scene: Scene, stopped: TaskResult, code: str) -> None:
@@ -341,7 +349,19 @@ SECONDS = (0.3, 1.5, 6.0)
 _PLAYS = [*(("parent", moment) for moment in MOMENTS), *(("run", f"{what} runs") for what in ("a command", "a check"))]
 
 
-@pytest.mark.parametrize("moment", ["a model call hangs", "a command runs", "a rate limit is waited for"])
+async def test_waiting_for_a_rate_limit_is_not_the_childs_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(goal="slow", timeout_seconds=0.3)
+    with ModelServer([_REFUSED, Reply(DONE), *[_REFUSED] * 20]) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+        async with Delegator(model=MODEL) as delegator:
+            (waited,) = (await delegator.run(task)).results
+            (bounded,) = (await delegator.run(task, parent=Parent(seconds_left=1))).results
+    assert (waited.status, waited.seconds > 0.4) == ("completed", True), waited.error
+    assert (bounded.status, 0.9 < bounded.seconds < 5) == ("timeout", True), "its parent's time is absolute"
+
+
+@pytest.mark.parametrize("moment", ["a model call hangs", "a command runs"])
 async def test_a_childs_own_timeout_stops_only_that_child(
     moment: str, tmp_path: Path, endpoint: Callable[[Model], Model]
 ) -> None:
