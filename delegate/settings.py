@@ -61,7 +61,7 @@ class Settings(Value):
     max_tokens: int | None = Field(default=None, gt=0)
     """Maximum number of input and output tokens per child, including the tasks that it delegates. None: no limit."""
     timeout_seconds: float = Field(default=600, gt=0)
-    """Maximum wall time per child, in seconds."""
+    """Maximum wall time per child, in seconds, without waits for a rate limit, a repeated call or the budget."""
     max_cost_usd: float | None = Field(default=None, gt=0)
     """Maximum cost per run in US dollars, for children and judges together. None: no limit."""
     max_run_model_calls: int | None = Field(default=None, ge=1)
