@@ -342,6 +342,12 @@ async def test_children_that_bill_themselves_use_a_limit_up_before_one_is_refuse
     assert 1.0 <= report.totals.cost_known_usd <= 1.0 + 8 * 0.03
 
 
+async def test_what_children_in_progress_will_cost_counts_before_another_starts() -> None:
+    async with Delegator(runner=Billing(0.3), max_cost_usd=2.0, max_concurrent=4) as delegator:
+        report = await delegator.run(*(Task(goal=f"part {n}") for n in range(20)))
+    assert 2.0 <= report.totals.cost_known_usd <= 2.0 + 0.3 + 1e-9
+
+
 # ----------------------------------------------------------------------------------------------- in any order whatever
 
 
