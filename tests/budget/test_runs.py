@@ -173,8 +173,12 @@ async def test_endless_children_use_up_a_cost_limit_and_barely_exceed_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limit, one_output = 0.003, 256 * 0.50 / 1e6
-    forever = Reply(tool_calls=(("think", {"thought": "more"}),), input_tokens=500, output_tokens=256)
-    with ModelServer(lambda call: forever) as server:
+
+    def forever(call: Call) -> Reply:
+        thought = {"thought": f"this is number {len(call.texts)}"}
+        return Reply(tool_calls=(("think", thought),), input_tokens=500, output_tokens=256)
+
+    with ModelServer(forever) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "dummy")
         async with Delegator(model=CHEAP, max_cost_usd=limit, max_output_tokens=256) as delegator:
