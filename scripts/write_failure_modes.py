@@ -1,6 +1,6 @@
 """Write docs/failure-modes.md from the outcome of every failure, measured anew (`make pages`).
 
-It takes about 20 s, and fails where an outcome isn't the one that `tests/failure_modes/failures.py` expects.
+It takes about 20 s, and fails where an outcome isn't the one that `tests/failure_modes/` expects.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.failure_modes.children import SITUATIONS, play_all
 from tests.failure_modes.document import document
 from tests.failure_modes.measure import measure
 
@@ -20,11 +21,15 @@ def main() -> None:
     os.environ.clear()  # whose keys would make real models eligible as judges
     with tempfile.TemporaryDirectory() as home:
         found = asyncio.run(measure(Path(home)))
+        played = asyncio.run(play_all(Path(home)))
     outcomes = {(one.row.words, one.wire, one.scene): one.outcome for one in found}
-    if wrong := [line for one in found for line in one.problems()]:
+    wrong = [line for one in found for line in one.problems()]
+    wrong += [f"{one.words}: {played[one.words]}" for one in SITUATIONS if played[one.words] != one.expected]
+    if wrong:
         sys.exit("\n".join(wrong))
     FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(document(lambda row, wire, scene: outcomes[row.words, wire, scene]), encoding="utf-8")
+    page = document(lambda row, wire, scene: outcomes[row.words, wire, scene], lambda one: played[one.words])
+    FILE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -243,9 +243,7 @@ class TaskRun:
             who=f"task {self.index} of this run",
         )
 
-    def _job(
-        self, context: RunContext, folder: Folder, recorder: Recorder, deadline: Deadline, seconds: float
-    ) -> Job:
+    def _job(self, context: RunContext, folder: Folder, recorder: Recorder, deadline: Deadline, seconds: float) -> Job:
         settings = self.call.services.settings
         tools = self._tools(context, folder)
         self._offered = tools if getattr(self.call.services.runner, "uses_job_tools", False) else None

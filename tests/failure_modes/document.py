@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 from delegate.budget.metering import PATIENCE_SECONDS
-from delegate.child.tool_calls import MAX_CALLS_PER_TURN, MAX_REPLIES_PER_TURN
+from delegate.child.loop import MAX_CUT_OFF, MAX_REPLIES_PER_TURN
+from delegate.child.tool_calls import END_AT, MAX_CALLS_PER_TURN, REMARK_AT
 from delegate.judging.judge.session import MAX_ATTEMPTS
 from delegate.judging.judge.session import PATIENCE_SECONDS as JUDGES_PATIENCE
 from delegate.models.ratelimit import RETRIES, SHORT_RETRIES
+from tests.failure_modes.children import SITUATIONS, Situation
 from tests.failure_modes.failures import ROWS, SCENES, WIRES, Row, Scene, WireName
 
 Outcome = Callable[[Row, WireName, Scene], str]
@@ -30,7 +32,12 @@ task, at the same endpoint, gets its PASS.
   longer wait, the call fails at once. The pauses don't count toward a child's `timeout_seconds`.
 * **Nobody** repeats a call that hangs or sends its body too slowly: `call_timeout_seconds` ends it.
 * **The child's model** reads what was wrong with a tool call and goes on. At most {MAX_CALLS_PER_TURN} tools are called
-  in one turn; the model reads that too. A turn that asks for more than {MAX_REPLIES_PER_TURN} ends the child.
+  in one turn; the model reads that too. A turn that asks for more than {MAX_REPLIES_PER_TURN} ends the child. A reply
+  that is cut off by the output limit never has its tool calls run: the model is asked again, and {MAX_CUT_OFF} in a row
+  end the child. An empty reply and a tool call that can't be parsed get one more try. {REMARK_AT} identical calls with
+  the same result get a remark, and {END_AT} end the child.
+* **A conversation that gets too long** for the model's context window is shrunk: old tool results are shortened, and
+  can be read again with a tool; if that isn't enough, the model's own summary replaces it.
 * **Judging** asks another model, at most {MAX_ATTEMPTS} in all, until one has answered. A refusal, a truncated text
   and an unreadable reply are answers: no other model is asked for a better one.
 * **Nobody** runs a task twice, either. A child that failed isn't judged: its verdict is FAIL with the code
@@ -58,9 +65,28 @@ COLUMNS: dict[WireName, str] = {
 }
 
 
-def document(outcome: Outcome) -> str:
-    """The whole file."""
-    return "\n".join([HEAD, *(_table(scene, outcome) for scene in SCENES)])
+SITUATIONS_HEAD = """## What a child deals with itself
+
+Some trouble is no failure of a server, but part of working with real models: a local server plays each situation as the
+provider documents it, or as its users report it. The second column is the outcome before children could deal with it,
+measured in the same way. The number in parentheses counts the model calls that were charged: a call that was refused
+isn't, one that failed on the way is.
+"""
+
+
+def document(outcome: Outcome, situation: Callable[[Situation], str]) -> str:
+    """The whole file. `situation` returns the outcome of a situation today."""
+    return "\n".join([HEAD, _situations(situation), *(_table(scene, outcome) for scene in SCENES)])
+
+
+def _situations(outcome: Callable[[Situation], str]) -> str:
+    lines = [
+        SITUATIONS_HEAD,
+        _line(["what happens", "before", "now"]),
+        _line(["---"] * 3),
+        *(_line([one.words, one.before, outcome(one)]) for one in SITUATIONS),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _table(scene: Scene, outcome: Outcome) -> str:

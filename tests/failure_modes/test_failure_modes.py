@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.failure_modes.children import SITUATIONS, Situation
 from tests.failure_modes.document import document
 from tests.failure_modes.failures import Row
 from tests.failure_modes.measure import measure
@@ -24,4 +25,10 @@ async def test_every_failure_ends_as_it_should_and_only_where_it_happened(
 
 
 def test_the_page_is_the_one_that_the_suite_expects() -> None:
-    assert DOCUMENT.read_text(encoding="utf-8") == document(Row.expected), "run `make pages`"
+    expected = document(Row.expected, lambda one: one.expected)
+    assert DOCUMENT.read_text(encoding="utf-8") == expected, "run `make pages`"
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.words)
+async def test_a_child_deals_with_a_situation_as_the_page_says(situation: Situation, tmp_path: Path) -> None:
+    assert await situation.play(tmp_path) == situation.expected

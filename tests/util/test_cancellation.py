@@ -291,7 +291,7 @@ async def _scene(
     played = MOMENTS[moment]
     settings: dict[str, Any] = {
         "model": MODEL, "judge_model": MODEL, "max_depth": 2, "max_concurrent": 1, "commands": "allow",
-        "max_run_model_calls": 1 + played.model_calls + played.cut_off + 1, **options,
+        "max_run_model_calls": 1 + played.model_calls + played.cut_off + played.refused + 1, **options,
     }  # fmt: skip
     with Model(stops=played.turns(tree), third=[third], grand=[HANGS]) as model:
         endpoint(model)

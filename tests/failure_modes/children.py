@@ -1,0 +1,282 @@
+"""Situations that a child meets with real models and servers, and what comes of them.
+
+Each is played by a local server that behaves as the provider documents, or as its users report. `expected` is the
+outcome today; `before` is the outcome that was measured before children could deal with it.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from delegate import Delegator, Task
+from delegate.child.command import CommandRunner
+from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
+from delegate.types import TaskResult
+from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.repeats import repeat_quickly
+
+Script = Callable[[Call], Reply | Fault]
+SOON = {"retry-after-ms": "1"}
+PROSE = "The quick brown fox jumps over the lazy dog. " * 1_000
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`play` returns the outcome in a few words."""
+
+    words: str
+    before: str
+    expected: str
+    play: Callable[[Path], Awaitable[str]]
+
+
+@asynccontextmanager
+async def child_on(script: Script, home: Path, *, protocol: Any = "openai", **given: Any) -> AsyncGenerator[Delegator]:
+    """A delegator whose only model is served by `script`."""
+    fields = {"context_tokens": 200_000, "max_output_tokens": 128_000, "input_price": 1, "output_price": 10}
+    model = DeclaredModel(id="worker", tier="standard", **{**fields, **given.pop("model", {})})
+    with ModelServer(script) as server:
+        url = server.openai_url if protocol == "openai" else server.url
+        endpoint = DeclaredEndpoint(name="house", base_url=url, protocol=protocol, models=(model,))
+        async with Delegator(home=home, model="worker", endpoints=(endpoint,), **given) as delegator:
+            repeat_quickly(delegator)
+            yield delegator
+
+
+async def outcome(delegator: Delegator, **task: Any) -> str:
+    """Run one child. `completed`, or its status and code; then what it left and how many calls it took."""
+    report = await delegator.run(Task(goal="do it", **task))
+    return describe(report.results[0])
+
+
+def describe(result: TaskResult) -> str:
+    said = result.error.code if result.error else result.summary[:60]
+    return " ".join(filter(None, (f"{result.status}:", said, f"({result.usage.model_calls})")))
+
+
+def in_order(*answers: Reply | Fault) -> Script:
+    """Serve the answers in order, then the last one again."""
+    numbers = count()
+    return lambda call: answers[min(next(numbers), len(answers) - 1)]
+
+
+DONE = Reply("done")
+WRITE = (("write_file", {"path": "report.md", "content": "The first ha"}),)
+
+
+async def cut_off_call(home: Path) -> str:
+    script = in_order(Reply(tool_calls=WRITE, stop="length"), Reply(tool_calls=WRITE), Reply("wrote it whole"))
+    async with child_on(script, home) as delegator:
+        report = await delegator.run(Task(goal="do it"))
+    return f"{describe(report.results[0])}, {report.results[0].receipts.tools.get('write_file', 0)} × write_file"
+
+
+async def thoughts_fill_the_limit(home: Path) -> str:
+    def script(call: Call) -> Reply:
+        limit = call.body.get("max_tokens") or call.body.get("max_completion_tokens")
+        return Reply("thought it through") if limit > 40_000 else Reply("", stop="length", reasoning_tokens=limit)
+
+    async with child_on(script, home) as delegator:
+        return await outcome(delegator)
+
+
+async def cut_off_report(home: Path) -> str:
+    async with child_on(in_order(Reply("I fou", stop="length"), Reply("I found it")), home) as delegator:
+        return await outcome(delegator)
+
+
+async def eight_reads_a_turn(home: Path) -> str:
+    folder = home / "repository"
+    folder.mkdir(parents=True)
+    for n in range(64):
+        (folder / f"{n}.txt").write_text((PROSE * 3)[:100_000])
+
+    def script(call: Call) -> Reply | Fault:
+        if len(call.raw) > 4 * 200_000:
+            return Fault(400, body={"error": {"message": "too long", "code": "context_length_exceeded"}})
+        read = len(call.tool_results)
+        calls = tuple(("read_file", {"path": f"{n}.txt"}) for n in range(read, read + 8))
+        return Reply(f"read {read} files") if read >= 64 else Reply(tool_calls=calls, input_tokens=len(call.raw) // 4)
+
+    async with child_on(script, home) as delegator:
+        return await outcome(delegator, workspace={"mode": "copy", "path": folder})
+
+
+async def same_call_forever(home: Path) -> str:
+    async with child_on(in_order(Reply(tool_calls=(("list_files", {}),))), home) as delegator:
+        return await outcome(delegator)
+
+
+async def passing_errors(home: Path, *faults: Fault) -> str:
+    async with child_on(in_order(*faults, DONE), home) as delegator:
+        return await outcome(delegator)
+
+
+async def empty_reply(home: Path) -> str:
+    async with child_on(in_order(Reply(""), Reply("done after all")), home) as delegator:
+        return await outcome(delegator)
+
+
+async def malformed_call(home: Path) -> str:
+    malformed = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "content": {}}], "usageMetadata": {}}
+    script = in_order(Fault(200, body=malformed), Reply("done after all"))
+    async with child_on(script, home, protocol="google") as delegator:
+        return await outcome(delegator)
+
+
+async def never_reports(home: Path) -> str:
+    numbers = count()
+
+    def script(call: Call) -> Reply:
+        if call.body.get("tool_choice") == "none":
+            return Reply("this is how far I came")
+        return Reply(tool_calls=(("search_files", {"pattern": f"x{next(numbers)}"}),))
+
+    async with child_on(script, home) as delegator:
+        return await outcome(delegator, max_steps=5)
+
+
+async def only_responses(home: Path) -> str:
+    message = "This model is only supported in v1/responses and not in v1/chat/completions."
+
+    def script(call: Call) -> Reply | Fault:
+        refused = {"error": {"message": message, "type": "invalid_request_error", "param": "model", "code": None}}
+        return Fault(404, body=refused) if call.api == "chat" else DONE
+
+    async with child_on(script, home) as delegator:
+        return await outcome(delegator)
+
+
+async def reasoning_must_come_back(home: Path) -> str:
+    """As DeepSeek documents it for tool calls of its reasoning models."""
+    call = {"id": "c1", "type": "function", "function": {"name": "list_files", "arguments": "{}"}}
+    message = {"role": "assistant", "content": "", "reasoning_content": "Let me look.", "tool_calls": [call]}
+    first = {"model": "worker", "choices": [{"finish_reason": "tool_calls", "message": message}]}
+
+    def script(call: Call) -> Reply | Fault:
+        if not call.tool_results:
+            return Fault(200, body=first)
+        if b"Let me look." not in call.raw:
+            return Fault(400, body={"error": {"message": "Missing reasoning_content", "type": "invalid_request_error"}})
+        return DONE
+
+    async with child_on(script, home) as delegator:
+        return await outcome(delegator)
+
+
+async def error_inside_success(home: Path) -> str:
+    error = {"error": {"code": 502, "message": "Provider returned error"}}
+    return await passing_errors(home, Fault(200, body=error))
+
+
+async def cost_limit(home: Path) -> str:
+    """200 tasks, 30 at once, under a limit that is enough for all of them."""
+    script = in_order(Reply("done", input_tokens=300, output_tokens=5))
+    options: dict[str, Any] = {"max_concurrent": 30, "max_children": 200, "max_cost_usd": 1, "max_output_tokens": 8_192}
+    async with child_on(script, home, **options) as delegator:
+        report = await delegator.run(*(Task(goal=f"do {n}") for n in range(200)))
+    return f"{report.totals.completed} of 200 completed"
+
+
+async def cut_off_costs(home: Path) -> str:
+    async with child_on(in_order(Fault(kind="hang")), home, call_timeout_seconds=0.2) as delegator:
+        report = await delegator.run(Task(goal="do it"))
+    result = report.results[0]
+    return f"{result.usage.model_calls} calls, {'some' if result.cost_usd else 'no'} cost"
+
+
+async def runners_cost(home: Path) -> str:
+    """Six children of a program that bills $10 each, under a limit of $0.50."""
+    program = 'echo \'{"type": "result", "result": "done", "total_cost_usd": 10, "usage": {}}\''
+    runner = CommandRunner(["sh", "-c", program], output="json")
+    async with Delegator(home=home, runner=runner, max_cost_usd=0.5, max_concurrent=1) as delegator:
+        report = await delegator.run(*(Task(goal=f"do {n}") for n in range(6)))
+    return f"{report.totals.completed} ran, ${report.totals.cost_known_usd:g} spent"
+
+
+FAULT_500, OVERLOADED, RESET = Fault(500), Fault(529, headers=SOON), Fault(kind="reset")
+
+
+def again(*faults: Fault) -> Callable[[Path], Awaitable[str]]:
+    return lambda home: passing_errors(home, *faults)
+
+
+SITUATIONS: tuple[Situation, ...] = (
+    Situation(
+        "a tool call is cut off by the output limit",
+        "completed: wrote it whole (3), 2 × write_file",
+        "completed: wrote it whole (3), 1 × write_file",
+        cut_off_call,
+    ),
+    Situation(
+        "reasoning fills the output limit",
+        "failed: truncated (1)",
+        "completed: thought it through (2)",
+        thoughts_fill_the_limit,
+    ),
+    Situation(
+        "the report is cut off by the output limit",
+        "failed: truncated (1)",
+        "completed: I found it (2)",
+        cut_off_report,
+    ),
+    Situation(
+        "eight files of 100 kB are read per turn",
+        "failed: bad_request (4)",
+        "completed: read 64 files (9)",
+        eight_reads_a_turn,
+    ),
+    Situation(
+        "the model makes the same call again and again",
+        "max_steps: max_steps (30)",
+        "failed: no_progress (6)",
+        same_call_forever,
+    ),
+    Situation(
+        "four times 500, then a reply", "failed: server_error (0)", "completed: done (5)", again(*[FAULT_500] * 4)
+    ),
+    Situation("six times 529, then a reply", "failed: overloaded (0)", "completed: done (1)", again(*[OVERLOADED] * 6)),
+    Situation(
+        "four broken connections, then a reply", "failed: connection (0)", "completed: done (5)", again(*[RESET] * 4)
+    ),
+    Situation(
+        "an error inside a reply with status 200", "failed: bad_reply (0)", "completed: done (2)", error_inside_success
+    ),
+    Situation("an empty reply", "completed: (1)", "completed: done after all (2)", empty_reply),
+    Situation(
+        "a tool call that the provider can't parse",
+        "failed: unexpected_stop (1)",
+        "completed: done after all (2)",
+        malformed_call,
+    ),
+    Situation(
+        "the model would call tools forever",
+        "max_steps: max_steps (5)",
+        "completed: this is how far I came (5)",
+        never_reports,
+    ),
+    Situation(
+        "the model is served only through Responses", "failed: bad_request (0)", "completed: done (1)", only_responses
+    ),
+    Situation(
+        "the server wants the model's reasoning back",
+        "failed: bad_request (1)",
+        "completed: done (2)",
+        reasoning_must_come_back,
+    ),
+    Situation(
+        "200 children, 30 at once, under a limit of $1", "13 of 200 completed", "200 of 200 completed", cost_limit
+    ),
+    Situation("a call that hangs and is cut off", "0 calls, no cost", "1 calls, some cost", cut_off_costs),
+    Situation(
+        "six programs that cost $10 each, under a limit of $0.50", "6 ran, $60 spent", "1 ran, $10 spent", runners_cost
+    ),
+)
+
+
+async def play_all(home: Path) -> dict[str, str]:
+    """The outcome of every situation."""
+    return {one.words: await one.play(home / str(n)) for n, one in enumerate(SITUATIONS)}
