@@ -41,7 +41,8 @@ class ToolCalls:
             outputs += await self._call_all(group)
         refused = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
         outputs += [refused] * (len(calls) - len(outputs))
-        return [self._with_remark(call, output) for call, output in zip(calls, outputs, strict=True)]
+        counts = self._repeats.count_turn(list(zip(calls, outputs, strict=True)))
+        return [_with_remark(output, count) for output, count in zip(outputs, counts, strict=True)]
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """The calls in order: consecutive parallel ones grouped together, every other call alone."""
@@ -77,16 +78,16 @@ class ToolCalls:
             return ToolOutput(f"the arguments are not a valid JSON object: {call.raw_arguments[:200]!r}", "error")
         return await call_tool(tool, call.arguments)
 
-    def _with_remark(self, call: ToolCall, output: ToolOutput) -> ToolOutput:
-        """The output, with a remark if the same call had the same result before. The receipt doesn't have it."""
-        count = self._repeats.count(call, output)
-        if count < REMARK_AT:
-            return output
-        remark = (
-            f"\n\n[You made this call {count} times with the same result. Do something else, or report what is "
-            f"missing: {END_AT} of them end the run.]"
-        )
-        return ToolOutput(output.text + remark, output.status, attachments=output.attachments)
+
+def _with_remark(output: ToolOutput, count: int) -> ToolOutput:
+    """The output, with a remark if the same call had the same result before. The receipt doesn't have it."""
+    if count < REMARK_AT:
+        return output
+    remark = (
+        f"\n\n[You made this call {count} times with the same result. Do something else, or report what is missing: "
+        f"{END_AT} of them end the run.]"
+    )
+    return ToolOutput(output.text + remark, output.status, attachments=output.attachments)
 
 
 class RepeatGuard:
@@ -105,14 +106,21 @@ class RepeatGuard:
         """The highest count."""
         return max(self._counts.values(), default=0)
 
-    def count(self, call: ToolCall, output: ToolOutput) -> int:
-        """Count a call, and return how often it was made with this result."""
-        arguments = json.dumps(call.arguments, sort_keys=True, default=str) if call.arguments else call.raw_arguments
-        text = "\0".join((call.name, arguments, output.status, output.text))
-        key = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
-        if key not in self._seen:
-            self._seen.add(key)
-            if call.name != "think":
-                self._counts.clear()
-        self._counts[key] += 1
-        return self._counts[key]
+    def count_turn(self, results: Sequence[tuple[ToolCall, ToolOutput]]) -> list[int]:
+        """Count the calls of one turn, and return for each how often it was made with its result.
+
+        Identical calls of one turn count once: the model couldn't know their results.
+        """
+        keys = [_key_of(call, output) for call, output in results]
+        if any(key not in self._seen and call.name != "think" for key, (call, _) in zip(keys, results, strict=True)):
+            self._counts.clear()
+        self._seen.update(keys)
+        self._counts.update(set(keys))
+        return [self._counts[key] for key in keys]
+
+
+def _key_of(call: ToolCall, output: ToolOutput) -> bytes:
+    """A digest of a call and its result."""
+    arguments = json.dumps(call.arguments, sort_keys=True, default=str) if call.arguments else call.raw_arguments
+    text = "\0".join((call.name, arguments, output.status, output.text))
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()

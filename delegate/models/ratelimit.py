@@ -29,7 +29,8 @@ RETRIES = 10
 """How often a call is repeated after a 5xx status or a broken connection: with backoff, over two and a half minutes. A
 rate-limited call is repeated as long as its patience lasts."""
 SHORT_RETRIES = 2
-"""How often a call is repeated after a response that broke off, or after status 408 or 409."""
+"""How often a call is repeated after a response that broke off, after status 408 or 409, and to an address that never
+answered."""
 INITIAL_BACKOFF, MAX_BACKOFF = 0.5, 30.0
 """Seconds to pause, unless the server's `Retry-After` is longer. Doubles with each failure."""
 MAX_PAUSE = 3600.0
@@ -85,6 +86,8 @@ class RateLimiter:
         """When the limiter last slowed down."""
         self._rejections = 0
         """The number of consecutive rejections."""
+        self._is_known = False
+        """Whether a call was ever accepted."""
         forking.watch(self)
 
     def after_fork(self) -> None:
@@ -162,7 +165,7 @@ class RateLimiter:
             if error.fault == "rate_limited":
                 return pause <= self._patience
             self._failures += 1
-            if self._failures > _retries(error):
+            if self._failures > _retries(error, is_known=self._limiter._is_known):
                 return False
             backoff, asked = _backoff_after(self._failures), error.retry_after or 0.0
             if max(backoff, asked, pause) > self._patience:
@@ -238,6 +241,7 @@ class RateLimiter:
             self._in_flight -= 1
 
     def _accepted(self, sent: _SentCall, quota: Quota | None) -> None:
+        self._is_known = True
         if self._rejection is None and quota is None:
             return
         with self._lock:
@@ -416,13 +420,15 @@ class _QuotaBucket:
         return min(self._limit, self._left + REFILL_SHARE * self._rate * (now - self._at))
 
 
-def _retries(error: ProviderError) -> int:
-    """How often a call is repeated after this error, except for a rate limit."""
-    if error.final:
-        return 0
-    if error.fault in ("overloaded", "server_error", "connection"):
-        return RETRIES
-    return SHORT_RETRIES if error.broken_off or error.status in (408, 409) else 0
+def _retries(error: ProviderError, *, is_known: bool) -> int:
+    """How often a call is repeated after this error, except for a rate limit.
+
+    `is_known` is whether the endpoint answered before: an address that never did is more likely wrong than down.
+    """
+    unreachable = error.fault == "connection" and not error.sent and not is_known
+    if error.broken_off or error.status in (408, 409) or unreachable:
+        return SHORT_RETRIES
+    return RETRIES if error.fault in ("overloaded", "server_error", "connection") else 0
 
 
 def _backoff_after(failures: int) -> float:

@@ -257,10 +257,10 @@ def _restrict_calls(*, sockets: bool) -> None:
         (_RETURN, 0, 0, _DENY),
         (_RETURN, 0, 0, _ALLOW),
     ]
-    code = b"".join(
+    instructions = b"".join(
         one[0].to_bytes(2, sys.byteorder) + bytes(one[1:3]) + one[3].to_bytes(4, sys.byteorder) for one in program
     )
-    buffer = ctypes.create_string_buffer(code, len(code))
+    buffer = ctypes.create_string_buffer(instructions, len(instructions))
     pointer = ctypes.addressof(buffer)
     header = len(program).to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
     filter = ctypes.create_string_buffer(header, len(header))

@@ -183,3 +183,9 @@ async def test_the_same_check_after_every_edit_is_no_circle() -> None:
     ]
     result, child = await run(Scripted([*replies, "I wrote it eight times."]))
     assert (result.status, len(child.receipts)) == ("completed", 16)
+
+
+async def test_identical_calls_of_one_turn_count_once() -> None:
+    twenty = Scripted.calls(*[("look", {"at": "a"})] * 20)
+    result, child = await run(Scripted([twenty, twenty, "Nothing is new."]), same())
+    assert (result.status, len(child.receipts)) == ("completed", 40)

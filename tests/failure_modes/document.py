@@ -27,9 +27,10 @@ task, at the same endpoint, gets its PASS.
 
 * **The rate limiter**, shared by all callers of one model, is the only place that repeats a call. It repeats one after
   429 for up to {PATIENCE_SECONDS:g} s; after any 5xx status and after a broken connection {RETRIES} times, with growing
-  pauses, for two and a half minutes; and after 408, 409 and a body that breaks off {SHORT_RETRIES} times. For a judge
-  in whose place another model can be asked, all of this ends within {JUDGES_PATIENCE:g} s. Where the server asks for a
-  longer wait, the call fails at once. The pauses don't count toward a child's `timeout_seconds`.
+  pauses, for two and a half minutes; and after 408, 409, a body that breaks off, and at an address that never answered
+  {SHORT_RETRIES} times. For a judge in whose place another model can be asked, all of this ends within
+  {JUDGES_PATIENCE:g} s. Where the server asks for a longer wait, the call fails at once. The pauses don't count toward
+  a child's `timeout_seconds`.
 * **Nobody** repeats a call that hangs or sends its body too slowly: `call_timeout_seconds` ends it.
 * **The child's model** reads what was wrong with a tool call and goes on. At most {MAX_CALLS_PER_TURN} tools are called
   in one turn; the model reads that too. A turn that asks for more than {MAX_REPLIES_PER_TURN} ends the child. A reply

@@ -151,7 +151,7 @@ def _passing(times: int) -> Outcomes:
 
 
 _UNREADABLE = _unreachable("bad_reply")
-_SAYS_NOTHING = _answered("FAIL: empty_output (1)", "judge_unparseable")
+_SAYS_NOTHING = _answered("FAIL: empty_output (2)", "judge_unparseable")
 _MENDED = _answered("PASS: met (2)", "judge_unparseable")
 
 _STATUSES = (
@@ -159,8 +159,8 @@ _STATUSES = (
     Row("answers 401", _status(401), _unreachable("auth")),
     Row("answers 403", _status(403), _unreachable("auth")),
     Row("answers 404", _status(404), _unreachable("bad_request")),
-    Row("answers 408", _status(408), _unreachable("timeout", 1 + SHORT_RETRIES)),
-    Row("answers 409", _status(409), _unreachable("bad_request", 1 + SHORT_RETRIES)),
+    Row("answers 408", _status(408), _unreachable("server_error", 1 + SHORT_RETRIES)),
+    Row("answers 409", _status(409), _unreachable("server_error", 1 + SHORT_RETRIES)),
     Row("answers 429: in an hour", _status(429, HOUR), _unreachable("rate_limited"), limits_the_model=True),
     Row("answers 500", _status(500), _trouble("server_error")),
     Row("answers 503", _status(503), _trouble("overloaded"), limits_the_model=True),
@@ -178,7 +178,7 @@ _CONNECTIONS = (
         ended_by="deadline",
     ),
     Row("resets the connection", _always(Fault(kind="reset")), _trouble("connection")),
-    Row("breaks off mid-body", _badly("truncate"), _unreachable("bad_reply", 1 + SHORT_RETRIES)),
+    Row("breaks off mid-body", _badly("truncate"), _unreachable("connection", 1 + SHORT_RETRIES)),
 )
 _BODIES = (
     Row("truncates its JSON", _half_json, _UNREADABLE),
@@ -195,7 +195,7 @@ _REPLIES = (
     Row(
         "stops at the limit of length",
         _always(Reply("I counted", stop="length")),
-        _answered("failed: truncated (1)", "judge_unparseable"),
+        _answered("failed: truncated (3)", "judge_unparseable"),
     ),
     Row("calls an unknown tool, once", _tool("launch", {}), _MENDED, times=1, child_receipts=1),
     Row(
