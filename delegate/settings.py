@@ -1,7 +1,8 @@
 """Settings, loaded from keyword arguments, `DELEGATE_…` environment variables and `delegate.toml`, in this order.
 
-`delegate.toml` is read from the working directory, or from the path in `DELEGATE_CONFIG`. Its keys are the fields of
-`Settings`. The variable of a field is `DELEGATE_` and the field's name in capitals.
+`delegate.toml` is read from the working folder, or from the path in `DELEGATE_CONFIG`; then the operator's own one from
+the configuration folder. Its keys are the fields of `Settings`. The variable of a field is `DELEGATE_` and the field's
+name in capitals. A file in the working folder that isn't trusted may only narrow (see `trust.py`).
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from delegate import trust
 from delegate._util.similar import most_similar
 from delegate.errors import ConfigError
 from delegate.models.catalog import Accuracy, Model, Price, hint_for
@@ -160,10 +162,13 @@ def load_settings(environ: Mapping[str, str] | None = None, **given: Unpack[Sett
             to fix it.
     """
     environ = os.environ if environ is None else environ
-    path = Path(environ.get("DELEGATE_CONFIG") or "delegate.toml")
-    sources = {str(path): _from_toml(path, "DELEGATE_CONFIG" in environ), "the environment": _from_environ(environ)}
     merged: dict[str, Any] = {}
-    for source, fields in (*sources.items(), ("the arguments", given)):
+    for file in trust.settings_files(environ):
+        fields = parse(file)
+        if wider := widening(file, fields, Settings(**merged)):
+            raise trust.refusal(file, wider)
+        merged |= fields
+    for source, fields in (("the environment", _from_environ(environ)), ("the arguments", given)):
         _check(source, fields)
         merged |= fields
     settings = Settings(**merged)
@@ -183,20 +188,31 @@ def override(settings: Settings, **given: Unpack[SettingsOptions]) -> Settings:
     return Settings(**fields)
 
 
+def parse(file: trust.SettingsFile) -> dict[str, Any]:
+    """The fields that a settings file sets.
+
+    Raises:
+        ConfigError: It isn't TOML, or a value is invalid.
+    """
+    try:
+        fields = tomllib.loads(file.data.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{file.name} can't be read as TOML: {error}") from error
+    _check(file.name, fields)
+    return fields
+
+
+def widening(file: trust.SettingsFile, fields: Mapping[str, Any], allowed: Settings) -> list[str]:
+    """The fields of an untrusted file that reach further than `allowed`, the settings without this file."""
+    if file.trusted:
+        return []
+    wanted = Settings(**fields)
+    return [name for name in fields if trust.widens(name, getattr(wanted, name), getattr(allowed, name))]
+
+
 def variable(field: str) -> str:
     """Return the name of a field's environment variable."""
     return f"{_PREFIX}{field.upper()}"
-
-
-def _from_toml(path: Path, named: bool) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if named:
-            raise ConfigError(f"DELEGATE_CONFIG names {path}, which does not exist; correct the path") from None
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path} can't be read as TOML: {error}") from error
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -34,13 +34,14 @@ leaks.adopt_orphans()
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test its own DELEGATE_HOME and working directory, without the developer's keys."""
+    """Give each test its own DELEGATE_HOME, configuration and working folder, without the developer's keys."""
     for name in list(os.environ):
         if _OURS.search(name):
             monkeypatch.delenv(name)
     folder, work = tmp_path / "home", tmp_path / "cwd"
     work.mkdir()
     monkeypatch.setenv("DELEGATE_HOME", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(work)
     return folder
 

@@ -33,6 +33,7 @@ from scripts.write_cli_reference import document as cli_reference
 from scripts.write_settings import settings_table
 from tests.support import pages
 from tests.support.model_server import Call, ModelServer, Reply
+from tests.support.operator import own_settings
 from tests.support.pages import DOCS, Block
 
 ROOT = DOCS.parent
@@ -167,7 +168,7 @@ def test_few_blocks_are_not_run() -> None:
 @pytest.mark.parametrize("block", pages.all_blocks("toml"), ids=str)
 def test_toml_blocks_are_settings(block: Block) -> None:
     tomllib.loads(block.text)
-    Path("delegate.toml").write_text(block.text, encoding="utf-8")
+    own_settings(block.text)
     settings = load_settings({})
     assert effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy).models
 

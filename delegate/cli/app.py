@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from delegate.cli import batch, call, demo, doctor, judge, lint, mcp, models, run, runs, show, tool
+from delegate.cli import batch, call, demo, doctor, judge, lint, mcp, models, run, runs, show, tool, trust
 
 app = typer.Typer(
     help="Delegate work to other agents and get verdicts that rest on evidence.",
@@ -25,6 +25,7 @@ for command in (
     demo.demo,
     models.models,
     doctor.doctor,
+    trust.trust,
     tool.tool,
     mcp.mcp,
     runs.runs,

@@ -13,10 +13,12 @@ from typing import Any, Literal
 
 from rich.text import Text
 
+from delegate import trust
 from delegate.cli.choice import Choice, choose
 from delegate.cli.output import plain
 from delegate.cli.probe import ServedModels, ask, ask_local
 from delegate.delegator import Delegator
+from delegate.errors import ConfigError
 from delegate.models.connections import find_endpoints
 from delegate.models.providers import Endpoint
 from delegate.models.routing import EndpointKey
@@ -60,9 +62,26 @@ class Diagnostics:
         """The diagnostics as text."""
         lines = [_line(check) for check in self.checks]
         if self.toml:
-            lines += [Text("\nTo use these servers, add these lines to delegate.toml and adjust the tiers:\n", "bold")]
+            head = f"\nTo use these servers, add these lines to {trust.own_file()} and adjust the tiers:\n"
+            lines += [Text(head, "bold")]
             lines += [plain(self.toml)]
         return Text("\n").join(lines)
+
+
+_ORIGINS = {"own": "your own file", "named": "named by DELEGATE_CONFIG", "folder": "trusted"}
+
+
+def settings_files() -> Iterator[DiagnosticCheck]:
+    """The settings files that are read, and which of them count in full."""
+    for file in trust.settings_files(os.environ):
+        origin = _ORIGINS[file.origin] if file.trusted else "not trusted, so it may only narrow your settings"
+        yield DiagnosticCheck("settings", "ok" if file.trusted else "note", f"{file.path} is read ({origin})")
+
+
+def without_settings(error: ConfigError) -> Diagnostics:
+    """The diagnostics where the settings can't be loaded."""
+    fix = "correct the settings, then run `delegate doctor` again"
+    return Diagnostics((*settings_files(), DiagnosticCheck("settings", "problem", str(error), fix)), can_call=False)
 
 
 async def examine(delegator: Delegator) -> Diagnostics:
@@ -79,6 +98,7 @@ async def examine(delegator: Delegator) -> Diagnostics:
     fault = _fault(choice, endpoints, answers)
     new = _undeclared(delegator, endpoints, answers, local)
     checks = (
+        *settings_files(),
         *_keys(environ),
         *_endpoints(endpoints, answers),
         *(

@@ -20,7 +20,7 @@ def doctor(security: SecurityOption = False, format: FormatOption = Format.prett
     Keys are never printed. Exits with 0 if a model is available for children,
     else with 1.
     """
-    from delegate.cli.diagnostics import examine
+    from delegate.cli.diagnostics import examine, without_settings
 
     if security:
         from delegate.cli.security.report import report_security
@@ -30,9 +30,14 @@ def doctor(security: SecurityOption = False, format: FormatOption = Format.prett
     from delegate.cli.output import console, print_as_json
     from delegate.cli.work import work
     from delegate.delegator import Delegator
+    from delegate.errors import ConfigError
 
-    delegator = Delegator()
-    diagnostics = work(delegator, lambda _: examine(delegator))
+    try:
+        delegator = Delegator()
+    except ConfigError as error:
+        diagnostics = without_settings(error)
+    else:
+        diagnostics = work(delegator, lambda _: examine(delegator))
     document = diagnostics.document()
     if not print_as_json(format, document, document["checks"]):
         console().print(diagnostics.text(), soft_wrap=True)

@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from delegate import trust
 from delegate.errors import ToolDenied, ToolError
 
 MAX_LINKS = 40
@@ -43,6 +44,15 @@ def refuse_git(root: Path, real: Path) -> None:
     """Raise `ToolDenied` for a path in a `.git` folder: git would later run what is there, outside any sandbox."""
     if any(_is_git(name) for name in real.relative_to(root).parts):
         raise ToolDenied("files in .git can't be written directly; run git commands instead")
+
+
+def refuse_settings(real: Path) -> None:
+    """Raise `ToolDenied` for a file with which the operator decides what children may do."""
+    if trust.is_protected(real):
+        raise ToolDenied(
+            f"{real.name} holds the operator's settings of delegate, which a child can't write; report what should be "
+            "in it instead"
+        )
 
 
 def open_file(root: Path, real: Path, flags: int) -> int:

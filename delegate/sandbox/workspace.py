@@ -103,11 +103,12 @@ class Folder:
     def write(self, path: str, data: bytes) -> None:
         """Replace the content of a regular file in the folder, creating missing folders.
 
-        Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder or in `.git`, for a file with
-        hard links, and for one that another child of the run writes.
+        Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder or in `.git`, for the
+        operator's settings, for a file with hard links, and for one that another child of the run writes.
         """
         real = self.resolve(path)
         paths.refuse_git(self.root, real)
+        paths.refuse_settings(real)
         if self._writer is not None:
             self._writer.acquire(real)
         files.write(self.root, real, data)

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.command import delegate
 from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.operator import own_settings
 
 CHILD = {"id": "worker-1", "tier": "standard", "family": "w", "input_price": 1, "output_price": 10,
          "cached_input_price": 0.5}  # fmt: skip
@@ -43,9 +43,7 @@ def _declare(server: ModelServer, *models: dict[str, Any]) -> None:
     tables = ", ".join(
         "{" + ", ".join(f"{name} = {json.dumps(value)}" for name, value in model.items()) + "}" for model in models
     )
-    Path("delegate.toml").write_text(
-        f'[[endpoints]]\nname = "mine"\nbase_url = "{server.openai_url}"\nmodels = [{tables}]\n'
-    )
+    own_settings(f'[[endpoints]]\nname = "mine"\nbase_url = "{server.openai_url}"\nmodels = [{tables}]\n')
 
 
 def _run(

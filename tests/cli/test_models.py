@@ -3,13 +3,13 @@
 import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delegate.models.catalog import Catalog
 from tests.cli.command import delegate
+from tests.support.operator import own_settings
 
 KEYS = {"OPENAI_API_KEY": "sk-dummy", "ANTHROPIC_API_KEY": "sk-dummy"}
 LOCAL = """
@@ -138,14 +138,14 @@ def test_no_judge_is_above_the_allowed_tier_for_any_worker() -> None:
 
 
 def test_a_model_without_a_price_is_not_used_if_cost_is_limited() -> None:
-    Path("delegate.toml").write_text(LOCAL)
+    own_settings(LOCAL)
     lines = _lines(DELEGATE_MODEL="no-price", DELEGATE_MAX_COST_USD="1")
     assert lines[0].startswith("Children can't run: ")
     assert "Settings in force: max_cost_usd = 1.0, model = no-price." in lines
 
 
 def test_a_free_model_costs_nothing_and_an_unknown_price_is_unknown() -> None:
-    Path("delegate.toml").write_text(LOCAL)
+    own_settings(LOCAL)
     lines = _lines(DELEGATE_MODEL="free-one", **KEYS)
     assert lines[1].startswith("A verdict on 5,000 tokens costs nothing. Next judge: ")
     assert " shed " in _row(lines, "free-one")
@@ -162,7 +162,7 @@ def test_a_near_tie_won_by_another_family_is_shown() -> None:
     tied = "[[endpoints]]\nname = 'e'\nbase_url = 'http://127.0.0.1:9/v1'\nmodels = ["
     tied += "{id = 'mine', family = 'a', tier = 'fast', input_price = 1.00, output_price = 1},"
     tied += "{id = 'other', family = 'b', tier = 'fast', input_price = 1.05, output_price = 1}]\n"
-    Path("delegate.toml").write_text(tied)
+    own_settings(tied)
     lines = _lines("--worker", "mine")
     assert " judges: near tie, different family" in _row(lines, "other")
     assert " next: near tie, but same family as the worker" in _row(lines, "mine")
@@ -170,7 +170,7 @@ def test_a_near_tie_won_by_another_family_is_shown() -> None:
 
 def test_a_measured_accuracy_is_shown() -> None:
     assert " accuracy " not in "".join(_usual()[0])
-    Path("delegate.toml").write_text('[judge_accuracy]\n"gpt-6-luna" = 0.92\n')
+    own_settings('[judge_accuracy]\n"gpt-6-luna" = 0.92\n')
     lines = _lines(**KEYS)
     assert any(" accuracy " in line for line in lines)
     assert " 92% " in _row(lines, "gpt-6-luna")

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import date
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from delegate.models.overrides import effective_catalog
 from delegate.models.providers import Endpoint
 from delegate.settings import load_settings
 from delegate.types import Usage
+from tests.support.operator import own_settings
 
 TODAY = date(2026, 11, 20)
 USAGE = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
@@ -46,7 +46,7 @@ tier = "standard"
 
 
 def declared(toml: str) -> Catalog:
-    Path("delegate.toml").write_text(toml)
+    own_settings(toml)
     settings = load_settings({})
     return effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
 
@@ -116,7 +116,11 @@ def test_the_order_of_declarations_does_not_matter() -> None:
         ),
         (
             LUNA.replace(", above_tokens = 2_000_000", ""),
-            ["models[gpt-6-luna].prices (in delegate.toml)", "two prices apply on the same day; end one with `until`"],
+            [
+                "models[gpt-6-luna].prices (in ",
+                "delegate.toml)",
+                "two prices apply on the same day; end one with `until`",
+            ],
         ),
     ],
 )

@@ -1,0 +1,256 @@
+"""Decides whose word a settings file is: the operator's, or only that of the folder it lies in.
+
+A cloned repository can bring a `delegate.toml`. So a file in the working folder may narrow what the operator allows,
+but widens it only after `delegate trust`, which notes the file's path and digest. These always count in full: the
+operator's own file, and the file that `DELEGATE_CONFIG` names.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+import shlex
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from delegate.errors import ConfigError
+from delegate.models.tiers import Bounds, is_above
+from delegate.types import TIERS
+
+NAME = "delegate.toml"
+LARGEST_BYTES = 1_000_000
+"""A file in the working folder that is larger is refused unread."""
+Origin = Literal["own", "named", "folder"]
+
+# ----------------------------------------------------------------------------------------------------- the files
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """A settings file as it was read. `origin` is `own`, `named` (by DELEGATE_CONFIG) or `folder`."""
+
+    path: Path
+    origin: Origin
+    data: bytes
+    trusted: bool
+
+    @property
+    def name(self) -> str:
+        """What messages call the file."""
+        return NAME if self.origin == "folder" else str(self.path)
+
+
+def own_folder() -> Path:
+    """The operator's folder for configuration. A relative XDG_CONFIG_HOME is ignored, as its specification demands."""
+    configured = Path(os.environ.get("XDG_CONFIG_HOME") or "")
+    if not configured.is_absolute():
+        home = Path(os.path.expanduser("~"))
+        configured = home / ".config" if home.is_absolute() else Path(os.devnull)  # no home: a folder that can't exist
+    return configured / "delegate"
+
+
+def own_file() -> Path:
+    """The operator's own settings file, whether or not it exists."""
+    return own_folder() / NAME
+
+
+def settings_files(environ: Mapping[str, str]) -> tuple[SettingsFile, ...]:
+    """The settings files that exist, lowest precedence first. `DELEGATE_CONFIG` replaces the working folder's file.
+
+    Raises:
+        ConfigError: A file can't be read, or `DELEGATE_CONFIG` names one that doesn't exist.
+    """
+    found: list[SettingsFile] = []
+    if os.path.exists(own_file()):  # not so if HOME is another user's, as in some containers
+        found.append(SettingsFile(own_file(), "own", _bytes_of(own_file()), trusted=True))
+    if named := environ.get("DELEGATE_CONFIG"):
+        try:
+            found.append(SettingsFile(Path(named), "named", _bytes_of(Path(named)), trusted=True))
+        except FileNotFoundError:
+            raise ConfigError(f"DELEGATE_CONFIG names {named}, which does not exist; correct the path") from None
+        return tuple(found)
+    with suppress(FileNotFoundError):
+        path = _key(Path(NAME))
+        if not found or not os.path.samefile(path, own_file()):
+            data = _regular_bytes_of(path)
+            found.append(SettingsFile(path, "folder", data, trusted=_digest(data) == trusted().get(path)))
+    return tuple(found)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+
+
+def _regular_bytes_of(path: Path) -> bytes:
+    """The file's content. Pipes, which may never end, and huge files are refused: anyone may have put them there."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_BYTES:
+        raise ConfigError(f"{path} is not a regular file of at most {LARGEST_BYTES:,} bytes; remove it, or replace it")
+    return _bytes_of(path)
+
+
+# ------------------------------------------------------------------------------------------------- the trusted files
+
+
+def trusted() -> dict[Path, str]:
+    """The trusted files with the SHA-256 that each had.
+
+    Raises:
+        ConfigError: The list can't be read.
+    """
+    path = _list_file()
+    try:
+        listed = json.loads(path.read_bytes())
+        return {Path(file): str(digest) for file, digest in listed.items()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(f"the list of trusted files {path} can't be read ({error}); correct or delete it") from None
+
+
+def read(path: Path) -> SettingsFile:
+    """The settings file at `path`, or in the folder `path`.
+
+    Raises:
+        ConfigError: There is no such file, or it can't be read.
+    """
+    key = _key(path / NAME if path.is_dir() else path)
+    try:
+        data = _regular_bytes_of(key)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {key}; name a settings file, or a folder with a {NAME}") from None
+    return SettingsFile(key, "folder", data, trusted=_digest(data) == trusted().get(key))
+
+
+def trust(file: SettingsFile) -> None:
+    """Trust this file with the content that was read; any change of it ends the trust."""
+    _store({**trusted(), file.path: _digest(file.data)})
+
+
+def revoke(path: Path) -> bool:
+    """End the trust in the file at `path`, or in the folder `path`. Whether it was trusted."""
+    listed = trusted()
+    was = [listed.pop(key, None) for key in (_key(path), _key(path / NAME))]
+    if any(was):
+        _store(listed)
+    return any(was)
+
+
+def _store(listed: Mapping[Path, str]) -> None:
+    path = _list_file()
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new.write_text(json.dumps({str(file): digest for file, digest in sorted(listed.items())}, indent=2) + "\n")
+        new.replace(path)
+    except OSError as error:
+        raise ConfigError(f"the list of trusted files {path} can't be written: {error.strerror}") from error
+
+
+def _list_file() -> Path:
+    return own_folder() / "trusted.json"
+
+
+def _key(path: Path) -> Path:
+    """The path under which a file is trusted. A link is trusted as a link: what it leads to was trusted elsewhere."""
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# ------------------------------------------------------------------------------------- what a child must not write
+
+
+def is_protected(real: Path) -> bool:
+    """Whether `real`, a path without links, holds settings or trust of the operator, or a copy of a trusted file."""
+    if Path(str(real).casefold()).is_relative_to(os.path.realpath(own_folder()).casefold()):
+        return True
+    listed: Mapping[Path, str] = {}
+    with suppress(ConfigError):
+        listed = trusted()
+    read_here = [NAME, *filter(None, [os.environ.get("DELEGATE_CONFIG")])]
+    files = {os.path.realpath(path).casefold() for path in (*read_here, *listed)}
+    return str(real).casefold() in files or (real.name.casefold() == NAME and _is_trusted_copy(real, listed))
+
+
+def _is_trusted_copy(real: Path, listed: Mapping[Path, str]) -> bool:
+    """As in a worktree of a repository whose file is trusted: what a child changed there is merged later."""
+    try:
+        return bool(listed) and _digest(_regular_bytes_of(real)) in listed.values()
+    except (OSError, ConfigError):
+        return False
+
+
+# -------------------------------------------------------------------------------------------- what needs trust
+
+FREE = frozenset({"model", "tier", "min_tier", "effort"})
+"""These choose among what the operator's keys and limits allow, as any task may."""
+LIMITS = frozenset({
+    "max_concurrent", "max_children", "max_depth", "max_steps", "max_tokens", "timeout_seconds", "max_cost_usd",
+    "max_run_model_calls", "max_run_tokens", "run_timeout_seconds", "max_output_tokens", "call_timeout_seconds",
+    "result_chars",
+})  # fmt: skip
+"""A lower value narrows; None is no limit."""
+ORDERS: Mapping[str, tuple[object, ...]] = {
+    "commands": ("deny", "sandboxed", "allow"),
+    "sandbox": ("require", "auto", "off"),
+    "gate": (True, False),
+    "strict_checks": (True, False),
+    "escalate": (True, False),
+    "parent_tier": (*reversed(TIERS), None),
+}
+"""Values from the narrowest to the widest."""
+LISTS = frozenset({"endpoints", "models", "fetch_hosts"})
+"""A part of what the operator lists narrows."""
+
+
+def widens(field: str, value: Any, allowed: Any) -> bool:
+    """Whether `value` reaches further than `allowed`, the operator's own value of this setting.
+
+    Any other value of a field that isn't named above counts as wider: tool names that a host's rules may know, the
+    judge, its accuracy, and where and how long records are kept.
+    """
+    if field in FREE or value == allowed:
+        return False
+    if field in LIMITS:
+        return not (math.inf if value is None else value) <= (math.inf if allowed is None else allowed)
+    if field in ORDERS:
+        return ORDERS[field].index(value) > ORDERS[field].index(allowed)
+    if field in LISTS:
+        return any(one not in allowed for one in value)
+    if field == "min_judge_accuracy":
+        return value is None or not value >= (allowed or 0)
+    if field == "max_tier":
+        ceilings = [(Bounds.under(one, max_tier=value), Bounds.under(one, max_tier=allowed)) for one in (None, *TIERS)]
+        return any(is_above(wanted.ceiling, limit.ceiling) for wanted, limit in ceilings)
+    return True
+
+
+_OTHER_SERVICES = "AWS_|AZURE_(?!OPENAI)|GITHUB_|GITLAB_|STRIPE_|NPM_|PYPI_"
+_MODEL_KEY = re.compile(rf"(?!{_OTHER_SERVICES})[A-Z][A-Z0-9_]{{0,60}}_API_(?:KEY|TOKEN)")
+
+
+def is_model_key(variable: str) -> bool:
+    """Whether a variable's name is like those of model servers' keys, such as OPENAI_API_KEY."""
+    return _MODEL_KEY.fullmatch(variable) is not None
+
+
+def refusal(file: SettingsFile, fields: list[str]) -> ConfigError:
+    """The error for fields of an untrusted file."""
+    return ConfigError(
+        f"{file.path} sets {', '.join(fields)}, which a file in the working folder may do only once you trust it: read "
+        f"it, then run `delegate trust {shlex.quote(str(file.path))}`. Or remove these fields, or name a file of your own with "
+        "DELEGATE_CONFIG, which is then read in its place"
+    )

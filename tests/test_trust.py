@@ -1,0 +1,318 @@
+"""A settings file that came with a folder narrows what its operator allows; it widens it only once it is trusted."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import trust
+from delegate.errors import ConfigError, ToolDenied
+from delegate.sandbox.workspace import Folder
+from delegate.settings import Settings, load_settings
+from delegate.types import Workspace
+from tests.support.operator import own_settings
+
+ENDPOINT = '[[endpoints]]\nname = "x"\nbase_url = "http://x"\nmodels = [{id = "m", tier = "fast"}]\n'
+MODEL = """
+[[models]]
+id = "m"
+provider = "openai"
+family = "f"
+tier = "fast"
+context_tokens = 1_000
+max_output_tokens = 100
+structured_output = true
+tools = true
+"""
+WIDER = {
+    "tool_name": 'tool_name = "bash"',
+    "judge_model": 'judge_model = "gpt-6-luna"',
+    "judge_accuracy": '[judge_accuracy]\n"gpt-6-luna" = 1.0',
+    "max_concurrent": "max_concurrent = 4",
+    "max_children": "max_children = 13",
+    "max_depth": "max_depth = 2",
+    "max_steps": "max_steps = 31",
+    "timeout_seconds": "timeout_seconds = 601",
+    "max_output_tokens": "max_output_tokens = 32_001",
+    "call_timeout_seconds": "call_timeout_seconds = inf",
+    "gate": "gate = false",
+    "sandbox": 'sandbox = "off"',
+    "commands": 'commands = "allow"',
+    "fetch_hosts": 'fetch_hosts = ["169.254.169.254"]',
+    "result_chars": "result_chars = 1_000_000",
+    "home": 'home = "."',
+    "keep_days": "keep_days = 0.001",
+    "keep_mb": "keep_mb = 0.001",
+    "endpoints": ENDPOINT,
+    "models": MODEL,
+}
+NARROWED = {
+    "escalate": "escalate = true",
+    "min_judge_accuracy": "min_judge_accuracy = 0.9",
+    "parent_tier": 'parent_tier = "fast"',
+    "max_tier": 'max_tier = "fast"',
+    "max_tokens": "max_tokens = 1_000",
+    "max_cost_usd": "max_cost_usd = 1.5",
+    "max_run_model_calls": "max_run_model_calls = 10",
+    "max_run_tokens": "max_run_tokens = 1_000",
+    "run_timeout_seconds": "run_timeout_seconds = 60",
+    "strict_checks": "strict_checks = true",
+}
+"""What the operator's own file narrows; a folder's file may not undo it."""
+WIDENED = {
+    "escalate": "escalate = false",
+    "min_judge_accuracy": "min_judge_accuracy = 0.1",
+    "parent_tier": 'parent_tier = "deep"',
+    "max_tier": 'max_tier = "parent"',
+    "max_tokens": "max_tokens = 1_001",
+    "max_cost_usd": "max_cost_usd = inf",
+    "max_run_model_calls": "max_run_model_calls = 11",
+    "max_run_tokens": "max_run_tokens = 1_001",
+    "run_timeout_seconds": "run_timeout_seconds = 61",
+    "strict_checks": "strict_checks = false",
+}
+
+
+def folder_settings(toml: str) -> Path:
+    """Write the file that a repository brought along."""
+    Path("delegate.toml").write_text(toml, encoding="utf-8")
+    return Path("delegate.toml").resolve()
+
+
+def load() -> Settings:
+    return load_settings({})
+
+
+def test_every_setting_is_decided_on() -> None:
+    assert {*trust.FREE, *WIDER, *NARROWED} == set(Settings.model_fields)
+    assert set(NARROWED) == set(WIDENED)
+
+
+@pytest.mark.parametrize("field", WIDER)
+def test_a_folders_file_that_reaches_further_is_refused_until_trusted(field: str) -> None:
+    path = folder_settings(WIDER[field])
+    with pytest.raises(ConfigError) as refused:
+        load()
+    said = str(refused.value)
+    assert f"{path} sets {field}, " in said
+    assert f"`delegate trust {path}`" in said
+    trust.trust(trust.read(path))
+    assert field in load().model_fields_set
+
+
+@pytest.mark.parametrize("field", WIDENED)
+def test_a_folders_file_cannot_undo_what_the_operators_own_file_narrows(field: str) -> None:
+    own_settings(NARROWED[field])
+    folder_settings(WIDENED[field])
+    with pytest.raises(ConfigError, match=f" sets {field}, "):
+        load()
+
+
+@pytest.mark.parametrize("field", [*WIDER, *NARROWED])
+def test_what_the_operators_own_file_says_may_be_repeated(field: str) -> None:
+    own_settings({**WIDER, **NARROWED}[field])
+    folder_settings({**WIDER, **NARROWED}[field])
+    assert field in load().model_fields_set
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        *NARROWED.values(),
+        'commands = "deny"',
+        'sandbox = "require"',
+        "max_steps = 5\nmax_children = 0\nresult_chars = 900",
+        "timeout_seconds = 30",
+        'model = "gpt-6-luna"\ntier = "deep"\nmin_tier = "standard"\neffort = "high"',
+        "fetch_hosts = []\nendpoints = []\nmodels = []",
+        'max_tier = "parent-1"',
+        "",
+    ],
+)
+def test_a_folders_file_may_narrow_and_choose_without_trust(toml: str) -> None:
+    folder_settings(toml)
+    assert load().model_fields_set == {line.partition(" ")[0] for line in toml.splitlines()}
+
+
+def test_lists_of_the_operator_may_be_shortened_but_not_lengthened() -> None:
+    own_settings('fetch_hosts = ["a.test", "b.test"]')
+    folder_settings('fetch_hosts = ["b.test"]')
+    assert load().fetch_hosts == ("b.test",)
+    folder_settings('fetch_hosts = ["b.test", "c.test"]')
+    with pytest.raises(ConfigError, match="fetch_hosts"):
+        load()
+
+
+def test_a_limit_may_be_as_high_as_the_operators_own_and_no_higher() -> None:
+    own_settings("max_steps = 100")
+    folder_settings("max_steps = 100")
+    assert load().max_steps == 100
+    folder_settings("max_steps = 101")
+    with pytest.raises(ConfigError, match="max_steps"):
+        load()
+
+
+def test_all_fields_that_need_trust_are_named_at_once_and_no_others() -> None:
+    folder_settings('max_steps = 5\ncommands = "allow"\ngate = false\n')
+    with pytest.raises(ConfigError, match=" sets commands, gate, which"):
+        load()
+
+
+# --------------------------------------------------------------------------------------------- sources and their order
+
+
+def test_the_own_file_is_outranked_by_the_folders_the_environment_and_arguments() -> None:
+    own_settings('commands = "allow"\nmodel = "a"\nmax_steps = 4\ntier = "fast"\n')
+    folder_settings('model = "b"\nmax_steps = 3\ntier = "standard"\n')
+    settings = load_settings({"DELEGATE_MAX_STEPS": "2", "DELEGATE_TIER": "deep"}, tier="fast")
+    assert (settings.commands, settings.model, settings.max_steps, settings.tier) == ("allow", "b", 2, "fast")
+
+
+def test_a_named_file_counts_in_full_and_replaces_the_folders(tmp_path: Path) -> None:
+    own_settings("max_steps = 4")
+    folder_settings('commands = "allow"\n')
+    (tmp_path / "named.toml").write_text('sandbox = "off"\n')
+    settings = load_settings({"DELEGATE_CONFIG": str(tmp_path / "named.toml")})
+    assert (settings.commands, settings.sandbox, settings.max_steps) == ("sandboxed", "off", 4)
+    assert load_settings({"DELEGATE_CONFIG": os.devnull}).commands == "sandboxed"
+
+
+def test_the_variables_and_arguments_are_the_operators_and_need_no_trust() -> None:
+    settings = load_settings({"DELEGATE_COMMANDS": "allow"}, fetch_hosts=("a.test",), gate=False)
+    assert (settings.commands, settings.fetch_hosts, settings.gate) == ("allow", ("a.test",), False)
+
+
+def test_in_the_configuration_folder_itself_the_own_file_counts_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    own_settings('commands = "allow"')
+    monkeypatch.chdir(trust.own_folder())
+    assert load().commands == "allow"
+
+
+def test_a_relative_configuration_folder_is_not_the_operators(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", ".")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path("delegate").mkdir()
+    Path("delegate/delegate.toml").write_text('commands = "allow"')
+    assert load().commands == "sandboxed"
+
+
+def test_without_a_home_no_file_of_the_folder_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", "relative")
+    Path("relative/.config/delegate").mkdir(parents=True)
+    Path("relative/.config/delegate/delegate.toml").write_text('commands = "allow"')
+    assert load().commands == "sandboxed"
+
+
+def test_a_pipe_or_huge_file_in_the_folder_is_refused_unread() -> None:
+    os.mkfifo("delegate.toml")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        load()
+    Path("delegate.toml").unlink()
+    folder_settings("#" * (trust.LARGEST_BYTES + 1))
+    with pytest.raises(ConfigError, match="not a regular file of at most 1,000,000 bytes"):
+        load()
+
+
+# ------------------------------------------------------------------------------------------------------- what trust is
+
+
+def test_any_change_of_a_trusted_file_ends_the_trust() -> None:
+    path = folder_settings('commands = "allow"')
+    trust.trust(trust.read(path))
+    assert load().commands == "allow"
+    folder_settings('commands = "allow" ')
+    with pytest.raises(ConfigError, match="sets commands"):
+        load()
+
+
+def test_a_trusted_files_content_elsewhere_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trust.trust(trust.read(folder_settings('commands = "allow"')))
+    (tmp_path / "clone").mkdir()
+    (tmp_path / "clone" / "delegate.toml").write_text('commands = "allow"')
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "delegate.toml").symlink_to(Path("delegate.toml").resolve())
+    for name in ("clone", "linked"):
+        monkeypatch.chdir(tmp_path / name)
+        with pytest.raises(ConfigError, match="sets commands"):
+            load()
+
+
+def test_trust_is_the_same_through_a_link_to_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder_settings('commands = "allow"')
+    (tmp_path / "link").symlink_to(path.parent)
+    trust.trust(trust.read(tmp_path / "link"))
+    assert load().commands == "allow"
+    assert trust.revoke(path)
+    with pytest.raises(ConfigError, match="sets commands"):
+        load()
+
+
+def test_a_damaged_list_of_trusted_files_is_an_error_that_names_it() -> None:
+    folder_settings("max_steps = 5")
+    trust.own_folder().mkdir(parents=True)
+    (trust.own_folder() / "trusted.json").write_text("[")
+    with pytest.raises(ConfigError, match=r"trusted\.json can't be read .*; correct or delete it"):
+        load()
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "MY_GATEWAY_API_KEY", "AZURE_OPENAI_API_KEY", "HF_API_TOKEN"])
+def test_the_names_of_model_keys_are_known(name: str) -> None:
+    assert trust.is_model_key(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "GITHUB_API_KEY", "HOME", "SSH_AUTH_SOCK", "STRIPE_API_KEY", ""]
+)
+def test_other_secrets_are_not_model_keys(name: str) -> None:
+    assert not trust.is_model_key(name)
+
+
+# ------------------------------------------------------------------------------------------ what a child can't change
+
+
+async def opened(mode: Any, path: Path, home: Path) -> Folder:
+    return await Folder.open(Workspace(mode=mode, path=path), home=home)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_child_cannot_write_the_settings_of_the_folder_delegate_runs_in(home: Path, trusted: bool) -> None:
+    path = folder_settings('commands = "deny"')
+    if trusted:
+        trust.trust(trust.read(path))
+    folder = await opened("shared", path.parent, home)
+    with pytest.raises(ToolDenied, match="settings of delegate"):
+        folder.write("delegate.toml", b'commands = "allow"')
+    folder.write("other.toml", b"x")
+    assert path.read_text() == 'commands = "deny"'
+    await folder.close()
+
+
+@pytest.mark.parametrize("mode", ["shared", "copy"])
+async def test_a_child_cannot_write_a_trusted_file_or_its_copy(tmp_path: Path, home: Path, mode: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "delegate.toml").write_text('commands = "allow"')
+    trust.trust(trust.read(project))
+    folder = await opened(mode, project, home)
+    with pytest.raises(ToolDenied, match="settings of delegate"):
+        folder.write("delegate.toml", b"x")
+    folder.write("sub/delegate.toml", b"a project of its own may have one")
+    await folder.close()
+
+
+async def test_a_child_cannot_write_the_operators_own_files(tmp_path: Path, home: Path) -> None:
+    own_settings("max_steps = 5")
+    folder = await opened("shared", tmp_path, home)
+    for path in ("config/delegate/delegate.toml", "config/delegate/trusted.json", "config/delegate/new"):
+        with pytest.raises(ToolDenied, match="settings of delegate"):
+            folder.write(path, b"x")
+    await folder.close()
+
+
+async def test_a_child_may_write_settings_where_none_are_trusted(home: Path) -> None:
+    folder = await Folder.open(None, home=home)
+    folder.write("delegate.toml", b'commands = "allow"')
+    assert (folder.root / "delegate.toml").exists()
+    await folder.close()
