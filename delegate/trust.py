@@ -249,8 +249,9 @@ def is_model_key(variable: str) -> bool:
 
 def refusal(file: SettingsFile, fields: list[str]) -> ConfigError:
     """The error for fields of an untrusted file."""
+    trusting = f"delegate trust {shlex.quote(str(file.path))}"
     return ConfigError(
         f"{file.path} sets {', '.join(fields)}, which a file in the working folder may do only once you trust it: read "
-        f"it, then run `delegate trust {shlex.quote(str(file.path))}`. Or remove these fields, or name a file of your own with "
-        "DELEGATE_CONFIG, which is then read in its place"
+        f"it, then run `{trusting}`. Or remove these fields, or name a file of your own with DELEGATE_CONFIG, which is "
+        "then read in its place"
     )

@@ -1,40 +1,50 @@
-"""Redacts secrets in recorded text: API keys of known formats, and the values of this process's secret variables.
+"""Redacts secrets in recorded text: keys of known formats, and the values of this process's secret variables.
+
+The formats are data (`secret_formats.toml`). Values of variables are also found where they are encoded, broken across
+lines or interspersed with hidden characters.
 
 What a child or a tool writes is redacted before it becomes an output, a receipt, an event, a log line, evidence for a
 judge or a row in the store. Quotes are therefore verified against the same redacted text that the judge saw. The child
 itself reads its files unredacted, since it may have to edit them.
 """
 
+import base64
+import html
 import json
 import logging
 import os
 import re
+import string
+import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
+from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
+
+from delegate._util.secret_names import is_secret_name, may_hold_url
 
 M = TypeVar("M", bound=BaseModel)
 
 MARK = "[redacted]"
 SHORTEST = 8
 """Shorter values of variables aren't redacted, since they also occur in ordinary words."""
+LONGEST_WORD = 12
+"""Values of letters alone that are shorter aren't redacted if they are written like a word."""
 
-_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS")
 
-
-class _KeyFormat(NamedTuple):
+class _Format(NamedTuple):
     """One key format: its prefixes, and the regular expression of the rest."""
 
     prefixes: tuple[str, ...]
     rest: str
     in_words: bool = False
     """Whether it also matches inside a word. Other formats match only at the start of a word or after a JSON escape."""
-    keep_prefix: bool = False
 
     def pattern(self) -> re.Pattern[str]:
         """The regular expression of the whole key.
@@ -43,13 +53,11 @@ class _KeyFormat(NamedTuple):
         That way a long run of word characters is scanned only once.
         """
         prefixes = [f"{prefix}{self._boundary(prefix)}" for prefix in map(re.escape, self.prefixes)]
-        if self.keep_prefix:
-            prefixes = [f"(?<={prefix})" for prefix in prefixes]
         return re.compile(f"(?:{'|'.join(prefixes)}){self.rest}")
 
     def pattern_after(self, prefix: str, rare: str) -> str:
-        """The regular expression of the whole key, for use right after the first `rare` character of the prefix."""
-        before, _, after = prefix.partition(rare)
+        """The regular expression of the whole key, for use right after the last `rare` character of the prefix."""
+        before, _, after = prefix.rpartition(rare)
         seen = re.escape(before + rare)
         return f"(?<={seen}){self._boundary(seen)}{re.escape(after)}{self.rest}"
 
@@ -59,43 +67,56 @@ class _KeyFormat(NamedTuple):
         return rf"(?:(?<![A-Za-z0-9_-]{seen})|(?<=\\[bfnrt]{seen})|(?<=\\u00[01][0-9a-f]{seen}))"
 
 
-def _key_format(prefixes: str, rest: str) -> _KeyFormat:
-    return _KeyFormat(tuple(prefixes.split()), rest)
+class _Shape(NamedTuple):
+    """One kind of secret without a prefix. Texts without `needs` and `literal` don't contain it."""
+
+    needs: str
+    literal: str
+    pattern: re.Pattern[str]
+
+    def is_in(self, text: str) -> bool:
+        return self.needs in text and self.literal in text and self.pattern.search(text) is not None
 
 
-_PRIVATE = r"[A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-_KEY_FORMATS = (
-    _key_format("sk-", r"(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek
-    _key_format("AIza", r"[A-Za-z0-9_-]{35}"),  # Google
-    _key_format("AQ.", r"[A-Za-z0-9_-]{40,}"),
-    _key_format("ya29.", r"[A-Za-z0-9_-]{20,}"),
-    _key_format("xai-", r"[A-Za-z0-9]{40,}"),
-    _key_format("gsk_", r"[A-Za-z0-9]{40,}"),  # Groq
-    _key_format("hf_", r"[A-Za-z0-9]{30,}"),
-    _key_format("gho_ ghp_ ghr_ ghs_ ghu_", r"[A-Za-z0-9]{36,}"),
-    _key_format("github_pat_", r"[A-Za-z0-9_]{40,}"),
-    _key_format("glpat-", r"[A-Za-z0-9_-]{20,}"),
-    _key_format("npm_", r"[A-Za-z0-9]{36}"),
-    _key_format("pypi-", r"[A-Za-z0-9_-]{50,}"),
-    _key_format("xoxa- xoxb- xoxe- xoxp- xoxr- xoxs-", r"[A-Za-z0-9-]{10,}"),  # Slack
-    _key_format("AKIA", r"[A-Z0-9]{16}"),  # AWS
-    _key_format("ASIA", r"[A-Z0-9]{16}"),
-    _KeyFormat(("rk_live_", "sk_live_"), r"[A-Za-z0-9]{20,}", in_words=True),  # Stripe
-    _key_format("SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),  # SendGrid
-    _key_format("eyJ", r"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),  # JSON Web Tokens
-    _KeyFormat(("Bearer ", "bearer "), r"[A-Za-z0-9._~+/-]{20,}=*", in_words=True, keep_prefix=True),
-    _KeyFormat(
-        ("-----BEGIN ",),
-        # The whole key; if its end is cut off, all lines that belong to it.
-        # (No possessive repeats of groups: `re` of Python before 3.11.5 gets them wrong.)
-        rf'{_PRIVATE}(?:(?:[^"-]|-(?!----)){{0,20000}}-----END {_PRIVATE}|(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{{16,}})*)',
-        in_words=True,
-    ),
-)
-_SHORTEST_KEY = 15
+def _redact(pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(_mark_group if pattern.groups else MARK, text)
+
+
+def _mark_group(match: re.Match[str]) -> str:
+    start, end = (at - match.start() for at in match.span(1))
+    return match[0][:start] + MARK + match[0][end:]
+
+
+_SHORTEST_KEY = 12
 """Shorter texts contain no key of these formats."""
-_RARE_CHARACTERS = "JGB9A_-b"
-"""Characters that are rare in most texts. Each prefix contains one; the search starts from the first of these."""
+_RARE_CHARACTERS = "JK_-.AG"
+"""Characters of which each prefix has one. The search starts from the first of these."""
+_RARE_IN_SHAPES = "@=_:-K/"
+_RUN = "(?=[A-Za-z0-9_+/=-]{10})"
+"""What follows every prefix; this rules out most positions."""
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("secret_formats.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _formats() -> tuple[tuple[_Format, re.Pattern[str]], ...]:
+    formats = [_Format(tuple(one["prefixes"]), one["rest"], one.get("in_words", False)) for one in _data()["formats"]]
+    return tuple((one, one.pattern()) for one in formats)
+
+
+@cache
+def _shapes() -> tuple[_Shape, ...]:
+    return tuple(
+        _Shape(
+            one.get("needs") or next(filter(one["literal"].__contains__, _RARE_IN_SHAPES), one["literal"][0]),
+            one["literal"],
+            re.compile(one["pattern"]),
+        )
+        for one in _data()["shapes"]
+    )
 
 
 @cache
@@ -105,51 +126,161 @@ def _rare_searches() -> tuple[tuple[str, re.Pattern[str]], ...]:
     Searching for one rare character first is three times as fast as searching for each prefix, and six times as fast as
     searching for all prefixes at once.
     """
-    prefixes: defaultdict[str, list[tuple[_KeyFormat, str]]] = defaultdict(list)
-    for key_format in _KEY_FORMATS:
-        for prefix in key_format.prefixes:
-            prefixes[next(filter(prefix.__contains__, _RARE_CHARACTERS))].append((key_format, prefix))
+    prefixes: defaultdict[str, list[tuple[_Format, str]]] = defaultdict(list)
+    for one, _ in _formats():
+        for prefix in one.prefixes:
+            prefixes[next(filter(prefix.__contains__, _RARE_CHARACTERS))].append((one, prefix))
     return tuple((rare, _rare_search(rare, found)) for rare, found in prefixes.items())
 
 
-def _rare_search(rare: str, prefixes: Sequence[tuple[_KeyFormat, str]]) -> re.Pattern[str]:
-    before = {prefix.partition(rare)[0][-1:] for _, prefix in prefixes}
-    one_of = "" if "" in before else f"(?<=[{re.escape(''.join(sorted(before)))}]{rare})"  # rules out most positions
-    return re.compile(
-        f"{rare}{one_of}(?:{'|'.join(key_format.pattern_after(prefix, rare) for key_format, prefix in prefixes)})"
+def _rare_search(rare: str, prefixes: Sequence[tuple[_Format, str]]) -> re.Pattern[str]:
+    before = {prefix.rpartition(rare)[0][-1:] for _, prefix in prefixes}
+    first = re.escape(rare)
+    one_of = "" if "" in before else f"(?<=[{re.escape(''.join(sorted(before)))}]{first})"
+    every = (one.pattern_after(prefix, rare) for one, prefix in prefixes)
+    return re.compile(f"{first}{_RUN}{one_of}(?:{'|'.join(every)})")
+
+
+def _contains_key(text: str) -> bool:
+    return len(text) >= _SHORTEST_KEY and (
+        any(rare in text and pattern.search(text) for rare, pattern in _rare_searches())
+        or any(shape.is_in(text) for shape in _shapes())
     )
 
 
-@cache
-def _key_patterns() -> tuple[tuple[_KeyFormat, re.Pattern[str]], ...]:
-    return tuple((key_format, key_format.pattern()) for key_format in _KEY_FORMATS)
+def _replace_keys(text: str) -> str:
+    for one, pattern in _formats():
+        if any(prefix in text for prefix in one.prefixes):
+            text = _redact(pattern, text)
+    for shape in _shapes():
+        if shape.is_in(text):
+            text = _redact(shape.pattern, text)
+    return text
+
+
+# ------------------------------------------------------------------------------------------- the values of variables
+
+_HIDDEN_CHARACTERS = "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff"
+_HIDDEN = re.compile(f"[{_HIDDEN_CHARACTERS}]")
+_EDGE = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\\"
+"""What a line break is surrounded by: indentation, and the backslash of a shell or of JSON in JSON."""
+_PASSWORD_IN_URL = re.compile(r"://[^\s/?#@:]*:([^\s/?#]+)@")
+
+
+@lru_cache(maxsize=256)
+def _forms_of(secret: str) -> frozenset[str]:
+    """The secret as it is, and as JSON, URLs, HTML, base64 and hexadecimal digits write it, without line breaks."""
+    data = secret.encode("utf-8", "surrogateescape")
+    forms = {secret, html.escape(secret), data.hex(), data.hex().upper(), *_base64(data)}
+    forms |= {json.dumps(secret, ensure_ascii=ascii)[1:-1] for ascii in (True, False)}
+    in_urls = {quote(data, safe=safe) for safe in ("", "/", "!'()*", "!$&'()*+,;=:@/")} | {quote_plus(data)}
+    forms |= in_urls | {re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), one) for one in in_urls}
+    return frozenset(map(_joined, forms))
+
+
+def _base64(data: bytes) -> set[str]:
+    """What is in base64 wherever it encodes `data`, alone or after other bytes: only the digits that are all its own."""
+    forms: set[str] = set()
+    for before in range(3):
+        encoded = base64.b64encode(b"\0" * before + data).decode()
+        own = encoded[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+        forms |= {own, own.replace("+", "-").replace("/", "_")}
+    return forms
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a text, also those that JSON breaks. All characters stay where they are."""
+    if "\\" in text:
+        text = text.replace("\\r", "  ").replace("\\n", " \n")
+    return text.split("\n")
+
+
+def _joined(text: str) -> str:
+    """The text without line breaks and their indentation."""
+    lines = _lines(text)
+    if len(lines) == 1:
+        return lines[0]
+    return "".join([line.strip(_EDGE) for line in lines] if "\\" in text else map(str.strip, lines))
+
+
+def _replace_broken(text: str, joined_form: str) -> str:
+    """Replace what is `joined_form` in the joined text, with the line breaks in it."""
+    positions: list[int] = []
+    start = 0
+    lines = _lines(text)
+    for line in lines:
+        skipped = len(line) - len(line.lstrip(_EDGE)) if len(lines) > 1 else 0
+        length = len(line.strip(_EDGE)) if len(lines) > 1 else len(line)
+        positions.extend(range(start + skipped, start + skipped + length))
+        start += len(line) + 1
+    kept, end = [], 0
+    for found in re.finditer(re.escape(joined_form), _joined(text)):
+        kept += [text[end : positions[found.start()]], MARK]
+        end = positions[found.end() - 1] + 1
+    return "".join([*kept, text[end:]])
+
+
+def _secrets_of(environ: Mapping[str, str], secret_variables: Collection[str]) -> set[str]:
+    named = {environ[name] for name in environ if name in secret_variables or is_secret_name(name)}
+    urls = (environ[name] for name in environ if may_hold_url(name))
+    in_urls = {found[1] for value in urls if (found := _PASSWORD_IN_URL.search(value))}
+    return {value for value in map(str.strip, named | in_urls) if _is_secret(value)}
+
+
+def _is_secret(value: str) -> bool:
+    """Whether a value would give something away: not words, paths and addresses, which occur in ordinary text."""
+    if len(value) < SHORTEST:
+        return False
+    if value.isalpha():
+        return len(value) >= LONGEST_WORD or not (value.islower() or value.isupper() or value.istitle())
+    if value.startswith(("/", "~/", "./", "http://", "https://")):
+        return any(map(_looks_random, re.split(r"[^A-Za-z0-9]", value)))
+    return True
+
+
+def _looks_random(part: str) -> bool:
+    return len(part) >= 2 * SHORTEST and any(map(str.isdigit, part)) and not (part.islower() or part.isupper())
 
 
 class Redactor:
     """Redacts keys of known formats, and the secrets that an environment holds when the redactor is created.
 
-    A variable is secret if its name ends in a word such as `KEY` or `TOKEN`, or is in `secret_variables`. Values that
-    are plain words or paths aren't secrets.
+    A variable is secret if its name says so (`secret_names.py`) or is in `secret_variables`, and a password in a URL
+    is. Values that are plain words, paths or addresses aren't secrets.
     """
 
     def __init__(
         self, environ: Mapping[str, str] | None = None, *, secret_variables: Collection[str] = frozenset()
     ) -> None:
-        environ = os.environ if environ is None else environ
-        names = set(filter(_is_secret_name, environ))
-        values = {environ[name] for name in names.union(secret_variables) if name in environ}
-        secrets = {value for value in map(str.strip, values) if _is_secret(value)}
-        # Also in their JSON-escaped form.
-        secrets |= {json.dumps(value, ensure_ascii=ascii)[1:-1] for value in secrets for ascii in (True, False)}
+        secrets = _secrets_of(os.environ if environ is None else environ, secret_variables)
         # Longest first, so that a secret that contains another one is replaced as a whole.
         self._secrets = sorted(secrets, key=len, reverse=True)
+        self._forms = sorted({form for secret in secrets for form in _forms_of(secret)}, key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """The text with each secret replaced by `[redacted]`."""
-        for secret in self._secrets:
-            if secret in text:
-                text = text.replace(secret, MARK)
+        text = self._redacted(text)
+        if not text.isascii() and any(char in text for char in _HIDDEN_CHARACTERS):
+            # They are part of many honest texts, so they stay unless they hide a secret.
+            plain = _HIDDEN.sub("", text)
+            if (redacted := self._redacted(plain)) != plain:
+                return redacted
+        return text
+
+    def _redacted(self, text: str) -> str:
+        if self._secrets:
+            text = self._without_values(text)
         return _replace_keys(text) if _contains_key(text) else text
+
+    def _without_values(self, text: str) -> str:
+        joined = _joined(text)
+        for form in self._forms:
+            if form in joined:
+                text = _replace_broken(text, form)
+                joined = _joined(text)
+        for secret in self._secrets:  # what precedes one may have been taken for a part of a line break
+            text = text.replace(secret, MARK)
+        return text
 
     def json(self, text: str) -> str:
         """The same for JSON, which stays valid JSON. Returns `text` itself if it contains no secret."""
@@ -210,25 +341,3 @@ def logger(name: str) -> logging.Logger:
     if not any(isinstance(one, RedactingFilter) for one in found.filters):
         found.addFilter(RedactingFilter())
     return found
-
-
-@lru_cache(maxsize=1024)
-def _is_secret_name(name: str) -> bool:
-    return name.rstrip("_0123456789").upper().endswith(_SECRET_NAMES)
-
-
-def _contains_key(text: str) -> bool:
-    return len(text) >= _SHORTEST_KEY and any(
-        rare in text and pattern.search(text) for rare, pattern in _rare_searches()
-    )
-
-
-def _replace_keys(text: str) -> str:
-    for key_format, pattern in _key_patterns():
-        if any(prefix in text for prefix in key_format.prefixes):
-            text = pattern.sub(MARK, text)
-    return text
-
-
-def _is_secret(value: str) -> bool:
-    return len(value) >= SHORTEST and not value.isalpha() and not value.startswith(("/", "~", "./"))

@@ -199,7 +199,7 @@ class TaskRun:
 
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
         """Report an event of this task to the sinks, and record it."""
-        text = self.call.redactor.text(text)
+        text, data = self.call.redactor.text(text), self.call.redactor.value(data)
         if kind not in ("model_called", "tool_called"):  # the recorder writes these, with all details
             self._journal(kind, {"text": text, **data})
         for sink in self.call.sinks:

@@ -1,8 +1,9 @@
 """Selects the environment variables that a command gets: an allow-list, never the host's whole environment."""
 
 import os
-import re
 from collections.abc import Mapping
+
+from delegate._util.secret_names import is_secret_name
 
 _ALLOWED = frozenset({
     # User, shell and locale
@@ -13,7 +14,6 @@ _ALLOWED = frozenset({
     # Locations of certificates
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 })  # fmt: skip
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
 def command_environment(source: Mapping[str, str]) -> dict[str, str]:
@@ -21,7 +21,7 @@ def command_environment(source: Mapping[str, str]) -> dict[str, str]:
     passed = {
         name: value
         for name, value in source.items()
-        if (name in _ALLOWED or name.startswith("LC_")) and not _SECRET.search(name)
+        if (name in _ALLOWED or name.startswith("LC_")) and not is_secret_name(name)
     }
     passed.setdefault("PATH", os.defpath)
     return passed

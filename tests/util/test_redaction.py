@@ -283,6 +283,7 @@ async def test_no_key_in_an_error_or_in_a_custom_runners_result(
             if job.task.goal == "hang":
                 job.recorder.output = job.recorder.output or "nothing yet"
                 await asyncio.Event().wait()
+            job.notify("model_called", LEAK, detail={LEAK: [LEAK]})
             receipt = Receipt(n=1, tool="x", status="ok", args={"a": [LEAK]}, output=LEAK)
             return ChildRun(status="completed", output=f"{LEAK}\ud800", receipts=(receipt,), observations=(LEAK,))
 
