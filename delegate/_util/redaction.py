@@ -74,9 +74,6 @@ class _Shape(NamedTuple):
     literal: str
     pattern: re.Pattern[str]
 
-    def is_in(self, text: str) -> bool:
-        return self.needs in text and self.literal in text and self.pattern.search(text) is not None
-
 
 def _redact(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(_mark_group if pattern.groups else MARK, text)
@@ -142,19 +139,21 @@ def _rare_search(rare: str, prefixes: Sequence[tuple[_Format, str]]) -> re.Patte
 
 
 def _contains_key(text: str) -> bool:
-    return len(text) >= _SHORTEST_KEY and (
-        any(rare in text and pattern.search(text) for rare, pattern in _rare_searches())
-        or any(shape.is_in(text) for shape in _shapes())
-    )
+    if len(text) < _SHORTEST_KEY:
+        return False
+    for rare, pattern in _rare_searches():
+        if rare in text and pattern.search(text):
+            return True
+    return any(needs in text and literal in text and pattern.search(text) for needs, literal, pattern in _shapes())
 
 
 def _replace_keys(text: str) -> str:
     for one, pattern in _formats():
         if any(prefix in text for prefix in one.prefixes):
             text = _redact(pattern, text)
-    for shape in _shapes():
-        if shape.is_in(text):
-            text = _redact(shape.pattern, text)
+    for needs, literal, pattern in _shapes():
+        if needs in text and literal in text:
+            text = _redact(pattern, text)
     return text
 
 
@@ -179,7 +178,7 @@ def _forms_of(secret: str) -> frozenset[str]:
 
 
 def _base64(data: bytes) -> set[str]:
-    """What is in base64 wherever it encodes `data`, alone or after other bytes: only the digits that are all its own."""
+    """What base64 of `data` has, alone or after other bytes: only the digits that are all its own."""
     forms: set[str] = set()
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + data).decode()
@@ -213,7 +212,8 @@ def _replace_broken(text: str, joined_form: str) -> str:
         length = len(line.strip(_EDGE)) if len(lines) > 1 else len(line)
         positions.extend(range(start + skipped, start + skipped + length))
         start += len(line) + 1
-    kept, end = [], 0
+    kept: list[str] = []
+    end = 0
     for found in re.finditer(re.escape(joined_form), _joined(text)):
         kept += [text[end : positions[found.start()]], MARK]
         end = positions[found.end() - 1] + 1

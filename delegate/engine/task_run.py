@@ -36,6 +36,8 @@ from delegate.settings import Settings
 from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResult, Tier
 
 _log = logger(__name__)
+EVENT_CHARS = 200
+"""How much of a model's reply an event has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ class TaskRun:
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
         """Report an event of this task to the sinks, and record it."""
         text, data = self.call.redactor.text(text), self.call.redactor.value(data)
+        if kind == "model_called":  # cut only now: a cut would make a secret unrecognizable
+            text = text[:EVENT_CHARS]
         if kind not in ("model_called", "tool_called"):  # the recorder writes these, with all details
             self._journal(kind, {"text": text, **data})
         for sink in self.call.sinks:

@@ -284,12 +284,16 @@ async def test_no_key_in_an_error_or_in_a_custom_runners_result(
                 job.recorder.output = job.recorder.output or "nothing yet"
                 await asyncio.Event().wait()
             job.notify("model_called", LEAK, detail={LEAK: [LEAK]})
+            job.notify("model_called", f"{'-' * 185}{OWN['OPENAI_API_KEY']}")
             receipt = Receipt(n=1, tool="x", status="ok", args={"a": [LEAK]}, output=LEAK)
             return ChildRun(status="completed", output=f"{LEAK}\ud800", receipts=(receipt,), observations=(LEAK,))
 
     tasks = [Task(goal="crash"), Task(goal="own"), Task(goal="hang", timeout_seconds=0.05)]
     await everything.run(*tasks, caplog=caplog, runner=Runner(), endpoints=[GATE])
     assert everything.leaked() == {}
+    assert OWN["OPENAI_API_KEY"][:8] not in everything.texts["events"], (
+        "a cut would leave a piece that nobody recognizes"
+    )
     assert [result.status for result in everything.report.results] == ["failed", "completed", "timeout"]
     assert "crashed" in caplog.text
 
