@@ -8,6 +8,7 @@ import pytest
 
 from delegate import trust
 from delegate.errors import ConfigError, ToolDenied
+from delegate.sandbox.bubblewrap import wrap
 from delegate.sandbox.workspace import Folder
 from delegate.settings import Settings, load_settings
 from delegate.types import Workspace
@@ -316,3 +317,19 @@ async def test_a_child_may_write_settings_where_none_are_trusted(home: Path) -> 
     folder.write("delegate.toml", b'commands = "allow"')
     assert (folder.root / "delegate.toml").exists()
     await folder.close()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_commands_in_bubblewrap_do_not_see_or_create_the_operators_files(tmp_path: Path, exists: bool) -> None:
+    if exists:
+        own_settings("max_steps = 5")
+    argv = wrap(["true"], bwrap="bwrap", cwd=tmp_path.resolve(), env={}, network="host", status_fd=3)
+    mounted = ["--bind", str(tmp_path.resolve()), str(tmp_path.resolve())]
+    covered = ["--tmpfs", str(trust.own_folder().resolve())]
+    assert " ".join(mounted) in " ".join(argv)
+    assert " ".join(covered) in " ".join(argv).partition(" ".join(mounted))[2]
+
+
+def test_a_missing_configuration_outside_the_workspace_is_not_covered(tmp_path: Path) -> None:
+    argv = wrap(["true"], bwrap="bwrap", cwd=tmp_path / "cwd", env={}, network="host", status_fd=3)
+    assert str(trust.own_folder()) not in argv

@@ -151,7 +151,7 @@ def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
         yield DiagnosticCheck("keys", "ok", f"set: {', '.join(found)}")
     else:
         yield DiagnosticCheck(
-            "keys", "note", "none set", f"set one of {', '.join(KEYS)}, or declare a server in delegate.toml"
+            "keys", "note", "none set", f"set one of {', '.join(KEYS)}, or declare a server in your own delegate.toml"
         )
     for name in BASE_URLS:
         if environ.get(name):
@@ -196,7 +196,7 @@ def _models(choice: Choice, fault: str | None) -> Iterator[DiagnosticCheck]:
     if choice.problem is not None:
         yield DiagnosticCheck("model", "problem", choice.problem.message, choice.problem.hint or "")
     elif choice.worker is not None and fault is not None:
-        fix = "set DELEGATE_MODEL to a model that the server lists; if it isn't in the catalog, add it to delegate.toml"
+        fix = "set DELEGATE_MODEL to a model that the server lists, and declare it in your own delegate.toml if need be"
         yield DiagnosticCheck("model", "problem", f"children would run on {choice.worker.id}, but {fault}", fix)
     elif choice.worker is not None:
         yield DiagnosticCheck("model", "ok", f"children run on {choice.worker.id}")
@@ -215,7 +215,7 @@ def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:
             "sandbox", "note", "commands can't run on Windows: shell criteria and the shell tool are refused"
         )
     if mechanism is None:
-        fix = 'install bubblewrap, or set sandbox = "auto" in delegate.toml'
+        fix = 'install bubblewrap, or set sandbox = "auto" in your own delegate.toml'
         return DiagnosticCheck("sandbox", "problem", 'sandbox = "require", but no sandbox works here', fix)
     off = 'sandbox = "off"' if settings.sandbox == "off" else "no sandbox works here"
     consequence = {
@@ -223,7 +223,11 @@ def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:
         "allow": "all commands run as ordinary processes, which don't protect against a hostile command",
         "deny": "commands written by a model are refused, as set",
     }[settings.commands]
-    fix = 'install bubblewrap, or set commands = "allow" in delegate.toml' if settings.commands == "sandboxed" else ""
+    fix = (
+        'install bubblewrap, or set commands = "allow" in your own delegate.toml'
+        if settings.commands == "sandboxed"
+        else ""
+    )
     return DiagnosticCheck("sandbox", "note", f"{off}: {consequence}", fix)
 
 

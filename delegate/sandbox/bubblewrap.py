@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from delegate import trust
 from delegate.sandbox.secret_paths import real_path, secret_paths
 
 _TMP = Path("/tmp")  # noqa: S108 - the folder itself is meant
@@ -40,9 +41,12 @@ def wrap(
     With `content`, that folder is mounted at `cwd`, so that the command sees it under the path of the original.
     `hidden` folders are covered like those with secrets. Later mounts cover earlier ones, so the parents of `cwd` are
     covered before `cwd` is mounted, and the folders in it afterwards: a workspace in /tmp stays visible, and ~/.ssh
-    stays hidden when the workspace is the home folder.
+    stays hidden when the workspace is the home folder. So is the operator's configuration of delegate.
     """
     covers = list(_covers(env, hidden))
+    own = real_path(trust.own_folder())
+    if not own.is_dir() and own.is_relative_to(cwd):  # a command could otherwise create it
+        covers.append((own, ("--tmpfs", str(own))))
     above = [options for path, options in covers if cwd.is_relative_to(path)]
     below = [options for path, options in covers if not cwd.is_relative_to(path)]
     isolated = ["--unshare-net"] if network == "none" else []

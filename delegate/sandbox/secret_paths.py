@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from delegate import trust
+
 IN_HOME = (
     ".ssh", ".gnupg", ".aws", ".azure", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/op",
-    ".config/rclone", ".config/delegate", ".docker", ".kube", ".netrc", ".git-credentials", ".config/git/credentials",
+    ".config/rclone", ".docker", ".kube", ".netrc", ".git-credentials", ".config/git/credentials",
     ".npmrc", ".yarnrc.yml", ".pypirc", ".config/pip", ".pip", ".cargo/credentials", ".cargo/credentials.toml",
     ".gem/credentials", ".m2/settings.xml", ".gradle/gradle.properties", ".terraform.d", ".vault-token", ".oci",
     ".databrickscfg", ".snowflake", ".pgpass", ".my.cnf", ".boto", ".s3cfg", ".password-store",
@@ -31,7 +33,8 @@ _NAMED_BY = ("KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENT
 def secret_paths(env: Mapping[str, str]) -> Iterator[Path]:
     """The real paths of what is there. `env` is the command's environment, which names its home folder."""
     named = [part for name in _NAMED_BY for part in os.environ.get(name, "").split(os.pathsep) if part]
-    for path in (*_ON_THE_MACHINE, *(f"{home}/{name}" for home in _homes(env) for name in IN_HOME), *named):
+    in_home = (f"{home}/{name}" for home in _homes(env) for name in IN_HOME)
+    for path in (*_ON_THE_MACHINE, *in_home, trust.own_folder(), *named):
         if os.path.lexists(path):
             yield real_path(path)
 
