@@ -130,7 +130,7 @@ class SettingsOptions(TypedDict, total=False):
     run_timeout_seconds: float | None
     max_output_tokens: int
     effort: Effort | None
-    call_timeout_seconds: float
+    call_timeout_seconds: float | None
     gate: bool
     strict_checks: bool
     sandbox: Sandbox

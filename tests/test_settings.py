@@ -10,6 +10,7 @@ from delegate import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts import host_tool
 from delegate.settings import ONLY_IN_FILES, Settings, SettingsOptions, load_settings, override, variable
+from tests.support.operator import own_settings
 
 
 def test_arguments_outrank_the_environment_which_outranks_the_file() -> None:
@@ -142,9 +143,7 @@ def test_a_variable_of_no_setting_is_refused(name: str, words: list[str]) -> Non
     ],
 )
 def test_a_variable_with_another_purpose_is_left_alone(name: str) -> None:
-    Path("delegate.toml").write_text(
-        ENDPOINT.replace("[[endpoints.models]]", 'key_env = "DELEGATE_OWN_KEY"\n[[endpoints.models]]')
-    )
+    own_settings(ENDPOINT.replace("[[endpoints.models]]", 'key_env = "DELEGATE_OWN_KEY"\n[[endpoints.models]]'))
     assert load_settings({name: "x", "DELEGATE_EMPTY": " "}).max_steps == 30
 
 

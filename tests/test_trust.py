@@ -36,7 +36,6 @@ WIDER = {
     "max_steps": "max_steps = 31",
     "timeout_seconds": "timeout_seconds = 601",
     "max_output_tokens": "max_output_tokens = 32_001",
-    "call_timeout_seconds": "call_timeout_seconds = inf",
     "gate": "gate = false",
     "sandbox": 'sandbox = "off"',
     "commands": 'commands = "allow"',
@@ -58,6 +57,7 @@ NARROWED = {
     "max_run_model_calls": "max_run_model_calls = 10",
     "max_run_tokens": "max_run_tokens = 1_000",
     "run_timeout_seconds": "run_timeout_seconds = 60",
+    "call_timeout_seconds": "call_timeout_seconds = 60",
     "strict_checks": "strict_checks = true",
 }
 """What the operator's own file narrows; a folder's file may not undo it."""
@@ -71,6 +71,7 @@ WIDENED = {
     "max_run_model_calls": "max_run_model_calls = 11",
     "max_run_tokens": "max_run_tokens = 1_001",
     "run_timeout_seconds": "run_timeout_seconds = 61",
+    "call_timeout_seconds": "call_timeout_seconds = inf",
     "strict_checks": "strict_checks = false",
 }
 

@@ -171,7 +171,7 @@ def test_a_declared_model_reads_files_only_if_it_is_declared_to() -> None:
 def reached(head: str, environ: Mapping[str, str] | None = None) -> Endpoint:
     """The endpoint that is called for a table with these lines."""
     models = '[[endpoints.models]]\nid = "m"\ntier = "standard"\n'
-    Path("delegate.toml").write_text(f'[[endpoints]]\nname = "own"\n{head}\n{models}')
+    own_settings(f'[[endpoints]]\nname = "own"\n{head}\n{models}')
     [endpoint] = find_endpoints(load_settings({}).endpoints, environ or {}).values()
     return endpoint
 
@@ -216,7 +216,7 @@ def test_a_platform_is_reached_without_an_address_and_a_key(head: str, url: str)
 @pytest.mark.parametrize(
     ("head", "words"),
     [
-        ("", "endpoints[own] (in delegate.toml): base_url is missing; add it"),
+        ("", "delegate.toml): base_url is missing; add it"),
         (f'{URL}\nprotocol = "google"\napi = "messages"', 'api = "messages" is of protocol "anthropic", not "google"'),
         (f'{URL}\nprotocol = "google"\napi = "chat"', 'api = "chat" is of protocol "openai", not "google"; remove one'),
         ('platform = "bedrock"', 'platform = "bedrock" is for protocol = "anthropic"; add that'),
