@@ -425,6 +425,8 @@ def _retries(error: ProviderError, *, is_known: bool) -> int:
 
     `is_known` is whether the endpoint answered before: an address that never did is more likely wrong than down.
     """
+    if error.final:
+        return 0
     unreachable = error.fault == "connection" and not error.sent and not is_known
     if error.broken_off or error.status in (408, 409) or unreachable:
         return SHORT_RETRIES

@@ -36,8 +36,14 @@ class Situation:
 @asynccontextmanager
 async def child_on(script: Script, home: Path, *, protocol: Any = "openai", **given: Any) -> AsyncGenerator[Delegator]:
     """A delegator whose only model is served by `script`."""
-    fields = {"context_tokens": 200_000, "max_output_tokens": 128_000, "input_price": 1, "output_price": 10}
-    model = DeclaredModel(id="worker", tier="standard", **{**fields, **given.pop("model", {})})
+    model = DeclaredModel(
+        id="worker",
+        tier="standard",
+        context_tokens=200_000,
+        max_output_tokens=128_000,
+        input_price=1,
+        output_price=10,
+    )
     with ModelServer(script) as server:
         url = server.openai_url if protocol == "openai" else server.url
         endpoint = DeclaredEndpoint(name="house", base_url=url, protocol=protocol, models=(model,))
@@ -76,7 +82,7 @@ async def cut_off_call(home: Path) -> str:
 
 async def thoughts_fill_the_limit(home: Path) -> str:
     def script(call: Call) -> Reply:
-        limit = call.body.get("max_tokens") or call.body.get("max_completion_tokens")
+        limit = int(call.body["max_tokens"])
         return Reply("thought it through") if limit > 40_000 else Reply("", stop="length", reasoning_tokens=limit)
 
     async with child_on(script, home) as delegator:
@@ -121,7 +127,10 @@ async def empty_reply(home: Path) -> str:
 
 
 async def malformed_call(home: Path) -> str:
-    malformed = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "content": {}}], "usageMetadata": {}}
+    malformed: dict[str, Any] = {
+        "candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "content": {}}],
+        "usageMetadata": {},
+    }
     script = in_order(Fault(200, body=malformed), Reply("done after all"))
     async with child_on(script, home, protocol="google") as delegator:
         return await outcome(delegator)
