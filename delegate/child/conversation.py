@@ -50,6 +50,11 @@ _LAST_TURN = "\n\n[That was the last turn with tools. The next message must be t
 class Conversation:
     """The messages of one child so far, and the model calls that continue them."""
 
+    __slots__ = (
+        "_assignment", "_connection", "_effort", "_job", "_limit", "_mark", "_messages", "_model", "_results", "_sent",
+        "_specs", "_system", "_tokens", "_window",
+    )  # fmt: skip
+
     def __init__(self, job: Job) -> None:
         assert job.connection is not None
         self._job = job
@@ -90,8 +95,9 @@ class Conversation:
     @property
     def own_tools(self) -> tuple[Tool, ...]:
         """The tools that read the conversation itself: none before a result was shortened."""
-        tool = self._results.tool
-        return (tool,) if self._results.whole and all(one.name != tool.name for one in self._job.tools) else ()
+        if not self._results.whole or any(tool.name == READ_RESULT.name for tool in self._job.tools):
+            return ()
+        return (replace(READ_RESULT, call=self._results.read),)
 
     async def ask(self) -> ChatReply:
         """Make the next model call, within the ledger's limits and the context window, and record it.
@@ -231,28 +237,35 @@ class Conversation:
         return self._model.tokens(tokens_of(reply.text)) + sum(map(_attachment_tokens, reply.attachments))
 
 
+async def _nothing_to_read(args: Mapping[str, Any]) -> str:
+    raise ToolError("no result was shortened")
+
+
+READ_RESULT = Tool(
+    "read_earlier_result",
+    "Read a tool result of this conversation that was shortened to save room.",
+    {
+        "type": "object",
+        "properties": {
+            "number": {"type": "integer", "description": "The number in the note of the shortened result."},
+            "offset": {"type": "integer", "description": "First character to read, counted from 0."},
+        },
+        "required": ["number"],
+        "additionalProperties": False,
+    },
+    _nothing_to_read,
+    read_only=True,
+)
+"""The tool that shows shortened results again. Each conversation has its own results."""
+
+
 class ShortenedResults:
-    """The tool results that were shortened in the conversation, and the tool that shows them again."""
+    """The tool results that were shortened in the conversation, as they were."""
 
     def __init__(self) -> None:
         self.whole: list[ToolReply] = []
         self._numbers: dict[str, int] = {}
         """The number of each shortened text, so that a text that is shortened again keeps its number."""
-        self.tool = Tool(
-            "read_earlier_result",
-            "Read a tool result of this conversation that was shortened to save room.",
-            {
-                "type": "object",
-                "properties": {
-                    "number": {"type": "integer", "description": "The number in the note of the shortened result."},
-                    "offset": {"type": "integer", "description": "First character to read, counted from 0."},
-                },
-                "required": ["number"],
-                "additionalProperties": False,
-            },
-            self._read,
-            read_only=True,
-        )
 
     def shorten(self, reply: ToolReply, kept_chars: int) -> ToolReply:
         """The result without its middle and its attachments, and with a note that says how to read it again."""
@@ -263,12 +276,13 @@ class ShortenedResults:
             self.whole.append(reply)
             number = len(self.whole)
         start, end = reply.text[:kept_chars], reply.text[-kept_chars:]
-        note = f"[… shortened to save room; {self.tool.name}(number={number}) shows the whole result …]"
+        note = f"[… shortened to save room; {READ_RESULT.name}(number={number}) shows the whole result …]"
         text = f"{start}\n{note}\n{end}"
         self._numbers[text] = number
         return replace(reply, text=text, attachments=())
 
-    async def _read(self, args: Mapping[str, Any]) -> ToolOutput:
+    async def read(self, args: Mapping[str, Any]) -> ToolOutput:
+        """Return a result as it was. `args` are the arguments of the tool."""
         number, offset = args.get("number"), args.get("offset") or 0
         if not isinstance(number, int) or not 1 <= number <= len(self.whole):
             raise ToolError(f"number must be from 1 to {len(self.whole)}, as in the note of a shortened result")

@@ -19,6 +19,8 @@ REMARK_AT, END_AT = 3, 6
 class ToolCalls:
     """Calls the tools of one child, and writes a receipt of every call."""
 
+    __slots__ = ("_job", "_own", "_repeats", "_tools")
+
     def __init__(self, job: Job) -> None:
         self._job = job
         self._tools = {tool.name: tool for tool in job.tools}
@@ -96,6 +98,8 @@ class RepeatGuard:
     A call that wasn't made before, or has another result, is progress and starts the count anew: running the same tests
     after every edit is no repetition. A thought isn't progress, however new it is.
     """
+
+    __slots__ = ("_counts", "_seen")
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()

@@ -78,12 +78,16 @@ class OpenAI(SdkClient):
 
     async def _ask(self, request: ChatRequest, dialect: Dialect) -> ChatReply:
         caching = _cache_fields(request) if self._has_cache_fields and dialect.caching else {}
+        # No variable holds the body during the call: it is as large as the conversation.
         if dialect.api == "responses":
-            body = responses_body(request, encrypted_reasoning=dialect.encrypted_reasoning) | caching
-            return read_reply(read_responses, *await self._transport.post("/responses", body), provider="openai")
+            answer = await self._transport.post(
+                "/responses", responses_body(request, encrypted_reasoning=dialect.encrypted_reasoning) | caching
+            )
+            return read_reply(read_responses, *answer, provider="openai")
         origin = self._origin if dialect.carries_reasoning else None
-        body = chat_body(request, limit=dialect.limit, origin=origin) | caching
-        answer = await self._transport.post("/chat/completions", body)
+        answer = await self._transport.post(
+            "/chat/completions", chat_body(request, limit=dialect.limit, origin=origin) | caching
+        )
         return read_reply(lambda body: read_chat(body, self._origin), *answer, provider="openai")
 
 
