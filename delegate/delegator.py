@@ -169,15 +169,26 @@ class Delegator:
         """Return the definition of `read_delegation`, with which a parent reads a report that was truncated."""
         return contract.read_tool(dialect)
 
-    async def read_answer(self, arguments: Arguments, *, parent: Parent | None = None) -> str:
+    async def read_answer(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        may_read: Callable[[str], bool] | None = None,
+    ) -> str:
         """Execute a call of `read_delegation`. Returns a part of a report as data, or the call's error.
 
         Handles can't be guessed, so any caller with a handle may read its report. However, a call that belongs to a
         known run (named by the host, made inside `root_run`, or made by a child) can only read reports of that run.
+
+        A host with several callers that don't trust each other gives `may_read`, which gets the id of a run and decides
+        whether this caller may read its reports. The answer to a handle of another run is that of an unknown handle.
         """
         try:
             wanted = contract.parse_read(arguments)
-            record = await self.read(wanted.handle)
+            # Asked before anything is read, so that not even the time of the answer shows whether there is a record.
+            allowed = may_read is None or may_read(wanted.run_id)
+            record = await self.read(wanted.handle) if allowed else None
             result, report = contract.report_in(record, self._runs.known_run(parent))
             return contract.render_slice(wanted, result, report, limit=self.settings.result_chars)
         except CallError as error:

@@ -105,7 +105,7 @@ def shape(text: str) -> str:
     text = text.replace(str(Path.cwd()), "/here")
     for model in Catalog.shipped().models:
         text = text.replace(model.id, "MODEL")
-    text = re.sub(r"\b[0-9a-f]{12}(?:[0-9a-f]{4})?\b", "ID", re.sub(r"/[\w./-]+", "PATH", text))
+    text = re.sub(r"\b[0-9a-f]{12}(?:[0-9a-f]{4}|[0-9a-f]{8})?\b", "ID", re.sub(r"/[\w./-]+", "PATH", text))
     return re.sub(r"\s+", " ", re.sub(r"\d+(?:[.,]\d+)*", "N", text)).strip()
 
 

@@ -30,8 +30,8 @@ KEPT_RUNS = 10_000
 
 
 def new_run_id() -> str:
-    """A random run ID: 12 hexadecimal digits."""
-    return secrets.token_hex(6)
+    """A random run ID: 20 hexadecimal digits. Handles begin with it, and these 80 bits are what can't be guessed."""
+    return secrets.token_hex(10)
 
 
 class Run:

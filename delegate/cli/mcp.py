@@ -32,6 +32,11 @@ _ReachableOption = typer.Option(
     metavar="NAME",
     help="With --http: accept other machines that use this name or address of yours; may be repeated.",
 )
+_SharedOption = typer.Option(
+    "--shared-records",
+    help="With --http: let clients read every recorded report whose handle they have, and share the limits of a run "
+    "that several of them name. By default, a client reads only the reports of its own calls.",
+)
 
 
 def mcp(
@@ -40,6 +45,7 @@ def mcp(
     port: Annotated[int, _PortOption] = 8765,
     token: Annotated[str | None, _TokenOption] = None,
     reachable_as: Annotated[list[str] | None, _ReachableOption] = None,
+    shared_records: Annotated[bool, _SharedOption] = False,
 ) -> None:
     """Serve delegate_task over MCP to a host such as an editor or a coding agent.
 
@@ -53,7 +59,7 @@ def mcp(
     if http:
         _refuse_public_host(host, names)
         _refuse_weak_token(token)
-        _serve(_over_http(_adapter(), host, port, token, names))
+        _serve(_over_http(_adapter(), host, port, token, names, shared_records))
     else:
         _serve(_over_stdio(_adapter()))
 
@@ -82,7 +88,9 @@ def _over_stdio(adapter: Any) -> Serving:
     return serve
 
 
-def _over_http(adapter: Any, host: str, port: int, token: str | None, names: list[str]) -> Serving:
+def _over_http(
+    adapter: Any, host: str, port: int, token: str | None, names: list[str], shared_records: bool
+) -> Serving:
     import secrets
 
     async def serve(delegator: "Delegator", cancellation: "Cancellation") -> None:
@@ -93,7 +101,7 @@ def _over_http(adapter: Any, host: str, port: int, token: str | None, names: lis
         if token is None:
             _log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
         allowed_names = (*adapter.LOOPBACK, *names)
-        server = adapter.server(delegator)
+        server = adapter.server(delegator, shared_records=shared_records)
         await adapter.serve_http(server, listener, token=bearer, names=allowed_names, cancellation=cancellation)
 
     return serve

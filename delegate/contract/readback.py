@@ -19,6 +19,11 @@ class Slice(NamedTuple):
     offset: int
     """In characters."""
 
+    @property
+    def run_id(self) -> str:
+        """The id of the run that the handle belongs to. It is part of the handle (see `Run.next_handle`)."""
+        return self.handle.rpartition("-")[0]
+
 
 def parse_read(arguments: Mapping[str, Any] | str | bytes) -> Slice:
     """Parse the arguments of one call.

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Unpack, cast
 from uuid import uuid4
 
@@ -115,22 +116,28 @@ def make_delegate_tool(
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
-def make_read_tool(delegator: Delegator) -> HostTool:
-    """Create the tool that reads the rest of a report that was cut."""
-    # No parent: a later run of a conversation may read the report of an earlier one. The handle grants access.
-    return _text_tool(delegator, delegator.read_tool("mcp"), delegator.read_answer)
+def make_read_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
+    """Create the tool that reads the rest of a report that was cut.
+
+    `may_read` gets the session of a call and the id of a run, and decides whether the session may read the run's
+    reports. Without it, the handle grants access.
+    """
+    definition = delegator.read_tool("mcp")
+
+    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
+        # No parent: a later run of a conversation may read the report of an earlier one.
+        allowed = may_read and partial(may_read, invocation.session)
+        return ToolAnswer(await delegator.read_answer(arguments, may_read=allowed))
+
+    return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
 def make_think_tool(delegator: Delegator) -> HostTool:
     """Create the think tool: it returns a thought as a checklist of its criteria. No model is called."""
-    return _text_tool(delegator, delegator.think_tool("mcp"), delegator.think_answer)
+    definition = delegator.think_tool("mcp")
 
-
-def _text_tool(
-    delegator: Delegator, definition: JsonObject, answer: Callable[[Arguments], Coroutine[Any, Any, str]]
-) -> HostTool:
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        return ToolAnswer(await answer(arguments))
+        return ToolAnswer(await delegator.think_answer(arguments))
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 

@@ -18,7 +18,13 @@ import pytest
 
 pytest.importorskip("mcp.server.lowlevel")
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette.requests import Request
+
 from delegate import Delegator
+from delegate.budget.runs import new_run_id
+from delegate.hosts.mcp.clients import Clients
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject
 from tests.hosts.drivers.mcp import TOKEN, V2, Session, connected, environment, over_http, over_stdio
@@ -29,6 +35,8 @@ TIMEOUT_SECONDS = 20
 """Seconds after which a test fails."""
 TRANSPORTS = ["stdio", "http", *(["stdio, latest protocol", "http, latest protocol"] if V2 else [])]
 on_every_transport = pytest.mark.parametrize("transport", TRANSPORTS)
+LATEST = [False, *([True] if V2 else [])]
+on_every_protocol = pytest.mark.parametrize("latest", LATEST, ids=lambda latest: "latest" if latest else "sessions")
 INITIALIZE: JsonObject = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},
@@ -318,7 +326,8 @@ async def test_overlapping_calls_share_a_ledger(transport: str, world: World) ->
     assert second["structuredContent"]["error"]["code"] == "budget_exceeded"
 
 
-async def test_each_session_has_its_own_ledger(world: World) -> None:
+@on_every_protocol
+async def test_each_client_has_its_own_ledger(latest: bool, world: World) -> None:
     both = asyncio.Barrier(2)
 
     async def child(call: Call) -> Reply:
@@ -326,13 +335,135 @@ async def test_each_session_has_its_own_ledger(world: World) -> None:
         return Reply("The answer is 42.")
 
     world.child = child
-    async with (
-        listening(load_settings(model=WORKER, max_children=1)) as server,
-        connected(over_http(server.url)) as one,
-        connected(over_http(server.url)) as other,
-    ):
+    async with two_clients(load_settings(model=WORKER, max_children=1), latest=latest) as (one, other):
         answers = await asyncio.gather(one.call({"goal": "A"}), other.call({"goal": "B"}))
     assert [answer["isError"] for answer in answers] == [False, False]
+
+
+# ------------------------------------------------------------------------------------------ several clients over HTTP
+
+
+@asynccontextmanager
+async def two_clients(settings: Settings, *options: str, latest: bool) -> AsyncGenerator[tuple[Session, Session]]:
+    """Two clients with the same token at one server."""
+    async with (
+        listening(settings, *options) as server,
+        connected(over_http(server.url), latest=latest) as one,
+        connected(over_http(server.url), latest=latest) as other,
+    ):
+        yield one, other
+
+
+async def handle_of(client: Session) -> str:
+    answer = await client.call({"goal": "g"})
+    return answer["structuredContent"]["results"][0]["handle"]
+
+
+async def read(client: Session, handle: str) -> str:
+    return text_of(await client.call({"handle": handle}, tool="read_delegation"))
+
+
+@on_every_protocol
+async def test_a_handle_is_unknown_to_other_clients(latest: bool, world: World, settings: Settings) -> None:
+    async with two_clients(settings, latest=latest) as (one, other):
+        handle, of_other = await handle_of(one), await handle_of(other)
+        assert "The answer is 42." in await read(one, handle)
+        assert "The answer is 42." in await read(other, of_other)
+        unknown = await read(other, "0" * 20 + "-0")
+        assert json.loads(unknown)["error"]["code"] == "unknown_handle"
+        for guess in (handle, f" {handle} ", handle.rpartition("-")[0], f"{of_other}/../{handle}"):
+            assert await read(other, guess) == unknown
+        past_the_end = await other.call({"handle": handle, "offset": 10**6}, tool="read_delegation")
+        assert text_of(past_the_end) == unknown
+
+
+@on_every_protocol
+async def test_with_shared_records_a_client_reads_handles_of_others(
+    latest: bool, world: World, settings: Settings
+) -> None:
+    async with Delegator(settings, client=None) as delegator:
+        before = (await delegator.call({"goal": "g"})).results[0].handle
+    async with two_clients(settings, "--shared-records", latest=latest) as (one, other):
+        assert "The answer is 42." in await read(other, await handle_of(one))
+        assert "The answer is 42." in await read(other, str(before))
+
+
+async def test_the_starter_of_a_server_on_stdin_reads_earlier_reports(world: World, settings: Settings) -> None:
+    async with session("stdio", settings) as client:
+        handle = await handle_of(client)
+    async with session("stdio", settings) as later:
+        assert "The answer is 42." in await read(later, handle)
+
+
+async def test_a_client_over_http_reads_no_reports_of_other_programs(world: World, settings: Settings) -> None:
+    async with session("stdio", settings) as client:
+        handle = await handle_of(client)
+    async with session("http", settings) as remote:
+        assert json.loads(await read(remote, handle))["error"]["code"] == "unknown_handle"
+
+
+def test_handles_have_80_random_bits() -> None:
+    run_ids = {new_run_id() for _ in range(1_000)}
+    assert len(run_ids) == 1_000
+    assert {len(run_id) for run_id in run_ids} == {20}
+
+
+async def test_a_request_without_session_and_cookie_is_a_client_of_its_own(world: World, settings: Settings) -> None:
+    """Such as one of the latest protocol from a client that keeps no cookies."""
+    if not V2:
+        pytest.skip("version 1 of the SDK has no protocol without sessions")
+    short_cookie = {"Cookie": "delegate-client=1"}
+    async with listening(settings) as server, http_client() as http:
+        for sent in ({}, short_cookie):
+            done = await called(http, server, "delegate_task", {"goal": "g"}, sent)
+            handle = done["structuredContent"]["results"][0]["handle"]
+            answer = await called(http, server, "read_delegation", {"handle": handle}, sent)
+            assert json.loads(text_of(answer))["error"]["code"] == "unknown_handle"
+
+
+def test_authenticated_principals_are_different_clients() -> None:
+    """A program may serve the tools behind the SDK's own authentication; stateless requests have nothing else."""
+
+    def request(client_id: str, subject: str, **headers: str) -> Request:
+        user = AuthenticatedUser(AccessToken(token="t", client_id=client_id, scopes=[], subject=subject))
+        sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        return Request({"type": "http", "user": user, "headers": sent})
+
+    identify = Clients(shared_records=False).identify
+    one = identify(request("editor", "ann"))
+    assert one == identify(request("editor", "ann"))
+    others = [request("editor", "bob"), request("agent", "ann"), request("editor", "ann", mcp_session_id="s")]
+    assert len({one, *map(identify, others)}) == 4
+    assert identify(request("editor", "bob", mcp_session_id="s")) != identify(others[2])
+
+
+@on_every_protocol
+async def test_a_run_of_the_same_name_is_another_one_for_each_client(latest: bool, world: World) -> None:
+    settings = load_settings(model=WORKER, max_children=1)
+    async with two_clients(settings, latest=latest) as (one, other):
+        answers = [await client.call({"goal": "g"}, run="nightly") for client in (one, other, one)]
+        assert [answer["isError"] for answer in answers] == [False, False, True]
+        assert answers[2]["structuredContent"]["error"]["code"] == "budget_exceeded"
+        assert not (await one.call({"goal": "g"}, run="another"))["isError"]
+        assert not (await one.call({"goal": "g"}))["isError"]
+
+
+@on_every_protocol
+async def test_with_shared_records_clients_share_a_run_that_they_name(latest: bool, world: World) -> None:
+    settings = load_settings(model=WORKER, max_children=1)
+    async with two_clients(settings, "--shared-records", latest=latest) as (one, other):
+        assert not (await one.call({"goal": "g"}, run="nightly"))["isError"]
+        assert not (await other.call({"goal": "g"}))["isError"]
+        refused = await other.call({"goal": "g"}, run="nightly")
+        assert refused["structuredContent"]["error"]["code"] == "budget_exceeded"
+
+
+@pytest.mark.parametrize("name", ["", 7, ["nightly"], "x" * 201], ids=str)
+async def test_a_run_name_that_is_none_is_a_clear_error(name: object, world: World, settings: Settings) -> None:
+    async with session("http", settings) as client:
+        answer = await client.call({"goal": "g"}, run=name)
+    assert answer["isError"]
+    assert answer["structuredContent"]["error"]["field"] == '_meta["delegate/run"]'
 
 
 # -------------------------------------------------------------------------------------------------------------- access
@@ -486,3 +617,17 @@ def posted(
 ) -> Any:
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     return http.post(server.url, json=message, headers=headers)
+
+
+async def called(http: aiohttp.ClientSession, server: Server, tool: str, arguments: JsonObject, headers: Any) -> Any:
+    """One call of the latest protocol."""
+    prefix, version = "io.modelcontextprotocol/", "2026-07-28"
+    meta = {f"{prefix}protocolVersion": version, f"{prefix}clientCapabilities": {}}
+    meta[f"{prefix}clientInfo"] = INITIALIZE["clientInfo"]
+    params = {"name": tool, "arguments": arguments, "_meta": meta}
+    more = {"MCP-Protocol-Version": version, "Mcp-Method": "tools/call", "Mcp-Name": tool}
+    async with posted(http, server, "tools/call", params, more | headers) as answer:
+        body = await answer.text()
+        found = re.search(r"\{.*\}", body)
+        assert found, body
+        return json.loads(found[0])["result"]

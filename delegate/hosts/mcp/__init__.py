@@ -14,7 +14,9 @@ A client that requests progress is notified about every child. A call and its ch
 cancels the call, and when its connection is lost.
 
 MCP doesn't tell a server who the parent is (its model, its tools, its remaining time) or which run a call belongs to,
-so overlapping calls of one session share a ledger. It has no usage totals: token usage is in the report's `totals`.
+so overlapping calls of one client share a ledger, and so do calls whose `_meta` has the same `delegate/run`. Over HTTP,
+a client reads only the reports of its own calls, unless the server is made with `shared_records=True`. MCP has no usage
+totals: token usage is in the report's `totals`.
 """
 
 from delegate.hosts.mcp.http import LOOPBACK, PATH, listen, serve_http

@@ -16,16 +16,21 @@ import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from delegate._util.cancellation import Cancellation
 from delegate.errors import ConfigError
+from delegate.hosts.mcp.clients import COOKIE
 from delegate.hosts.mcp.sdk import DISCONNECTED
 
 PATH = "/mcp"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_COOKIE = "delegate-client"
+_COOKIE_CHARS = 22
+"""The minimum length of a cookie's value: 128 random bits. A shorter one is not ours, and could be guessed."""
 _SHUTDOWN_SECONDS = 3
 """How long clients may take to read the answers of calls that were stopped by the server's shutdown."""
 
@@ -109,13 +114,34 @@ class _AuthenticatedApp:
             with self._shutdown.part() as disconnected:
                 scope[DISCONNECTED] = disconnected
                 try:
-                    await self._manager.handle_request(scope, receive, send)
+                    await self._manager.handle_request(scope, receive, _with_cookie(scope, send))
                 finally:
                     disconnected.cancel()
 
     def _has_token(self, scope: Scope) -> bool:
         scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and secrets.compare_digest(token.strip().encode(), self._token)
+
+
+def _with_cookie(scope: Scope, send: Send) -> Send:
+    """Recognize a client without a session by its cookie, or give it one with the response.
+
+    Protocol version 2026-07-28 has no sessions, and all clients may have the same token.
+    """
+    if "mcp-session-id" in Headers(scope=scope):
+        return send
+    sent = HTTPConnection(scope).cookies.get(_COOKIE, "")
+    scope[COOKIE] = value = sent if len(sent) >= _COOKIE_CHARS else secrets.token_urlsafe()
+    if value == sent:
+        return send
+
+    async def send_with_cookie(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            cookie = f"{_COOKIE}={value}; Path={PATH}; HttpOnly; SameSite=Strict"
+            MutableHeaders(scope=message).append("Set-Cookie", cookie)
+        await send(message)
+
+    return send_with_cookie
 
 
 class _Server(uvicorn.Server):

@@ -6,7 +6,6 @@ Results and definitions are passed with the protocol's field names, which the mo
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
 # Only one of the two versions is installed, so names of the other are unknown.
 
-from collections.abc import Hashable
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Unpack
@@ -17,6 +16,7 @@ from mcp.server.lowlevel import Server
 from delegate._util.cancellation import Cancellation
 from delegate.delegator import Delegator
 from delegate.hosts import host_tool
+from delegate.hosts.mcp.clients import RUN_NAME, Clients
 from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
@@ -31,23 +31,30 @@ DISCONNECTED = "delegate.disconnected"
 
 
 def server(
-    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+    delegator: Delegator | None = None,
+    *,
+    parent: Parent | None = None,
+    shared_records: bool = False,
+    **options: Unpack[SettingsOptions],
 ) -> Server[Any]:
     """Create a low-level server of the installed MCP SDK with delegate's tools.
 
     Args:
         delegator: runs the tasks; if None, one is created from `options`.
         parent: what the operator knows about the parent, such as its tier; MCP doesn't provide it.
+        shared_records: whether clients over HTTP may read every recorded report whose handle they have, and share the
+            ledger of a run that several of them name. By default, a client reads only the reports of its own calls.
         **options: single settings, such as `model="…"`.
 
     Raises:
         ConfigError: the settings are wrong.
     """
     delegate_tool = host_tool.make_delegate_tool(delegator, parent=parent, **options)
-    delegator = delegate_tool.delegator
+    delegator, clients = delegate_tool.delegator, Clients(shared_records=shared_records)
     tools = Tools(
+        clients,
         delegate=delegate_tool,
-        read=host_tool.make_read_tool(delegator),
+        read=host_tool.make_read_tool(delegator, may_read=clients.may_read),
         think=host_tool.make_think_tool(delegator),
     )
     return _server_v1(tools) if hasattr(Server, "call_tool") else _server_v2(tools)
@@ -58,11 +65,13 @@ def _server_v2(tools: Tools) -> Server[Any]:
         return types.ListToolsResult.model_validate({"tools": tools.listed})
 
     async def call_tool(context: Any, params: Any) -> Any:
-        wants_progress = "progress_token" in (context.meta or {})
+        meta = context.meta or {}
+        wants_progress = "progress_token" in meta
         request = ToolRequest(
             tool=params.name,
             arguments=params.arguments or {},
-            session=_session(context.request),
+            http=context.request,
+            run_name=meta.get(RUN_NAME),
             report_progress=context.session.report_progress if wants_progress else None,
             disconnected=_disconnected(context.request),
         )
@@ -90,7 +99,8 @@ def _server_v1(tools: Tools) -> Server[Any]:
         request = ToolRequest(
             tool=name,
             arguments=arguments,
-            session=_session(context.request),
+            http=context.request,
+            run_name=context.meta and (context.meta.model_extra or {}).get(RUN_NAME),
             report_progress=_progress_v1(context),
             disconnected=_disconnected(context.request),
         )
@@ -106,11 +116,6 @@ def _progress_v1(context: Any) -> ProgressCallback | None:
     # Over HTTP, only a notification with a related request is sent in that request's response.
     send = partial(context.session.send_progress_notification, token, related_request_id=str(context.request_id))
     return lambda done, total, line: send(done, total, line)
-
-
-def _session(http: Any) -> Hashable:
-    """The session's id over HTTP. stdio has a single session, and protocol version 2026-07-28 has none."""
-    return http.headers.get("mcp-session-id") if http is not None else None
 
 
 def _disconnected(http: Any) -> Cancellation | None:

@@ -1,7 +1,7 @@
 """The tools that the server lists and its answers, as protocol messages, independent of the SDK version."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -10,8 +10,11 @@ import anyio
 
 from delegate._util.cancellation import Cancellation
 from delegate._util.resources import schema
+from delegate.engine.admission import refusal
+from delegate.errors import CallError
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp.call_progress import CallProgress
+from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.progress import line
 from delegate.hosts.stream import steps
 from delegate.ports import EventSink
@@ -36,7 +39,10 @@ class ToolRequest:
 
     tool: str
     arguments: JsonObject
-    session: Hashable
+    http: Any
+    """The SDK's HTTP request that brought it; None over other transports."""
+    run_name: object
+    """The name that the client gave its run, unvalidated; None if it gave none."""
     report_progress: ProgressCallback | None
     """None if the client didn't request progress."""
     disconnected: Cancellation | None
@@ -46,7 +52,8 @@ class ToolRequest:
 class Tools:
     """The tools of the server. Each keyword, `delegate`, `read` or `think`, gives the kind of its tool."""
 
-    def __init__(self, **host_tools: HostTool) -> None:
+    def __init__(self, clients: Clients, **host_tools: HostTool) -> None:
+        self._clients = clients
         self.listed = [_definition(kind, host_tool) for kind, host_tool in host_tools.items()]
         self._host_tools = {host_tool.name: host_tool for host_tool in host_tools.values()}
 
@@ -56,9 +63,17 @@ class Tools:
         if host_tool is None:
             names = ", ".join(self._host_tools)
             return _result(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
-        # Never None, so that the calls share a session even if the transport has no id for it: one server, one client.
-        invocation = Invocation(session=("mcp", request.session), cancellation=request.disconnected)
-        return await _run_to_completion(_answer(host_tool, request, invocation))
+        client = self._clients.identify(request.http)
+        try:
+            parent = self._clients.parent(client, request.run_name)
+        except CallError as error:
+            report = refusal(error)
+            return _result(host_tool.delegator.render(report), report.model_dump(mode="json"), is_error=True)
+        invocation = Invocation(parent=parent, session=client, cancellation=request.disconnected)
+        answer = await _run_to_completion(_answer(host_tool, request, invocation))
+        if run_id := answer.get("structuredContent", {}).get("run_id"):
+            self._clients.add_run(client, run_id)
+        return answer
 
 
 async def _answer(host_tool: HostTool, request: ToolRequest, invocation: Invocation) -> JsonObject:

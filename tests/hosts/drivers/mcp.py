@@ -43,12 +43,18 @@ class Session:
         return [_wire(tool) for tool in (await self._client.list_tools()).tools]
 
     async def call(
-        self, arguments: JsonObject, on_progress: OnProgress | None = None, *, tool: str = "delegate_task"
+        self,
+        arguments: JsonObject,
+        on_progress: OnProgress | None = None,
+        *,
+        tool: str = "delegate_task",
+        run: object = None,
     ) -> JsonObject:
         """One call. Its cancellation is sent to the server, which version 1 of the SDK leaves to its user."""
         request_id = None if V2 else self._client._request_id
+        meta = None if run is None else {"delegate/run": run}
         try:
-            return _wire(await self._client.call_tool(tool, arguments, progress_callback=on_progress))
+            return _wire(await self._client.call_tool(tool, arguments, progress_callback=on_progress, meta=meta))
         except asyncio.CancelledError:
             if request_id is not None:
                 with anyio.CancelScope(shield=True):
@@ -80,9 +86,10 @@ def over_stdio(settings: Settings | None = None, *, command: tuple[str, ...] = (
 
 
 @asynccontextmanager
-async def over_http(url: str, token: str | None = TOKEN) -> AsyncGenerator[Any]:
+async def over_http(url: str, token: str | None = TOKEN, **more_headers: str) -> AsyncGenerator[Any]:
     """A transport to the server at `url`."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers |= {name.replace("_", "-"): value for name, value in more_headers.items()}
     async with (
         create_mcp_http_client(headers=headers) as client,
         streamable_http_client(url, http_client=client) as streams,
