@@ -3,7 +3,8 @@
 # make check   ruff, pyright strict, the floors
 # make bench   the ratios, against the floor, on a local server
 # make lowest  the wire tests on the oldest SDKs that are supported
-# make wheel   what a wheel could lack: tests against the one built from the sdist, with the sources deleted
+# make wheel   the sdist and the wheel, whose bytes must be the same in a second build, and what a wheel could lack: tests
+#              against it, with the sources deleted
 # make hosts   the conformance suite in every host framework, each in a venv of its own (HOSTS="langchain hermes")
 # make docs    the site of docs/, built strictly in a venv of its own, into build/docs/site
 # make pages   rewrite the generated pages of docs/: settings, CLI, failure modes, hosts
@@ -54,9 +55,8 @@ lowest:
 IN_WHEEL := tests/e2e tests/cli/test_demo.py tests/cli/test_judge.py tests/cli/test_models.py tests/cli/test_call.py \
 	tests/cli/test_lint.py tests/test_delegator.py tests/test_public_api.py tests/test_readme.py tests/test_schemas.py
 wheel: $(READY)
-	rm -rf dist build/wheel .venv-wheel
-	$(BIN)/python -m build . > build-wheel.log 2>&1 || { cat build-wheel.log; exit 1; }
-	@rm build-wheel.log
+	rm -rf build/wheel .venv-wheel
+	$(BIN)/python scripts/build_dists.py
 	mkdir -p build/wheel
 	tar -xzf dist/*.tar.gz -C build/wheel --strip-components 1
 	rm -r build/wheel/delegate build/wheel/judges build/wheel/schemas
