@@ -560,6 +560,88 @@ async def test_only_the_protocol_uses_stdin_and_stdout(world: World, settings: S
         assert await asyncio.wait_for(pipe.process.stdout.read(), TIMEOUT_SECONDS) == b""
 
 
+# ------------------------------------------------------------------------------------------------ bad bytes on stdin
+
+THINK = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"think","arguments":{"thought":"HERE"}}}'
+ID_LAST = b'{"method":"tools/call","params":{"name":"think","arguments":{"thought":"HERE"}},"jsonrpc":"2.0","id":"a"}'
+OVERLONG = b"x" * 17_000_000
+
+
+@pytest.mark.parametrize(
+    ("line", "id", "code", "word"),
+    [
+        (b"garbage", None, -32700, "JSON"),
+        (b"\xff\xfe\x00\x80", None, -32700, "JSON"),
+        (b"[" * 100_000, None, -32700, "recursion"),
+        (THINK[:-1], None, -32700, "EOF"),
+        (THINK.replace(b"HERE", rb"\ud800"), 7, -32700, "surrogate|pairs"),
+        (THINK.replace(b"HERE", rb"\udc00\ud800"), 7, -32700, "surrogate|pairs"),
+        (THINK.replace(b"7", rb'"\ud800"'), "\ud800", -32700, "surrogate|pairs"),
+        (b"[1, 2]", None, -32600, "object"),
+        (THINK.replace(b'"jsonrpc":"2.0",', b""), 7, -32600, "jsonrpc"),
+        (THINK.replace(b'"id":7', b'"id":[7]'), None, -32600, "id"),
+        (b'{"jsonrpc":"2.0","id":7,"result":7}', None, -32600, "JSON-RPC"),
+        (THINK.replace(b"HERE", OVERLONG), 7, -32600, "16,777,216"),
+        (ID_LAST.replace(b"HERE", OVERLONG), "a", -32600, "16,777,216"),
+        (b'{"jsonrpc":"2.0","params":{"id":7,"x":"' + OVERLONG + b'","id":7}}', None, -32600, "16,777,216"),
+        (b'{"id":"\x01\xff",' + OVERLONG + b',"id":01}', None, -32600, "16,777,216"),
+        (OVERLONG, None, -32600, "16,777,216"),
+    ],
+    ids=lambda value: str(value[:60]) if isinstance(value, bytes) else None,
+)
+async def test_an_unreadable_line_is_answered_and_the_server_lives(
+    line: bytes, id: str | int | None, code: int, word: str, settings: Settings
+) -> None:
+    async with piped(settings) as pipe:
+        await pipe.send(line + b"\n")
+        answer = await pipe.line()
+        assert (answer["id"], answer["error"]["code"]) == (id, code)
+        assert re.search(word, answer["error"]["message"])
+        await pipe.request("ping")
+        assert (await pipe.line())["result"] == {}
+
+
+async def test_bytes_that_are_not_utf_8_are_replaced(settings: Settings) -> None:
+    async with piped(settings) as pipe:
+        await pipe.send(THINK.replace(b"HERE", b"\xff \xed\xa0\x80") + b"\n")
+        assert "result" in await pipe.line()
+
+
+async def test_blank_lines_are_ignored(settings: Settings) -> None:
+    async with piped(settings) as pipe:
+        await pipe.send(b"\n \r\n")
+        await pipe.request("ping")
+        assert (await pipe.line())["result"] == {}
+
+
+async def test_a_message_that_arrives_in_pieces_is_read(settings: Settings) -> None:
+    async with piped(settings) as pipe:
+        for part in (THINK[:20], THINK[20:50], THINK[50:] + b"\n" + THINK[:30], THINK[30:] + b"\n"):
+            await pipe.send(part)
+        assert [(await pipe.line())["id"] for _ in range(2)] == [7, 7]
+
+
+async def test_the_end_of_stdin_within_a_message_is_reported(settings: Settings) -> None:
+    async with piped(settings) as pipe:
+        await pipe.send(THINK[:40])
+        assert pipe.process.stdin
+        assert pipe.process.stderr
+        pipe.process.stdin.close()
+        assert (await pipe.line())["error"]["code"] == -32700
+        assert await asyncio.wait_for(pipe.process.wait(), TIMEOUT_SECONDS) == 0
+        assert b"a message on stdin was refused" in await pipe.process.stderr.read()
+
+
+@on_every_transport
+async def test_half_a_surrogate_pair_in_a_report_reaches_the_client(
+    transport: str, world: World, settings: Settings
+) -> None:
+    world.child = lambda call: Reply("half \ud83d of a pair")
+    async with session(transport, settings) as client:
+        assert "half" in text_of(await client.call({"goal": "g"}))
+        assert await client.tools()
+
+
 # ------------------------------------------------------------------------------------- clients that send raw messages
 
 
@@ -575,8 +657,11 @@ class Pipe:
         await self.notify(method, id=self._requests, params=params)
 
     async def notify(self, method: str, **fields: Any) -> None:
+        await self.send(json.dumps({"jsonrpc": "2.0", "method": method, **fields}).encode() + b"\n")
+
+    async def send(self, data: bytes) -> None:
         assert self.process.stdin
-        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", "method": method, **fields}).encode() + b"\n")
+        self.process.stdin.write(data)
         await self.process.stdin.drain()
 
     async def line(self) -> JsonObject:

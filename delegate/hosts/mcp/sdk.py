@@ -60,6 +60,13 @@ def server(
     return _server_v1(tools) if hasattr(Server, "call_tool") else _server_v2(tools)
 
 
+def is_notification_in(text: str) -> bool:
+    """Parse a JSON-RPC message as the SDK does. Raises pydantic's ValidationError if it can't."""
+    if hasattr(types, "jsonrpc_message_adapter"):
+        return isinstance(types.jsonrpc_message_adapter.validate_json(text, by_name=False), types.JSONRPCNotification)
+    return isinstance(types.JSONRPCMessage.model_validate_json(text).root, types.JSONRPCNotification)
+
+
 def _server_v2(tools: Tools) -> Server[Any]:
     async def list_tools(context: Any, params: Any) -> Any:
         return types.ListToolsResult.model_validate({"tools": tools.listed})

@@ -1,6 +1,7 @@
 """Serves MCP on stdin and stdout, which are reserved for the protocol meanwhile."""
 
 import asyncio
+import json
 import os
 import sys
 import threading
@@ -11,11 +12,13 @@ from typing import Any, TypeVar, cast
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
+from delegate._util.redaction import logger
+from delegate.hosts.mcp.lines import Line
+
+_log = logger(__name__)
 T = TypeVar("T")
 
 _CHUNK = 65_536
-_LINE_BYTES = 16 * 1024 * 1024
-"""The maximum length of a message; a longer one ends the connection."""
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -23,8 +26,9 @@ async def serve_stdio(server: Server[Any]) -> None:
     try:
         with _reserved_stdio() as (stdin, stdout):
             # The SDK uses only the few methods of its streams that these two have.
-            lines, writer = cast("Any", _LineReader(stdin)), cast("Any", _Writer(stdout))
-            async with stdio_server(stdin=lines, stdout=writer) as (read, write):
+            writer = _Writer(stdout)
+            lines = _LineReader(stdin, writer)
+            async with stdio_server(stdin=cast("Any", lines), stdout=cast("Any", writer)) as (read, write):
                 await server.run(read, write, server.create_initialization_options())
     except* BrokenPipeError:
         pass  # the client has disconnected
@@ -48,27 +52,49 @@ def _reserved_stdio() -> Generator[tuple[int, int]]:
 
 
 class _LineReader:
-    """Reads lines from a descriptor. Unlike the SDK's own reader, it can be canceled while it waits."""
+    """Reads messages, one per line, from a descriptor. Unlike the SDK's own reader, it can be canceled while it waits.
 
-    def __init__(self, descriptor: int) -> None:
+    What the SDK couldn't read is answered here, because the SDK doesn't, and its sender may wait for an answer.
+    """
+
+    def __init__(self, descriptor: int, writer: "_Writer") -> None:
         self._descriptor = descriptor
+        self._writer = writer
 
     async def __aiter__(self) -> AsyncGenerator[str]:
-        rest = b""
-        while len(rest) <= _LINE_BYTES and (chunk := await _run_in_daemon_thread(os.read, self._descriptor, _CHUNK)):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                yield line.decode("utf-8", "replace")
+        line = Line()
+        while chunk := await _run_in_daemon_thread(os.read, self._descriptor, _CHUNK):
+            *ends, rest = chunk.split(b"\n")
+            for end in ends:
+                line.add(end)
+                if await self._is_message(line):
+                    yield line.text
+                line = Line()
+            line.add(rest)
+        if await self._is_message(line):  # the last one may lack its end
+            yield line.text
+
+    async def _is_message(self, line: Line) -> bool:
+        """Whether the SDK can read the line. If not, it is answered with an error, unless it is empty."""
+        if line.is_blank:
+            return False
+        if (refusal := line.refusal()) is None:
+            return True
+        _log.warning("a message on stdin was refused: %s", refusal["error"]["message"])
+        await self._writer.write(json.dumps(refusal) + "\n")
+        return False
 
 
 class _Writer:
-    """Writes to a descriptor, completely or with an error."""
+    """Writes to a descriptor, completely or with an error, one message after the other."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._lock = asyncio.Lock()
 
     async def write(self, text: str) -> None:
-        await _run_in_daemon_thread(_write_all, self._descriptor, text.encode())
+        async with self._lock:
+            await _run_in_daemon_thread(_write_all, self._descriptor, text.encode())
 
     async def flush(self) -> None:
         pass  # nothing is buffered
