@@ -94,7 +94,12 @@ class Delegator:
         self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=discard)
         self._journal = Journal(settings.home, keep_days=settings.keep_days)
         self._runs = RunRegistry(settings, catalog)
-        commands = Commands(sandbox=settings.sandbox, commands=settings.commands, hidden=(settings.home,))
+        commands = Commands(
+            sandbox=settings.sandbox,
+            commands=settings.commands,
+            network=settings.network,
+            hidden=(settings.home,),
+        )
         judges = JudgePool(
             catalog=catalog,
             available=self.connections.available,

@@ -25,6 +25,7 @@ from delegate.types import Effort, Text, Tier, TierBound, Value
 _PREFIX = "DELEGATE_"
 Sandbox = Literal["auto", "require", "off"]
 CommandPolicy = Literal["sandboxed", "allow", "deny"]
+NetworkPolicy = Literal["off", "loopback", "open"]
 
 
 class Settings(Value):
@@ -89,6 +90,10 @@ class Settings(Value):
     neither."""
     commands: CommandPolicy = "sandboxed"
     """When to run commands written by a model: only in a sandbox (`sandboxed`), always (`allow`) or never (`deny`)."""
+    network: NetworkPolicy = "off"
+    """The network of commands in a sandbox. `off`: none, or a loopback of their own. `loopback`: always a loopback of
+    their own; refuse commands where that can't be had. `open`: the machine's. A command without a sandbox has the
+    machine's."""
     fetch_hosts: tuple[str, ...] = ()
     """Hosts (`name` or `name:port`) that `fetch_url` may reach even if their address is private."""
     result_chars: int = Field(default=6_000, ge=500)
@@ -135,6 +140,7 @@ class SettingsOptions(TypedDict, total=False):
     strict_checks: bool
     sandbox: Sandbox
     commands: CommandPolicy
+    network: NetworkPolicy
     fetch_hosts: Sequence[str]
     result_chars: int
     home: Path | str

@@ -133,9 +133,9 @@ class ShellCriterion(CriterionBase):
     command: Text
     exit_code: int = Field(default=0, ge=0, le=255)
     timeout_seconds: float = Field(default=120, gt=0, le=3600)
-    network: Literal["host", "none"] = "host"
-    """`host`: the command can use the machine's network, including loopback. `none`: it runs in a sandbox without
-    network access."""
+    network: Literal["host", "none"] | None = None
+    """None: as the setting `network` says. `host`: the machine's network, including loopback; from a model, the command
+    is refused unless the setting is `open`. `none`: it runs in a sandbox without network access."""
     protect: Globs = ()
     """More files that decide the result, besides tests and configuration. `*` stays within a folder, `**` doesn't; a
     glob without a slash matches at any depth, and a folder stands for everything in it."""

@@ -53,7 +53,7 @@ def toolbox(
     tools = [
         Tool(
             one.name,
-            one.description_under(mechanism),
+            one.description_under(mechanism, has_network=commands.network == "open"),
             one.parameters,
             partial(_call, one, context),
             one.parallel,
@@ -123,9 +123,12 @@ class _Definition:
             "additionalProperties": False,
         }
 
-    def description_under(self, mechanism: Mechanism | None) -> str:
+    def description_under(self, mechanism: Mechanism | None, *, has_network: bool) -> str:
         """The description for a model. That of `run_shell` says what confines its commands, if that is known."""
-        return f"{self.description} {_PLACES[mechanism]}" if self is _RUN_SHELL and mechanism else self.description
+        if self is not _RUN_SHELL or not mechanism:
+            return self.description
+        network = "with network" if has_network else "without network, so nothing can be downloaded or installed,"
+        return f"{self.description} {_PLACES[mechanism].format(network=network)}"
 
 
 async def _call(definition: _Definition, context: _Context, given: Mapping[str, Any]) -> str | ToolOutput:
@@ -357,8 +360,8 @@ _RUN_SHELL = _Definition(
     parallel=False,
 )
 _PLACES: Mapping[Mechanism, str] = {
-    "bubblewrap": "It runs in a sandbox with network and can write only in the workspace and in an empty /tmp.",
-    "landlock": "It runs in a sandbox with network and can write only in the workspace and in $TMPDIR.",
+    "bubblewrap": "It runs in a sandbox {network} and can write only in the workspace and in an empty /tmp.",
+    "landlock": "It runs in a sandbox {network} and can write only in the workspace and in $TMPDIR.",
     "process": "It runs without a sandbox on someone's machine: change nothing outside the workspace.",
 }
 

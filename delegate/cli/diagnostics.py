@@ -91,7 +91,7 @@ async def examine(delegator: Delegator) -> Diagnostics:
     served, local, mechanism = await asyncio.gather(
         asyncio.gather(*map(ask, endpoints.values())),
         ask_local(),
-        Commands(sandbox=settings.sandbox, commands=settings.commands).mechanism(),
+        Commands(sandbox=settings.sandbox, commands=settings.commands, network=settings.network).mechanism(),
     )
     answers = dict(zip(endpoints, served, strict=True))
     choice = choose(delegator)

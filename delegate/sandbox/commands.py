@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,8 +29,16 @@ SANDBOXES: tuple[Literal["bubblewrap", "landlock"], ...] = ("bubblewrap", "landl
 """The mechanisms that protect against a hostile command, best first."""
 Author = Literal["model", "person"]
 RefusalCode = Literal[
-    "commands_not_allowed", "sandbox_unavailable", "network_isolation_unavailable", "platform_not_supported"
+    "commands_not_allowed",
+    "network_not_allowed",
+    "sandbox_unavailable",
+    "network_isolation_unavailable",
+    "platform_not_supported",
 ]
+_NetworkPolicy = Literal["off", "loopback", "open"]
+_Probe = Literal["host", "none", "loopback"]
+"""A network that a command is to have: `loopback` is `none` with a loopback of the command's own."""
+_WANTED: Mapping[_NetworkPolicy, _Probe] = {"off": "none", "loopback": "loopback", "open": "host"}
 
 _FIX = 'install bubblewrap, or set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
 
@@ -69,6 +77,8 @@ class Commands:
     `sandbox`: `auto` uses a sandbox where one works, `require` refuses to run without one, `off` never uses one.
     `commands`: the policy for commands written by a model: `sandboxed` runs them only inside a sandbox, `allow`
     anywhere, `deny` never.
+    `network`: what commands in a sandbox have unless they ask for something else: `off` none, `loopback` one that ends
+    at their own loopback, `open` the machine's. Without a sandbox, they can't be cut off.
     `hidden`: folders that a sandbox hides, except for a command's own folder inside one.
     """
 
@@ -77,14 +87,18 @@ class Commands:
         *,
         sandbox: Literal["auto", "require", "off"] = "auto",
         commands: Literal["sandboxed", "allow", "deny"] = "sandboxed",
+        network: _NetworkPolicy = "off",
         max_output_bytes: int = 64_000,
         hidden: Sequence[Path] = (),
     ) -> None:
         self._sandbox = sandbox
         self._commands = commands
+        self.network: _NetworkPolicy = network
         self._max_output_bytes = max_output_bytes
         self._hidden = tuple(hidden)
-        self._probed: dict[tuple[Confinement, Network], bool] = {}
+        self._probed: dict[tuple[Confinement, _Probe], bool] = {}
+        self._has_wanted_network = False
+        """Whether the sandbox that was found can do what `network` says."""
         self._is_probed = sandbox == "off" and sys.platform != "win32"
         self._found: Mechanism | None = "process" if self._is_probed else None
 
@@ -97,14 +111,17 @@ class Commands:
     async def _find_mechanism(self) -> Mechanism | None:
         if sys.platform == "win32":
             return None
-        for sandbox in SANDBOXES if self._sandbox != "off" else ():
-            if await self._sandbox_works(sandbox, "host"):
-                return sandbox
+        for network in dict.fromkeys((_WANTED[self.network], "host")):
+            for sandbox in SANDBOXES if self._sandbox != "off" else ():
+                if await self._sandbox_works(sandbox, network):
+                    self._has_wanted_network = network == _WANTED[self.network]
+                    return sandbox
         return None if self._sandbox == "require" else "process"
 
     async def probe(self) -> None:
         """Find out what `refusal` needs to know. Takes a moment where Landlock isn't available."""
-        if self._commands != "deny" and not (self._sandbox != "off" and landlock_is_available()):
+        known = self._sandbox != "off" and self.network != "loopback" and landlock_is_available()
+        if self._commands != "deny" and not known:
             await self.mechanism()
 
     def known_mechanism(self) -> Mechanism | None:
@@ -117,18 +134,22 @@ class Commands:
         Starts nothing: what works here is known only after `probe` or a command.
         """
         denied = author == "model" and self._commands == "deny"
-        return self._why_refused(author, self._found) if denied or self._is_probed else None
+        if not denied and not self._is_probed:
+            return None
+        return self._why_refused(author, self._found) or self._why_not_on(None, author, self._found)
 
     async def run(
-        self, command: str, *, cwd: Path, timeout_seconds: float, author: Author, network: Network = "host"
+        self, command: str, *, cwd: Path, timeout_seconds: float, author: Author, network: Network | None = None
     ) -> CommandResult:
         """Run `command` in a shell in `cwd` and wait until it ends; no process of it outlives this call.
+
+        `network` is None for what the setting says.
 
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
         `SandboxFailed` if the sandbox fails before the command ends.
         """
-        mechanism = await self._permitted(author, network)
-        return await self._run(mechanism, self._spec(command, cwd, timeout_seconds, network))
+        mechanism, allowed = await self._permitted(author, network)
+        return await self._run(mechanism, self._spec(command, cwd, timeout_seconds, allowed))
 
     async def run_check(
         self,
@@ -137,7 +158,7 @@ class Commands:
         cwd: Path,
         timeout_seconds: float,
         author: Author,
-        network: Network = "host",
+        network: Network | None = None,
         copy: Path | None = None,
         recompile: bool = True,
     ) -> CommandResult:
@@ -151,9 +172,9 @@ class Commands:
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
         `SandboxFailed` if the sandbox fails before the command ends.
         """
-        mechanism = await self._permitted(author, network)
+        mechanism, allowed = await self._permitted(author, network)
         with _compiled_files(mechanism) if recompile else nullcontext("") as folder:
-            spec = self._spec(command, cwd, timeout_seconds, network)
+            spec = self._spec(command, cwd, timeout_seconds, allowed)
             env = {**spec.env, **({"PYTHONPYCACHEPREFIX": folder} if recompile else {"PYTHONDONTWRITEBYTECODE": "1"})}
             spec = replace(spec, env=env, writable=(Path(folder),) if recompile else ())
             if copy is None or mechanism == "bubblewrap":
@@ -179,20 +200,43 @@ class Commands:
             sandbox=mechanism,
         )
 
-    async def _permitted(self, author: Author, network: Network) -> Mechanism:
-        """The mechanism to run under. Raises `CommandsNotAllowed`."""
+    async def _permitted(self, author: Author, asked: Network | None) -> tuple[Mechanism, Network]:
+        """The mechanism to run under, and the command's network. Raises `CommandsNotAllowed`."""
         denied = author == "model" and self._commands == "deny"  # nothing needs to be probed for it
         mechanism = None if denied else await self.mechanism()
-        if refusal := self._why_refused(author, mechanism):
+        if refusal := self._why_refused(author, mechanism) or self._why_not_on(asked, author, mechanism):
             raise refusal
         assert mechanism is not None
-        if network == "none" and (mechanism == "process" or not await self._sandbox_works(mechanism, "none")):
+        if asked is None:
+            return mechanism, "host" if mechanism == "process" or self.network == "open" else "none"
+        if asked == "none" and (mechanism == "process" or not await self._sandbox_works(mechanism, "none")):
             raise CommandsNotAllowed(
                 "network_isolation_unavailable",
                 'network = "none" needs a sandbox that can take the network away, which does not work here; '
                 'install bubblewrap, or use network = "host".',
             )
-        return mechanism
+        return mechanism, asked
+
+    def _why_not_on(
+        self, asked: Network | None, author: Author, mechanism: Mechanism | None
+    ) -> CommandsNotAllowed | None:
+        """Why a command of `author` may not use the network that it asked for, or the setting's if that is None."""
+        if asked == "host" and author == "model" and self.network != "open":
+            return CommandsNotAllowed(
+                "network_not_allowed",
+                f'the criterion asks for "network": "host", but the setting network = "{self.network}" allows a '
+                'model\'s commands no network: leave it out, or set network = "open" in delegate.toml (or '
+                "DELEGATE_NETWORK=open).",
+            )
+        if asked is None and mechanism in SANDBOXES and not self._has_wanted_network:
+            missing = "a loopback of their own" if self.network == "loopback" else "no network"
+            other = 'network = "off"' if self.network == "loopback" else 'network = "open"'
+            return CommandsNotAllowed(
+                "network_isolation_unavailable",
+                f'network = "{self.network}" gives commands {missing}, for which {mechanism} needs user namespaces, '
+                f"which do not work here: permit them, or set {other} in delegate.toml.",
+            )
+        return None
 
     def _why_refused(self, author: Author, mechanism: Mechanism | None) -> CommandsNotAllowed | None:
         """Why a command of `author` may not run under `mechanism`, the one that works here."""
@@ -216,15 +260,17 @@ class Commands:
             )
         return None
 
-    async def _sandbox_works(self, sandbox: Literal["bubblewrap", "landlock"], network: Network) -> bool:
+    async def _sandbox_works(self, sandbox: Literal["bubblewrap", "landlock"], network: _Probe) -> bool:
         return await self._works(Confinement(sandbox, await self._subreaper_works()), network)
 
     async def _subreaper_works(self) -> bool:
         return await self._works(Confinement(None, subreaper=True), "host")
 
-    async def _works(self, confinement: Confinement, network: Network) -> bool:
+    async def _works(self, confinement: Confinement, network: _Probe) -> bool:
         if (confinement, network) not in self._probed:
-            self._probed[confinement, network] = await works(confinement, network)
+            own_loopback = network == "loopback"
+            found = await works(confinement, "host" if network == "host" else "none", own_loopback=own_loopback)
+            self._probed[confinement, network] = found
         return self._probed[confinement, network]
 
     def _spec(self, command: str, cwd: Path, timeout_seconds: float, network: Network) -> CommandSpec:

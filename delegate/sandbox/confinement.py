@@ -67,11 +67,16 @@ def shell(command: str) -> list[str]:
     return [shutil.which("bash") or "/bin/sh", "-c", command]
 
 
-async def works(confinement: Confinement, network: Network = "host") -> bool:
-    """Whether an empty command runs under `confinement`: many containers and distributions forbid what it needs."""
-    env = command_environment(os.environ)
-    probe = CommandSpec(["/bin/sh", "-c", ":"], Path("/"), env, PROBE_SECONDS, max_output_bytes=1_000, network=network)
+async def works(confinement: Confinement, network: Network = "host", *, own_loopback: bool = False) -> bool:
+    """Whether a command runs under `confinement`: many containers and distributions forbid what it needs.
+
+    With `own_loopback`, the command must also be in a network of its own, rather than unable to open sockets.
+    """
+    env, command = command_environment(os.environ), ":"
     try:
+        if own_loopback:
+            command = f"own=$(readlink /proc/self/ns/net) && [ \"$own\" != '{os.readlink('/proc/self/ns/net')}' ]"
+        probe = CommandSpec(["/bin/sh", "-c", command], Path("/"), env, PROBE_SECONDS, 1_000, network=network)
         return (await execute(probe, confinement)).exit_code == 0
     except (OSError, SandboxFailed):
         return False

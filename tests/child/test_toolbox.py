@@ -399,6 +399,15 @@ async def test_the_shells_description_says_that_nothing_confines_it(tools: Mappi
     assert "without a sandbox" in tools["run_shell"].description
 
 
+@pytest.mark.parametrize(("network", "said"), [("off", "without network, so nothing"), ("open", "with network and")])
+async def test_the_shells_description_says_whether_there_is_a_network(folder: Folder, network: Any, said: str) -> None:
+    commands = Commands(sandbox="require", network=network)
+    if await commands.mechanism() is None:
+        pytest.skip("no sandbox works here")
+    described = {tool.name: tool.description for tool in toolbox(folder, commands)}["run_shell"]
+    assert f"It runs in a sandbox {said}" in described
+
+
 # ------------------------------------------------------------------------------------------------ images and PDFs
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02\0\0\0"

@@ -253,6 +253,17 @@ async def test_versions_change_only_with_the_question_and_the_judge() -> None:
     assert by_check.judge_version != first.judge_version
 
 
+async def test_a_models_check_gets_the_network_only_if_the_setting_is_open(home: Path) -> None:
+    criteria = [{"kind": "shell", "command": "true", "network": "host"}]
+    found: list[str] = []
+    for options in ({}, {"network": "open"}):
+        async with Delegator(client=words(WROTE), commands="allow", **options) as delegator:
+            report = await delegator.call({"goal": "do it", "acceptance_criteria": criteria})
+        assert report.results[0].verdict
+        found.append(report.results[0].verdict.code)
+    assert found == ["network_not_allowed", "met"]
+
+
 async def test_a_forbidden_shell_criterion_is_an_error_not_a_failed_check(
     home: Path,
 ) -> None:

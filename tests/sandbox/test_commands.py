@@ -1,11 +1,13 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import time
 import tracemalloc
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +21,7 @@ from delegate.judging.checks.worker import close_workers
 from delegate.judging.submission import Submission
 from delegate.sandbox.commands import SANDBOXES, CommandResult, Commands, CommandsNotAllowed
 from delegate.sandbox.confinement import SandboxFailed
+from delegate.sandbox.launcher import landlock_is_available
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, ShellCriterion, Task
 
@@ -346,19 +349,117 @@ async def test_a_daemon_that_left_the_group_dies_with_the_sandbox(
     assert await ends_soon(marker)
 
 
-async def test_network_none_cuts_off_even_loopback_and_host_does_not(sandboxed: Commands, folder: Path) -> None:
+@pytest.fixture
+async def knock() -> AsyncGenerator[str]:
+    """A command that connects to a server on this machine."""
+
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
         await writer.wait_closed()
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
-        knock = f"exec 3<>/dev/tcp/127.0.0.1/{server.sockets[0].getsockname()[1]}"
-        assert (await run(sandboxed, knock, folder)).exit_code == 0
-        try:
-            assert (await run(sandboxed, knock, folder, network="none")).exit_code != 0
-        except CommandsNotAllowed:
-            pytest.skip("network namespaces don't work here")
+        yield f"exec 3<>/dev/tcp/127.0.0.1/{server.sockets[0].getsockname()[1]}"
+
+
+async def test_network_none_cuts_off_even_loopback_and_host_does_not(
+    sandboxed: Commands, folder: Path, knock: str
+) -> None:
+    assert (await run(sandboxed, knock, folder, network="host")).exit_code == 0
+    try:
+        assert (await run(sandboxed, knock, folder, network="none")).exit_code != 0
+    except CommandsNotAllowed:
+        pytest.skip("network namespaces don't work here")
+
+
+async def test_a_sandboxed_command_has_no_network_by_default(sandboxed: Commands, folder: Path, knock: str) -> None:
+    for author in ("model", "person"):
+        ran = await sandboxed.run(knock, cwd=folder, timeout_seconds=10, author=author)
+        assert ran.exit_code != 0
+        assert "/dev/tcp" in ran.stderr
+
+
+async def test_an_open_network_is_the_machines(sandboxed: Commands, folder: Path, knock: str) -> None:
+    opened = Commands(sandbox="require", network="open")
+    for network in (None, "host"):
+        ran = await opened.run(knock, cwd=folder, timeout_seconds=10, author="model", network=network)
+        assert ran.exit_code == 0, ran.stderr
+
+
+@pytest.mark.parametrize("policy", ["off", "loopback"])
+async def test_a_model_cannot_give_itself_the_network(folder: Path, policy: Any) -> None:
+    commands = Commands(commands="allow", network=policy)
+    with pytest.raises(CommandsNotAllowed, match="DELEGATE_NETWORK=open") as refused:
+        await commands.run("touch ran", cwd=folder, timeout_seconds=10, author="model", network="host")
+    assert refused.value.code == "network_not_allowed"
+    assert not (folder / "ran").exists()
+
+
+async def test_a_loopback_of_its_own_lets_a_command_test_a_server(sandboxed: Commands, folder: Path) -> None:
+    commands = Commands(sandbox="require", network="loopback")
+    if commands.refusal("model") or await commands.mechanism() is None or commands.refusal("model"):
+        pytest.skip("network namespaces don't work here")
+    code = (
+        "import socket; s = socket.create_server((chr(49) + '27.0.0.1', 0)); socket.create_connection(s.getsockname())"
+    )
+    ran = await commands.run(f'python3 -c "{code}"', cwd=folder, timeout_seconds=10, author="model")
+    assert ran.exit_code == 0, ran.stderr
+
+
+WITHOUT_NAMESPACES = """
+import asyncio, sys
+from pathlib import Path
+from delegate.errors import ToolDenied
+from delegate.sandbox.commands import Commands
+
+async def main(policy):
+    commands = Commands(sandbox="require", network=policy)
+    try:
+        ran = await commands.run("exec 3<>/dev/tcp/127.0.0.1/1", cwd=Path(), timeout_seconds=10, author="model")
+        print(ran.output)
+    except ToolDenied as refused:
+        print(refused.code, refused)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("off", "socket: Permission denied"),
+        ("loopback", 'network_isolation_unavailable network = "loopback"'),
+        ("open", "connect: Connection refused"),
+    ],
+)
+async def test_without_namespaces_sockets_are_denied_or_the_command_is(
+    folder: Path, policy: str, said: str, tmp_path: Path
+) -> None:
+    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    argv = ["unshare", "--user", "--map-root-user", "/bin/sh", "-c", forbid, "sh"]
+    if subprocess.run([*argv, "true"], capture_output=True, check=False).returncode or not landlock_is_available():
+        pytest.skip("needs namespaces, to forbid more of them, and Landlock")
+    environment = os.environ | {"PYTHONPATH": str(Path(delegate.__file__).parent.parent), "PATH": no_bwrap(tmp_path)}
+    program = [*argv, sys.executable, "-c", WITHOUT_NAMESPACES, policy]
+    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=30)
+    assert said in done.stdout, done.stderr
+
+
+def no_bwrap(tmp_path: Path) -> str:
+    """A PATH with the few programs that the test needs."""
+    (tmp_path / "few").mkdir()
+    for program in ("unshare", "sh", "bash", "python3", "readlink"):
+        if found := shutil.which(program):
+            (tmp_path / "few" / program).symlink_to(found)
+    return str(tmp_path / "few")
+
+
+async def test_a_person_may_give_one_command_the_network(sandboxed: Commands, folder: Path, knock: str) -> None:
+    assert (await run(sandboxed, knock, folder, network="host")).exit_code == 0
+
+
+async def test_without_a_sandbox_a_command_has_the_machines_network(folder: Path, knock: str) -> None:
+    assert (await run(PROCESS, knock, folder)).exit_code == 0
 
 
 # ---------------------------------------------------------------------------------------- nothing left behind
