@@ -22,6 +22,7 @@ from delegate.ports import Attachment, Tool, ToolOutput, ToolSpec
 from delegate.sandbox import files, search
 from delegate.sandbox.commands import CommandResult, Commands, Mechanism
 from delegate.sandbox.files import Excerpt
+from delegate.sandbox.git_files import shown_text
 from delegate.sandbox.workspace import Folder
 from delegate.types import JsonObject
 
@@ -154,7 +155,8 @@ async def _read_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
     found = context.folder.read(args.path, MAX_READ_BYTES)
     if kind := media.media_type(found.data):
         return _attached(context, args.path, kind)
-    return _excerpt(args, _text_of(found, args.path))
+    text = _text_of(found, args.path)
+    return _excerpt(args, shown_text(context.folder.root, context.folder.resolve(args.path), text))
 
 
 def _attached(context: _Context, path: str, kind: media.MediaType) -> ToolOutput:
@@ -311,7 +313,11 @@ class _RunShell(_Arguments):
 
 async def _run_shell(context: _Context, args: _RunShell) -> ToolOutput:
     result = await context.commands.run(
-        args.command, cwd=context.folder.root, timeout_seconds=args.timeout_seconds, author="model"
+        args.command,
+        cwd=context.folder.root,
+        timeout_seconds=args.timeout_seconds,
+        author="model",
+        has_repository=context.folder.repository is not None,
     )
     status = "timeout" if result.timed_out else "ok" if result.exit_code == 0 else "error"
     return ToolOutput(_command_text(result, args.timeout_seconds), status, result.sandbox)

@@ -34,6 +34,7 @@ from delegate.judging.versions import judge_version, rubric_version
 from delegate.ports import Notify
 from delegate.sandbox.changes import ArtifactWatch
 from delegate.sandbox.commands import Commands
+from delegate.sandbox.files import shown
 from delegate.sandbox.threads import run_in_thread
 from delegate.types import (
     AnyCriterion,
@@ -205,6 +206,7 @@ class _Judgment:
             findings=(
                 *self.findings,
                 *self._guard_findings,
+                *self._git_findings,
                 *recorder.findings(),
                 *findings_of(results),
                 *_vacuous(shell),
@@ -238,7 +240,7 @@ class _Judgment:
             code=code,
             reasoning=reason,
             criteria=tuple(result(criterion, "skipped", "nobody", "skipped", code) for criterion in task.criteria),
-            findings=(*self.findings, *self._guard_findings, *recorder.findings()),
+            findings=(*self.findings, *self._guard_findings, *self._git_findings, *recorder.findings()),
             judge=recorder.record(),
             gate=self.gate_code,
             rubric_version=rubric_version(task),
@@ -249,6 +251,19 @@ class _Judgment:
     @property
     def _guard_findings(self) -> Sequence[Finding]:
         return self.guard.findings if self.guard is not None else ()
+
+    @property
+    def _git_findings(self) -> Sequence[Finding]:
+        """Changes of what git runs in the workspace. Commands in a sandbox can't make them; others can."""
+        folder = self.submission.folder
+        changed = folder.repository.changed_since() if folder is not None and folder.repository is not None else {}
+        named = ", ".join(
+            shown(f"{path.relative_to(folder.root)} ({how})") for path, how in sorted(changed.items())[:5]
+        )
+        if not named:
+            return ()
+        message = f"changed while the child worked, and git runs or obeys it whenever it is used there: {named}"
+        return (Finding(severity="major", code="git_changed", message=message),)
 
     @property
     def _receipts(self) -> ReceiptsAvailability:

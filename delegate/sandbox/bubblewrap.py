@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from delegate import trust
@@ -35,13 +36,16 @@ def wrap(
     status_fd: int,
     hidden: Sequence[Path] = (),
     content: Path | None = None,
+    pinned: Sequence[Path] = (),
+    read_only: Mapping[Path, Path] = MappingProxyType({}),
 ) -> list[str]:
     """The command line that runs `argv` inside bubblewrap, with `cwd` (a real path) as the only writable folder.
 
     With `content`, that folder is mounted at `cwd`, so that the command sees it under the path of the original.
     `hidden` folders are covered like those with secrets. Later mounts cover earlier ones, so the parents of `cwd` are
     covered before `cwd` is mounted, and the folders in it afterwards: a workspace in /tmp stays visible, and ~/.ssh
-    stays hidden when the workspace is the home folder. So is the operator's configuration of delegate.
+    stays hidden when the workspace is the home folder. So is the operator's configuration of delegate. `pinned` folders
+    can't be moved or removed, and the paths of `read_only` show what they stand for, which can't be changed.
     """
     covers = list(_covers(env, hidden))
     own = real_path(trust.own_folder())
@@ -50,7 +54,10 @@ def wrap(
     above = [options for path, options in covers if cwd.is_relative_to(path)]
     below = [options for path, options in covers if not cwd.is_relative_to(path)]
     isolated = ["--unshare-net"] if network == "none" else []
-    mounts = [option for mount in (*above, ("--bind", str(content or cwd), str(cwd)), *below) for option in mount]
+    pins = [("--bind", str(path), str(path)) for path in pinned]
+    fixed = [("--ro-bind", str(source), str(path)) for path, source in read_only.items()]
+    binds = (*above, ("--bind", str(content or cwd), str(cwd)), *below, *pins, *fixed)
+    mounts = [option for mount in binds for option in mount]
     start = ["--setenv", "TMPDIR", str(_TMP), "--chdir", str(cwd), "--json-status-fd", str(status_fd), "--"]
     return [bwrap, *_ALWAYS, *isolated, *mounts, *start, *argv]
 

@@ -16,13 +16,17 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, execute, shell, works
 from delegate.sandbox.environment import command_environment
+from delegate.sandbox.files import shown
+from delegate.sandbox.git_files import Repository
 from delegate.sandbox.launcher import landlock_is_available
+from delegate.sandbox.threads import run_in_thread
 
 Mechanism = Literal["bubblewrap", "landlock", "process"]
 SANDBOXES: tuple[Literal["bubblewrap", "landlock"], ...] = ("bubblewrap", "landlock")
@@ -139,17 +143,26 @@ class Commands:
         return self._why_refused(author, self._found) or self._why_not_on(None, author, self._found)
 
     async def run(
-        self, command: str, *, cwd: Path, timeout_seconds: float, author: Author, network: Network | None = None
+        self,
+        command: str,
+        *,
+        cwd: Path,
+        timeout_seconds: float,
+        author: Author,
+        network: Network | None = None,
+        has_repository: bool = False,
     ) -> CommandResult:
         """Run `command` in a shell in `cwd` and wait until it ends; no process of it outlives this call.
 
-        `network` is None for what the setting says.
+        `network` is None for what the setting says. With `has_repository`, `cwd` is somebody's git repository: what git
+        runs there can't be changed by a command in a sandbox.
 
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
         `SandboxFailed` if the sandbox fails before the command ends.
         """
         mechanism, allowed = await self._permitted(author, network)
-        return await self._run(mechanism, self._spec(command, cwd, timeout_seconds, allowed))
+        spec = self._spec(command, cwd, timeout_seconds, allowed)
+        return await self._run(mechanism, await _with_repository(spec) if has_repository else spec)
 
     async def run_check(
         self,
@@ -177,7 +190,9 @@ class Commands:
             spec = self._spec(command, cwd, timeout_seconds, allowed)
             env = {**spec.env, **({"PYTHONPYCACHEPREFIX": folder} if recompile else {"PYTHONDONTWRITEBYTECODE": "1"})}
             spec = replace(spec, env=env, writable=(Path(folder),) if recompile else ())
-            if copy is None or mechanism == "bubblewrap":
+            if copy is None:
+                return await self._run(mechanism, await _with_repository(spec))
+            if mechanism == "bubblewrap":
                 return await self._run(mechanism, replace(spec, content=copy))
             env = {name: value.replace(str(cwd), str(copy)) for name, value in env.items()}
             argv = shell(command.replace(str(cwd), str(copy)))
@@ -186,15 +201,19 @@ class Commands:
 
     async def _run(self, mechanism: Mechanism, spec: CommandSpec) -> CommandResult:
         confinement = Confinement(None if mechanism == "process" else mechanism, await self._subreaper_works())
-        started = time.monotonic()
+        mounts = mechanism == "bubblewrap" or (spec.repository and await self._sandbox_works("landlock", "loopback"))
+        started, note = time.monotonic(), ""
         try:
             finished = await execute(spec, confinement)
         except (OSError, ValueError) as problem:
             raise ToolError(f"the command can't be started: {problem}") from problem
+        finally:
+            if spec.repository is not None and mechanism != "process":
+                note = await _put_back(spec.repository, held=bool(mounts))
         return CommandResult(
             exit_code=finished.exit_code,
             stdout=finished.stdout,
-            stderr=finished.stderr,
+            stderr=finished.stderr + note,
             timed_out=finished.timed_out,
             seconds=time.monotonic() - started,
             sandbox=mechanism,
@@ -283,6 +302,17 @@ class Commands:
             network=network,
             hidden=self._hidden,
         )
+
+
+async def _with_repository(spec: CommandSpec) -> CommandSpec:
+    return replace(spec, repository=await run_in_thread(partial(Repository.of, spec.cwd)))
+
+
+async def _put_back(repository: Repository, *, held: bool) -> str:
+    """Undo what no mount `held`: what was missing before and, without mounts, everything. Returns a note for stderr."""
+    undone = await run_in_thread(partial(repository.put_back, held=held))
+    named = ", ".join(map(shown, undone[:5]))
+    return f"\n[undone, since git runs it outside the sandbox: {named}]\n" if undone else ""
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,6 +19,7 @@ from typing import Literal, NamedTuple
 from delegate.errors import ToolError
 from delegate.sandbox import bubblewrap
 from delegate.sandbox.environment import command_environment
+from delegate.sandbox.git_files import Repository, configurations, without_credentials
 from delegate.sandbox.launcher import StatusPipe, under_landlock, under_subreaper
 from delegate.sandbox.limits import limited
 from delegate.sandbox.process import ProcessResult, run_process
@@ -55,6 +57,8 @@ class CommandSpec:
     """Folders that a sandbox hides, besides those that hold credentials."""
     writable: Sequence[Path] = ()
     """Folders besides `cwd` that Landlock lets the command change."""
+    repository: Repository | None = None
+    """The git repository in `cwd`, of which a command can't change what git runs."""
     content: Path | None = None
     """A copy of `cwd` that bubblewrap mounts there instead."""
 
@@ -88,7 +92,8 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
         argv, pipes = spec.argv, list[StatusPipe]()
         if confinement.sandbox is not None:
             pipes.append(stack.enter_context(StatusPipe(confinement.sandbox)))
-            argv = _IN_SANDBOX[confinement.sandbox](spec, pipes[-1].fd)
+            read_only = stack.enter_context(_read_only(spec))
+            argv = _IN_SANDBOX[confinement.sandbox](spec, pipes[-1].fd, read_only)
         argv = limited(argv, timeout_seconds=spec.timeout_seconds)
         if confinement.subreaper:
             pipes.append(stack.enter_context(StatusPipe("the subreaper")))
@@ -110,7 +115,23 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
     return finished
 
 
-def _in_bubblewrap(spec: CommandSpec, status_fd: int) -> list[str]:
+@contextlib.contextmanager
+def _read_only(spec: CommandSpec) -> Generator[Mapping[Path, Path]]:
+    """What a sandbox mounts read-only for a repository, and over what: configuration without the passwords in it."""
+    if spec.repository is None:
+        yield {}
+        return
+    shown = {path: path for path in spec.repository.read_only}
+    with tempfile.TemporaryDirectory(prefix="delegate-git-", ignore_cleanup_errors=True) as folder:
+        for path in configurations(spec.cwd):
+            with contextlib.suppress(OSError):
+                if (cleaned := without_credentials(path.read_bytes())) is not None:
+                    shown[path] = Path(folder, str(len(shown)))
+                    shown[path].write_bytes(cleaned)
+        yield shown
+
+
+def _in_bubblewrap(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path]) -> list[str]:
     if (bwrap := bubblewrap.installed()) is None:
         raise FileNotFoundError("bubblewrap is not installed")
     return bubblewrap.wrap(
@@ -122,16 +143,20 @@ def _in_bubblewrap(spec: CommandSpec, status_fd: int) -> list[str]:
         status_fd=status_fd,
         hidden=spec.hidden,
         content=spec.content,
+        pinned=spec.repository.pinned if spec.repository is not None else (),
+        read_only=read_only,
     )
 
 
-def _under_landlock(spec: CommandSpec, status_fd: int) -> list[str]:
+def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path]) -> list[str]:
     return under_landlock(
         spec.argv,
         write=(spec.cwd, *spec.writable),
         read=bubblewrap.tools_in_tmp(spec.env),
         hidden=(*secret_paths(spec.env), *spec.hidden),
         network=spec.network == "host",
+        pinned=spec.repository.pinned if spec.repository is not None else (),
+        read_only=read_only,
         status_fd=status_fd,
     )
 

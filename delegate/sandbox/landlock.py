@@ -3,13 +3,16 @@
     landlock.py STATUS_FD RULES PROGRAM [ARGUMENT …]
 
 RULES is JSON: `write` are the folders that the command may change, `hidden` the paths that it can't read, `read` those
-in hidden ones that it can, and `network` is whether it may use it. Everything else on the machine can be read, and
-nothing else changed. It needs no root, no user namespaces and no installation. Compared with bubblewrap:
+in hidden ones that it can, and `network` is whether it may use it. `pinned` are folders that it can't move, and
+`read_only` what is mounted over paths so that they can't be changed; both need namespaces. Everything else on the
+machine can be read, and nothing else changed. It needs no root, no user namespaces and no installation.
+Compared with bubblewrap:
 
 * /tmp isn't replaced by an empty folder but can't be used, except for `write` and `read` folders in it;
 * folders above a hidden path can't be listed;
 * Unix sockets can't be opened, since Landlock doesn't restrict connecting to them;
-* where the kernel permits no user namespaces, shared memory can't be used, and without the network not even loopback;
+* where the kernel permits no user namespaces, shared memory can't be used, and without the network not even loopback,
+  and `pinned` and `read_only` have no effect;
 * other processes stay visible, but can't be signaled or inspected;
 * the modes, owners and times of files can be changed wherever the user may change them.
 
@@ -36,7 +39,9 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
-_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
+_MS_NOATIME, _MS_NODIRATIME, _MS_RELATIME, _ST_RELATIME = 1024, 2048, 1 << 21, 4096
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _IFF_UP, _IFF_RUNNING, _SIOCSIFFLAGS = 0x1, 0x40, 0x8914
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the folder itself is meant
 
@@ -63,7 +68,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         write, hidden = _real(rules["write"]), _real(rules["hidden"])
         inside = {path for path in hidden if any(path.startswith(folder + "/") for folder in write)}
-        isolated = _enter_namespaces(inside, network=rules["network"])
+        isolated = _enter_namespaces(
+            inside, network=rules["network"], pinned=rules["pinned"], read_only=rules["read_only"]
+        )
         temporary = _SHARED_MEMORY if isolated else _new_folder()
         _no_new_privileges()
         _drop_capabilities()
@@ -107,7 +114,9 @@ def _drop_capabilities() -> None:
     _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
 
 
-def _enter_namespaces(cover: Iterable[str], *, network: bool) -> bool:
+def _enter_namespaces(
+    cover: Iterable[str], *, network: bool, pinned: Iterable[str], read_only: Mapping[str, str]
+) -> bool:
     """Give the command shared memory of its own and, without the network, a network that has only loopback.
 
     The paths in `cover` are replaced by something empty. Returns whether the kernel permits all that.
@@ -124,6 +133,10 @@ def _enter_namespaces(cover: Iterable[str], *, network: bool) -> bool:
             _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1g")
         for path in filter(os.path.isfile, cover):
             _mount("/dev/null", path, None, _MS_BIND)
+        for path in pinned:
+            _mount(path, path, None, _MS_BIND | _MS_REC)
+        for path, source in read_only.items():
+            _mount_read_only(source, path)
         if not network:
             _start_loopback()
     except OSError:  # in a sandbox that permits namespaces but no mounts
@@ -134,6 +147,14 @@ def _enter_namespaces(cover: Iterable[str], *, network: bool) -> bool:
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
     given = [os.fsencode(text) if text else None for text in (source, target, kind, options)]
     _checked(_libc.mount(given[0], given[1], given[2], flags, given[3]), f"mount {target}")
+
+
+def _mount_read_only(source: str, path: str) -> None:
+    _mount(source, path, None, _MS_BIND)
+    given = os.statvfs(path).f_flag  # what the mount forbids can't be permitted again
+    kept = given & (_MS_NOSUID | _MS_NODEV | _MS_NOEXEC | _MS_NOATIME | _MS_NODIRATIME)
+    kept |= _MS_RELATIME if given & _ST_RELATIME else 0
+    _mount(None, path, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept)
 
 
 def _new_folder() -> str:

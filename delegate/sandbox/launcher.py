@@ -10,9 +10,9 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 _SUBREAPER, _LANDLOCK = (Path(__file__).with_name(name) for name in ("subreaper.py", "landlock.py"))
@@ -39,15 +39,19 @@ def under_landlock(
     read: Iterable[Path],
     hidden: Iterable[Path],
     network: bool,
+    pinned: Iterable[Path] = (),
+    read_only: Mapping[Path, Path] = MappingProxyType({}),
     status_fd: int,
 ) -> list[str]:
     """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError.
 
     The command can change only the `write` folders, and can't read `hidden` paths except for the `read` folders in
-    them. It has the network only if `network` says so.
+    them. It has the network only if `network` says so. Where namespaces are permitted, it can't move `pinned` folders,
+    nor change the paths of `read_only`, which show what they stand for.
     """
-    paths = {"write": write, "read": read, "hidden": hidden}
-    rules = {name: [str(path) for path in given] for name, given in paths.items()} | {"network": network}
+    paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned}
+    rules: dict[str, Any] = {name: [str(path) for path in given] for name, given in paths.items()}
+    rules |= {"network": network, "read_only": {str(path): str(source) for path, source in read_only.items()}}
     return [*_launcher(_LANDLOCK), str(status_fd), json.dumps(rules), *argv]
 
 

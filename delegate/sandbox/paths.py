@@ -73,6 +73,13 @@ def open_file(root: Path, real: Path, flags: int) -> int:
     return descriptor
 
 
+def remove_file(root: Path, real: Path) -> None:
+    """Remove a file or a link at a resolved path. Raises `OSError`."""
+    *folders, name = real.relative_to(root).parts
+    with _open_folder(root, folders) as folder:
+        os.unlink(name, dir_fd=folder)
+
+
 def link_target(root: Path, real: Path) -> str | None:
     """The target of the link at `real`, unresolved; None if there is no link."""
     *folders, name = real.relative_to(root).parts

@@ -16,6 +16,7 @@ from delegate.errors import CallError
 from delegate.sandbox import changes, files, paths, worktree
 from delegate.sandbox.changes import FileState
 from delegate.sandbox.files import Excerpt
+from delegate.sandbox.git_files import Repository, refuse_repository
 from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.trees import copy_tree, remove_tree
 from delegate.sandbox.worktree import Worktree
@@ -45,6 +46,8 @@ class Folder:
     """How many more files changed than `artifacts` listed."""
     baseline: "Baseline | None" = None
     """What decided the task's checks before the child started, if `record_baseline` was called."""
+    repository: Repository | None = None
+    """What git runs here, as it was before the child started."""
     _home: Path | None = None
     """Where folders of this workspace, such as a clean room, are created."""
     _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
@@ -107,7 +110,7 @@ class Folder:
         operator's settings, for a file with hard links, and for one that another child of the run writes.
         """
         real = self.resolve(path)
-        paths.refuse_git(self.root, real)
+        refuse_repository(self.root, real)
         paths.refuse_settings(real)
         if self._writer is not None:
             self._writer.acquire(real)
@@ -178,6 +181,7 @@ class Folder:
         elif workspace.mode == "copy":
             stop = threading.Event()
             await run_in_thread(partial(copy_tree, given, self.root, stop), stop=stop)
+        self.repository = await run_in_thread(partial(Repository.of, self.root))
         self._before = await run_in_thread(partial(changes.snapshot, self.root))
 
     async def _abandon(self) -> None:

@@ -57,7 +57,6 @@ class Worktree:
     """The full hash of the commit."""
     _admin: Path
     """The repository's own folder for this worktree, in `.git/worktrees`."""
-    _env: Mapping[str, str]
 
     @classmethod
     async def add(cls, repository: Path, base: str, root: Path) -> "Worktree":
@@ -68,11 +67,14 @@ class Worktree:
         env = await _environment(repository)
         common = await _common_folder(repository, env)
         commit = await _commit(repository, base, env)
-        worktree = cls(root, commit, common / "worktrees" / root.name, env)
+        worktree = cls(root, commit, common / "worktrees" / root.name)
         try:
             async with _add_locks.setdefault((asyncio.get_running_loop(), common), asyncio.Lock()):
-                args = ("worktree", "add", "--quiet", "--detach", str(root), commit)
+                args = ("worktree", "add", "--quiet", "--detach", "--no-checkout", str(root), commit)
                 added = await _git(args, repository, env, ADD_SECONDS)
+                if added.exit_code == 0:  # other configuration may apply there: `includeIf "gitdir:…"`
+                    env = await _environment(root)
+                    added = await _git(("reset", "--hard", "--quiet"), root, env, ADD_SECONDS)
             if added.exit_code != 0:
                 message = f"git can't create a worktree of {repository}: {_failure(added, ADD_SECONDS)}"
                 raise CallError("workspace_git_failed", message, field="workspace")
@@ -102,7 +104,8 @@ class Worktree:
     async def _diff(self) -> str | None:
         """Write the diff. Returns what went wrong, if anything."""
         folders = ("--git-dir", str(self._admin), "--work-tree", str(self.root))
-        env = {**self._env, "GIT_INDEX_FILE": str(self._admin / _INDEX)}
+        # The configuration may have changed while the child worked.
+        env = {**await _environment(self.root, *folders), "GIT_INDEX_FILE": str(self._admin / _INDEX)}
         new = await _git((*folders, *_NEW_FILES), self.root, env, DIFF_SECONDS)
         if new.exit_code not in (0, 1):  # 1: some files can't be added, such as a repository without commits
             return _failure(new, DIFF_SECONDS)
@@ -144,10 +147,14 @@ def _remove_entry(admin: Path) -> None:
 # -------------------------------------------------------------------------------------------------- running git
 
 
-async def _environment(repository: Path) -> Mapping[str, str]:
-    """The environment for git, with every configured filter disabled."""
+async def _environment(repository: Path, *options: str) -> Mapping[str, str]:
+    """The environment for git, run in `repository` with `options`, with every filter disabled that is configured now.
+
+    Git has no setting that disables all of them.
+    """
     env = {**command_environment(os.environ), **_QUIET}
-    listed = await _git(("config", "--null", "--name-only", "--get-regexp", r"^filter\."), repository, env, ADD_SECONDS)
+    asked = (*options, "config", "--null", "--name-only", "--get-regexp", r"^filter\.")
+    listed = await _git(asked, repository, env, ADD_SECONDS)
     drivers = sorted({name.rpartition(".")[0] for name in listed.stdout.split("\0") if name})
     settings = [
         setting

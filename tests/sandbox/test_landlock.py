@@ -21,7 +21,8 @@ pytestmark = pytest.mark.skipif(
 
 def restricted(command: str, **rules: Any) -> list[str]:
     """The command line that runs a command under the program, whose report goes to stdout."""
-    given: dict[str, Any] = {"write": [], "read": [], "hidden": [], "network": True, **rules}
+    given: dict[str, Any] = {"write": [], "read": [], "hidden": [], "pinned": [], "read_only": {}, "network": True}
+    given |= rules
     program = [sys.executable, "-I", "-S", str(PROGRAM), "9", json.dumps(given)]
     return ["/bin/sh", "-c", 'exec "$@" 9>&1', "sh", *program, "/bin/sh", "-c", command]
 
@@ -134,4 +135,5 @@ def test_what_the_program_cannot_restrict_it_does_not_run(folder: Path) -> None:
 
 def test_the_launcher_says_what_the_command_may_do(tmp_path: Path) -> None:
     argv = launcher.under_landlock(["/bin/true"], write=[tmp_path], read=[], hidden=[], network=False, status_fd=9)
-    assert json.loads(argv[-2]) == {"write": [str(tmp_path)], "read": [], "hidden": [], "network": False}
+    rules = {"write": [str(tmp_path)], "read": [], "hidden": [], "network": False, "pinned": [], "read_only": {}}
+    assert json.loads(argv[-2]) == rules

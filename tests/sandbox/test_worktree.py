@@ -249,6 +249,32 @@ async def test_nothing_of_the_repositorys_configuration_is_run(repository: Path,
     assert not ran.exists()
 
 
+async def test_a_filter_that_only_worktrees_have_is_not_run(repository: Path, home: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (repository / ".gitattributes").write_text("* filter=evil\n")
+    git(repository, "add", ".gitattributes")
+    git(repository, "commit", "--quiet", "--message", "attributes")
+    only = repository / ".git" / "only"
+    only.write_text(f'[filter "evil"]\n\tsmudge = touch {ran}; cat\n\tclean = touch {ran}; cat\n')
+    git(repository, "config", "includeIf.gitdir:**/.git/worktrees/**.path", str(only))
+    folder = await opened(repository, home)
+    assert not ran.exists(), "when the files were checked out"
+    folder.write("README.md", b"changed\n")
+    assert "+changed" in await diff_of(folder)
+    assert not ran.exists(), "when they were compared"
+
+
+async def test_a_filter_that_came_while_the_child_worked_is_not_run(
+    repository: Path, home: Path, tmp_path: Path
+) -> None:
+    folder, ran = await opened(repository, home), tmp_path / "ran"
+    git(repository, "config", "filter.evil.clean", f"touch {ran}; cat")
+    folder.write(".gitattributes", b"* filter=evil\n")
+    folder.write("README.md", b"changed\n")
+    assert "+changed" in await diff_of(folder)
+    assert not ran.exists()
+
+
 async def test_a_repository_that_the_child_put_there_runs_nothing(repository: Path, home: Path, tmp_path: Path) -> None:
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},module")
     git(repository, "commit", "--quiet", "--message", "with a submodule")
