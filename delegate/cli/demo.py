@@ -66,13 +66,16 @@ def _home(keep: bool) -> "Generator[Path]":
 
 
 def _scripted(demo_tasks: "Sequence[DemoTask]", home: "Path") -> bool:
-    """Run the tasks with scripted replies and default settings, so that the verdicts are the same everywhere."""
+    """Run the tasks with scripted replies and the same settings everywhere, so that the verdicts are the same too.
+
+    Also without a sandbox: no model wrote these commands, nor the files that they run.
+    """
     from delegate.cli.demo_script import scripted
     from delegate.delegator import Delegator
     from delegate.settings import Settings
 
     _print_texts(SCRIPTED)
-    report = _run(demo_tasks, Delegator(Settings(home=home), client=scripted(demo_tasks)))
+    report = _run(demo_tasks, Delegator(Settings(home=home, commands="allow"), client=scripted(demo_tasks)))
     _print_table(demo_tasks, report)
     _print_texts(SCRIPTED_SUMMARY, SCRIPTED_NEXT)
     return _as_expected(demo_tasks, report)

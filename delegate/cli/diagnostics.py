@@ -22,7 +22,7 @@ from delegate.errors import ConfigError
 from delegate.models.connections import find_endpoints
 from delegate.models.providers import Endpoint
 from delegate.models.routing import EndpointKey
-from delegate.sandbox.commands import SANDBOXES, Commands
+from delegate.sandbox.commands import SANDBOXES, Commands, how_to_get_sandbox
 from delegate.settings import Settings
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -209,25 +209,24 @@ def _models(choice: Choice, fault: str | None) -> Iterator[DiagnosticCheck]:
 def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:
     if mechanism in SANDBOXES:
         name = {"landlock": "Landlock"}.get(mechanism, mechanism)
-        return DiagnosticCheck("sandbox", "ok", f'{name} works; commands = "{settings.commands}"')
+        both = f'commands = "{settings.commands}", network = "{settings.network}"'
+        return DiagnosticCheck("sandbox", "ok", f"{name} works; {both}")
     if mechanism is None and platform.system() == "Windows":
         return DiagnosticCheck(
             "sandbox", "note", "commands can't run on Windows: shell criteria and the shell tool are refused"
         )
     if mechanism is None:
-        fix = 'install bubblewrap, or set sandbox = "auto" in your own delegate.toml'
+        fix = f'{how_to_get_sandbox()}, or set sandbox = "auto" in your own delegate.toml'
         return DiagnosticCheck("sandbox", "problem", 'sandbox = "require", but no sandbox works here', fix)
     off = 'sandbox = "off"' if settings.sandbox == "off" else "no sandbox works here"
     consequence = {
-        "sandboxed": "commands written by a model are refused; your own commands run as ordinary processes",
+        "sandboxed": "commands written by a model are refused, and so are shell checks of a child's work "
+        "(commands_not_allowed)",
         "allow": "all commands run as ordinary processes, which don't protect against a hostile command",
-        "deny": "commands written by a model are refused, as set",
+        "deny": "commands written by a model are refused, as set, and so are shell checks of a child's work",
     }[settings.commands]
-    fix = (
-        'install bubblewrap, or set commands = "allow" in your own delegate.toml'
-        if settings.commands == "sandboxed"
-        else ""
-    )
+    fix = f'{how_to_get_sandbox(settings.sandbox)}, or set commands = "allow" in your own delegate.toml'
+    fix = "" if settings.commands == "allow" else fix
     return DiagnosticCheck("sandbox", "note", f"{off}: {consequence}", fix)
 
 

@@ -74,6 +74,7 @@ async def submission_of(
         "person",
         worker,
         ceiling,
+        by_child=False,
         has_receipts=recorded,
         said=redactor.text(encodable(text_of(conversation))),
         probe_tools=tuple(tools),

@@ -28,6 +28,8 @@ class Submission:
     """The catalog entry of the model that did the work; None if a host's own agent did it."""
     ceiling: Tier = "deep"
     """No judge above this tier, or above the worker's, is asked."""
+    by_child: bool = True
+    """Whether a child worked in `folder`, rather than whoever asks for the verdict: its files are then a model's."""
     has_receipts: bool = True
     """Whether tool calls were recorded. If so, a call without a receipt wasn't made."""
     said: str = ""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from delegate.errors import ToolDenied, ToolError
+from delegate.sandbox import bubblewrap
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, execute, shell, works
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.files import shown
@@ -44,7 +45,7 @@ _Probe = Literal["host", "none", "loopback"]
 """A network that a command is to have: `loopback` is `none` with a loopback of the command's own."""
 _WANTED: Mapping[_NetworkPolicy, _Probe] = {"off": "none", "loopback": "loopback", "open": "host"}
 
-_FIX = 'install bubblewrap, or set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
+_ALLOW = 'set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
 
 
 class CommandsNotAllowed(ToolDenied):
@@ -172,6 +173,7 @@ class Commands:
         timeout_seconds: float,
         author: Author,
         network: Network | None = None,
+        by_child: bool = True,
         copy: Path | None = None,
         recompile: bool = True,
     ) -> CommandResult:
@@ -179,13 +181,16 @@ class Commands:
 
         Python then compiles its standard library anew as well, which takes some tenths of a second.
 
+        `by_child` says that a child worked in `cwd`. Whoever wrote the command, it then runs what a model wrote, and
+        needs a sandbox unless `commands` is `allow`.
+
         With `copy`, the command runs in this copy of `cwd`: under bubblewrap at the path of `cwd`, otherwise with that
         path replaced in the command and the environment.
 
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
         `SandboxFailed` if the sandbox fails before the command ends.
         """
-        mechanism, allowed = await self._permitted(author, network)
+        mechanism, allowed = await self._permitted(author, network, by_child=by_child)
         with _compiled_files(mechanism) if recompile else nullcontext("") as folder:
             spec = self._spec(command, cwd, timeout_seconds, allowed)
             env = {**spec.env, **({"PYTHONPYCACHEPREFIX": folder} if recompile else {"PYTHONDONTWRITEBYTECODE": "1"})}
@@ -219,11 +224,14 @@ class Commands:
             sandbox=mechanism,
         )
 
-    async def _permitted(self, author: Author, asked: Network | None) -> tuple[Mechanism, Network]:
+    async def _permitted(
+        self, author: Author, asked: Network | None, *, by_child: bool = False
+    ) -> tuple[Mechanism, Network]:
         """The mechanism to run under, and the command's network. Raises `CommandsNotAllowed`."""
         denied = author == "model" and self._commands == "deny"  # nothing needs to be probed for it
         mechanism = None if denied else await self.mechanism()
-        if refusal := self._why_refused(author, mechanism) or self._why_not_on(asked, author, mechanism):
+        refusal = self._why_refused(author, mechanism, by_child=by_child)
+        if refusal := refusal or self._why_not_on(asked, author, mechanism):
             raise refusal
         assert mechanism is not None
         if asked is None:
@@ -257,7 +265,9 @@ class Commands:
             )
         return None
 
-    def _why_refused(self, author: Author, mechanism: Mechanism | None) -> CommandsNotAllowed | None:
+    def _why_refused(
+        self, author: Author, mechanism: Mechanism | None, *, by_child: bool = False
+    ) -> CommandsNotAllowed | None:
         """Why a command of `author` may not run under `mechanism`, the one that works here."""
         if author == "model" and self._commands == "deny":
             return CommandsNotAllowed("commands_not_allowed", 'commands = "deny" forbids commands written by a model.')
@@ -268,14 +278,16 @@ class Commands:
         if mechanism is None:
             return CommandsNotAllowed(
                 "sandbox_unavailable",
-                'sandbox = "require", but neither bubblewrap nor Landlock works here: install bubblewrap, or set '
+                f'sandbox = "require", but neither bubblewrap nor Landlock works here: {how_to_get_sandbox()}, or set '
                 'sandbox = "auto" in delegate.toml (or DELEGATE_SANDBOX=auto).',
             )
-        if author == "model" and self._commands == "sandboxed" and mechanism == "process":
-            why = 'sandbox = "off"' if self._sandbox == "off" else "none that works here"
+        if mechanism == "process" and self._commands != "allow" and (author == "model" or by_child):
+            what = "a model's commands" if author == "model" else "commands on what a child left, also a person's,"
+            why = "none that works here" if self._sandbox != "off" else 'sandbox = "off"'
             return CommandsNotAllowed(
                 "commands_not_allowed",
-                f'commands = "sandboxed" runs a model\'s commands only inside a sandbox, and there is {why}: {_FIX}.',
+                f'commands = "{self._commands}" runs {what} only inside a sandbox, and there is {why}: '
+                f"{how_to_get_sandbox(self._sandbox)}, or {_ALLOW}.",
             )
         return None
 
@@ -302,6 +314,18 @@ class Commands:
             network=network,
             hidden=self._hidden,
         )
+
+
+def how_to_get_sandbox(setting: Literal["auto", "require", "off"] = "auto") -> str:
+    """What an operator does to have a sandbox here, in words."""
+    if setting == "off":
+        return 'set sandbox = "auto"'
+    if not sys.platform.startswith("linux"):
+        return "use a Linux machine or container, where sandboxes work"
+    if bubblewrap.installed() is not None:
+        return "permit user namespaces, which the installed bubblewrap needs"
+    command = bubblewrap.how_to_install()
+    return f"install bubblewrap (`{command}`)" if command else "install bubblewrap"
 
 
 async def _with_repository(spec: CommandSpec) -> CommandSpec:

@@ -1,6 +1,9 @@
 """`delegate demo` without any setup."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.cli.command import delegate, openai_at
@@ -23,6 +26,21 @@ def test_the_demo_shows_its_three_verdicts_and_leaves_no_files(tmp_path: Path, h
     assert done.stderr == ""
     assert list(scratch.iterdir()) == []
     assert not home.exists()
+
+
+def test_the_demo_needs_no_sandbox(tmp_path: Path, home: Path) -> None:
+    python = tmp_path / "snake"  # a name by which no Python to start a sandbox with is found
+    python.symlink_to(sys.executable)
+    empty = tmp_path / "few"
+    empty.mkdir()
+    for program in ("bash", "sh"):
+        (empty / program).symlink_to(f"/bin/{program}")
+    environment = {"PATH": str(empty), "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                   "DELEGATE_HOME": str(home), "COLUMNS": "200"}  # fmt: skip
+    program = [str(python), "-m", "delegate", "demo"]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FAILED (failures=1)" in done.stdout
 
 
 def test_a_live_demo_without_a_key_says_what_to_set() -> None:

@@ -253,6 +253,21 @@ async def test_versions_change_only_with_the_question_and_the_judge() -> None:
     assert by_check.judge_version != first.judge_version
 
 
+async def test_a_persons_check_without_a_sandbox_is_refused_on_the_reports_first_line(home: Path) -> None:
+    task = Task(goal="do it", acceptance_criteria=[{"kind": "shell", "command": "true"}])
+    async with Delegator(client=words(WROTE), sandbox="off") as delegator:
+        report = await delegator.run(task)
+        head = next(line for line in delegator.render(report).splitlines() if "task 0" in line)
+        judged = await delegator.judge(
+            goal="do it",
+            acceptance_criteria=[{"kind": "shell", "command": "true"}],
+            output="I did.",
+            workspace=home.parent,
+        )
+    assert head.startswith("task 0: FAIL (nobody, commands_not_allowed)"), head
+    assert judged.verdict == "PASS", "nobody's child worked in that folder"
+
+
 async def test_a_models_check_gets_the_network_only_if_the_setting_is_open(home: Path) -> None:
     criteria = [{"kind": "shell", "command": "true", "network": "host"}]
     found: list[str] = []

@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import os
+import platform
 import shutil
 import statistics
 import subprocess
@@ -244,6 +245,40 @@ async def test_without_a_sandbox_a_models_command_is_refused_with_a_fix(no_sandb
 async def test_a_persons_command_runs_without_a_sandbox(no_sandbox: None, folder: Path) -> None:
     result = await run(Commands(), "echo yes", folder)
     assert (result.stdout, result.sandbox) == ("yes\n", "process")
+
+
+@pytest.mark.parametrize("policy", ["sandboxed", "deny"])
+async def test_a_persons_check_of_a_childs_work_needs_a_sandbox(no_sandbox: None, folder: Path, policy: Any) -> None:
+    commands = Commands(commands=policy)
+    with pytest.raises(CommandsNotAllowed, match="also a person's") as refused:
+        await commands.run_check("touch ran", cwd=folder, timeout_seconds=5, author="person")
+    assert refused.value.code == "commands_not_allowed"
+    assert 'commands = "allow"' in str(refused.value)
+    assert not (folder / "ran").exists()
+
+
+async def test_a_check_of_other_work_is_the_persons_decision(no_sandbox: None, folder: Path) -> None:
+    ran = await Commands().run_check("true", cwd=folder, timeout_seconds=5, author="person", by_child=False)
+    assert (ran.exit_code, ran.sandbox) == (0, "process")
+    allowed = await Commands(commands="allow").run_check("true", cwd=folder, timeout_seconds=5, author="person")
+    assert (allowed.exit_code, allowed.sandbox) == (0, "process")
+
+
+@pytest.mark.parametrize(
+    ("release", "command"),
+    [
+        ({"ID": "ubuntu", "ID_LIKE": "debian"}, "sudo apt install bubblewrap"),
+        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "sudo dnf install bubblewrap"),
+        ({"ID": "manjaro", "ID_LIKE": "arch"}, "sudo pacman -S bubblewrap"),
+        ({"ID": "opensuse-leap", "ID_LIKE": "suse opensuse"}, "sudo zypper install bubblewrap"),
+    ],
+)
+async def test_a_refusal_says_how_to_install_a_sandbox(
+    no_sandbox: None, folder: Path, monkeypatch: pytest.MonkeyPatch, release: dict[str, str], command: str
+) -> None:
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
+    with pytest.raises(CommandsNotAllowed, match=command):
+        await Commands().run("true", cwd=folder, timeout_seconds=5, author="model")
 
 
 async def test_allow_lets_a_models_command_run_without_a_sandbox(no_sandbox: None, folder: Path) -> None:

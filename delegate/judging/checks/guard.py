@@ -207,6 +207,7 @@ class CheckGuard:
                 timeout_seconds=criterion.timeout_seconds,
                 author=self._submission.author,
                 network=criterion.network,
+                by_child=self._submission.by_child,
                 copy=room.tree if room is not None else None,
                 recompile=self._recompile,
             )
