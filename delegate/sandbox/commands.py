@@ -24,7 +24,6 @@ from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox import bubblewrap
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, execute, shell, works
 from delegate.sandbox.environment import command_environment
-from delegate.sandbox.files import shown
 from delegate.sandbox.git_files import Repository
 from delegate.sandbox.launcher import landlock_is_available
 from delegate.sandbox.threads import run_in_thread
@@ -206,19 +205,15 @@ class Commands:
 
     async def _run(self, mechanism: Mechanism, spec: CommandSpec) -> CommandResult:
         confinement = Confinement(None if mechanism == "process" else mechanism, await self._subreaper_works())
-        mounts = mechanism == "bubblewrap" or (spec.repository and await self._sandbox_works("landlock", "loopback"))
-        started, note = time.monotonic(), ""
+        started = time.monotonic()
         try:
             finished = await execute(spec, confinement)
         except (OSError, ValueError) as problem:
             raise ToolError(f"the command can't be started: {problem}") from problem
-        finally:
-            if spec.repository is not None and mechanism != "process":
-                note = await _put_back(spec.repository, held=bool(mounts))
         return CommandResult(
             exit_code=finished.exit_code,
             stdout=finished.stdout,
-            stderr=finished.stderr + note,
+            stderr=finished.stderr,
             timed_out=finished.timed_out,
             seconds=time.monotonic() - started,
             sandbox=mechanism,
@@ -330,13 +325,6 @@ def how_to_get_sandbox(setting: Literal["auto", "require", "off"] = "auto") -> s
 
 async def _with_repository(spec: CommandSpec) -> CommandSpec:
     return replace(spec, repository=await run_in_thread(partial(Repository.of, spec.cwd)))
-
-
-async def _put_back(repository: Repository, *, held: bool) -> str:
-    """Undo what no mount `held`: what was missing before and, without mounts, everything. Returns a note for stderr."""
-    undone = await run_in_thread(partial(repository.put_back, held=held))
-    named = ", ".join(map(shown, undone[:5]))
-    return f"\n[undone, since git runs it outside the sandbox: {named}]\n" if undone else ""
 
 
 @contextmanager

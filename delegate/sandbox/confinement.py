@@ -12,18 +12,21 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from delegate.errors import ToolError
 from delegate.sandbox import bubblewrap
 from delegate.sandbox.environment import command_environment
+from delegate.sandbox.files import shown
 from delegate.sandbox.git_files import Repository, configurations, without_credentials
 from delegate.sandbox.launcher import StatusPipe, under_landlock, under_subreaper
 from delegate.sandbox.limits import limited
 from delegate.sandbox.process import ProcessResult, run_process
 from delegate.sandbox.secret_paths import secret_paths
+from delegate.sandbox.threads import run_in_thread
 
 Network = Literal["host", "none"]
 
@@ -87,7 +90,11 @@ async def works(confinement: Confinement, network: Network = "host", *, own_loop
 
 
 async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
-    """Run `spec` and wait until it ends. Raises OSError or ValueError if it can't be started, and `SandboxFailed`."""
+    """Run `spec` and wait until it ends. Raises OSError or ValueError if it can't be started, and `SandboxFailed`.
+
+    Under a sandbox, what the command changed of a repository's deciding files is undone, and stderr says so.
+    """
+    undone: list[str] = []
     with contextlib.ExitStack() as stack:
         argv, pipes = spec.argv, list[StatusPipe]()
         if confinement.sandbox is not None:
@@ -111,7 +118,13 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
         finally:
             for folder in filter(None, (pipe.temporary for pipe in pipes)):
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            if spec.repository is not None and confinement.sandbox is not None:
+                mounted = confinement.sandbox == "bubblewrap" or (pipes[0].restricted and not pipes[0].temporary)
+                undone = await run_in_thread(partial(spec.repository.put_back, held=mounted))
         _confirm(finished, pipes)
+    if undone:
+        note = f"\n[undone, since git runs it outside the sandbox: {', '.join(map(shown, undone[:5]))}]\n"
+        return replace(finished, stderr=finished.stderr + note)
     return finished
 
 

@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 from delegate.sandbox.commands import SANDBOXES
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, SandboxFailed, execute, shell, works
 from delegate.sandbox.environment import command_environment
+from delegate.sandbox.git_files import Repository
 from delegate.sandbox.limits import MAX_DATA_BYTES, MAX_FILE_BYTES
 from delegate.sandbox.process import ProcessResult
 
@@ -53,6 +54,8 @@ class MechanismUnderTest(NamedTuple):
     name: str
     confinement: Confinement
     network: Network
+    only_network: bool = False
+    """Whether to try only attacks that use the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,12 @@ def _shows_canary(scene: CommandScene, finished: ProcessResult) -> bool:
     return scene.canary in finished.stdout + finished.stderr
 
 
+def _plants(scene: CommandScene, finished: ProcessResult) -> bool:
+    git = scene.work / ".git"
+    hooks = [path for path in git.glob("hooks/*") if path.name != "hook.sample"]
+    return bool(hooks) or (git / "commondir").exists() or "monitor" in (git / "config").read_text()
+
+
 def _exits_with_0(scene: CommandScene, finished: ProcessResult) -> bool:
     return finished.exit_code == 0
 
@@ -177,6 +186,7 @@ _OWN_PROCESSES = "the sandbox keeps it from all other processes"
 _ALL_PROCESSES = "the command runs as the user and can access the user's processes"
 _READ_ONLY = "the sandbox makes everything except the workspace read-only"
 _HIDDEN = "the sandbox hides these files"
+_GIT = "what git runs is read-only in the sandbox, or put back when the command ends"
 _AS_USER = "the command runs as the user and can read the user's files"
 
 ATTACKS = (
@@ -242,8 +252,34 @@ ATTACKS = (
     CommandAttack(
         "connecting to localhost",
         "exec 3<>/dev/tcp/127.0.0.1/{port}",
-        _exits_with_0, 'network = "none" disables the network', 'network = "host" lets checks use local servers',
+        _exits_with_0, "commands in a sandbox have no network", "the command has the machine's network",
         ("bash",), uses_network=True,
+    ),
+    CommandAttack(
+        "reaching other machines",
+        "exec 3<>/dev/udp/192.0.2.1/9",  # sends nothing: it only asks the kernel for a route to a test address
+        _exits_with_0, "commands in a sandbox have no network, or this machine has none",
+        "the command has the machine's network", ("bash",), uses_network=True,
+    ),
+    CommandAttack(
+        "planting a git hook",
+        "echo 'exit 0' > .git/hooks/pre-commit; rm -rf .git/hooks; mkdir -p .git/hooks; echo > .git/hooks/pre-push",
+        _plants, _GIT, _AS_USER,
+    ),
+    CommandAttack(
+        "naming a program in git's configuration",
+        "echo '[core] fsmonitor = x' >> .git/config; echo '[core] fsmonitor = x' > new && mv -f new .git/config",
+        _plants, _GIT, _AS_USER,
+    ),
+    CommandAttack(
+        "putting another git repository in place",
+        "mkdir -p evil/hooks; echo > evil/hooks/pre-commit; echo '[core] fsmonitor = x' > evil/config; "
+        "echo ../evil > .git/commondir; mv .git old; mv evil .git",
+        _plants, _GIT, _AS_USER,
+    ),
+    CommandAttack(
+        "reading a password in git's configuration", "cat .git/config",
+        _shows_canary, "the sandbox shows the configuration without it", _AS_USER,
     ),
     CommandAttack(
         "allocating too much memory",
@@ -291,7 +327,7 @@ async def shell_attacks(under: Sequence[MechanismUnderTest] | None = None) -> li
         _try(attack, mechanism, semaphore)
         for mechanism in chosen
         for attack in ATTACKS
-        if attack.uses_network or mechanism.network == "host"
+        if attack.uses_network or not mechanism.only_network
     ]
     return await asyncio.gather(*tries)
 
@@ -301,13 +337,13 @@ async def mechanisms() -> list[MechanismUnderTest]:
     if sys.platform == "win32":
         return []
     subreaper = await works(Confinement(None, subreaper=True))
-    networks: tuple[Network, ...] = ("host", "none")
-    found = [
-        MechanismUnderTest(sandbox if network == "host" else f"{sandbox}, no network", inside, network)
-        for sandbox in SANDBOXES
-        for network in networks
-        if await works(inside := Confinement(sandbox, subreaper), network)
-    ]
+    found: list[MechanismUnderTest] = []
+    for sandbox in SANDBOXES:
+        inside = Confinement(sandbox, subreaper)
+        cut_off = await works(inside, "none")
+        found += [MechanismUnderTest(sandbox, inside, "none")] if cut_off else []
+        if await works(inside, "host"):
+            found.append(MechanismUnderTest(f"{sandbox}, open network", inside, "host", only_network=cut_off))
     return [*found, MechanismUnderTest("process", Confinement(None, subreaper), "host")]
 
 
@@ -333,6 +369,7 @@ async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: Comm
         max_output_bytes=64_000,
         network=mechanism.network,
         hidden=(scene.delegate_home,),
+        repository=Repository.of(scene.work),
     )
     try:
         return await execute(spec, mechanism.confinement)
@@ -377,7 +414,11 @@ def _host(canary: str) -> Generator[subprocess.Popen[bytes]]:
 
 
 def _create_targets(scene: CommandScene) -> None:
-    scene.work.mkdir(parents=True)
+    for folder in ("objects", "refs", "hooks"):
+        (scene.work / ".git" / folder).mkdir(parents=True)
+    (scene.work / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    login = f"https://user:{scene.canary}@git.example/x.git"
+    (scene.work / ".git" / "config").write_text(f'[remote "origin"]\n\turl = {login}\n')
     for file in (
         scene.home / ".ssh" / "id",
         scene.home / ".netrc",

@@ -15,7 +15,7 @@ from delegate.sandbox.confinement import Confinement
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the expected outcomes are those on Linux")
 
 COLUMNS = ("bubblewrap", "landlock", "process", "process group")
-NO_NETWORK = ("bubblewrap, no network", "landlock, no network")
+OPEN_NETWORK = ("bubblewrap, open network", "landlock, open network")
 WITHOUT_SUBREAPER = MechanismUnderTest("process group", Confinement(None, subreaper=False), "host")
 """The mechanism on macOS."""
 
@@ -34,7 +34,12 @@ EXPECTED = {
     "reading delegate's records and other children's files": "stopped stopped possible possible",
     "reading other files of the user": "possible possible possible possible",
     "writing a file outside the workspace": "stopped stopped possible possible",
-    "connecting to localhost": "possible possible possible possible",
+    "connecting to localhost": "stopped stopped possible possible",
+    "reaching other machines": "stopped stopped ROUTE ROUTE",
+    "planting a git hook": "stopped stopped possible possible",
+    "naming a program in git's configuration": "stopped stopped possible possible",
+    "putting another git repository in place": "stopped stopped possible possible",
+    "reading a password in git's configuration": "stopped stopped possible possible",
     "allocating too much memory": "stopped stopped stopped stopped",
     "writing a huge file": "stopped stopped stopped stopped",
     "endless output": "stopped stopped stopped stopped",
@@ -58,6 +63,12 @@ def may_mount() -> bool:
     return subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
+def has_route() -> bool:
+    """Whether this machine could send a packet to another network."""
+    argv = ["bash", "-c", "exec 3<>/dev/udp/192.0.2.1/9"]
+    return subprocess.run(argv, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
 def test_every_attack_has_an_expected_outcome() -> None:
     assert {attack.name for attack in ATTACKS} == set(EXPECTED)
 
@@ -69,14 +80,19 @@ def test_an_attack_ends_as_the_table_says(table: dict[tuple[str, str], Row], att
     if row is None or row.outcome == "n/a":
         pytest.skip(row.note if row else f"{mechanism} doesn't work here")
     expected = EXPECTED[attack].split()[COLUMNS.index(mechanism)]
-    assert row.outcome == (("possible" if may_mount() else "stopped") if expected == "ROOT" else expected)
+    depends = {"ROOT": may_mount, "ROUTE": has_route}
+    if expected in depends:
+        expected = "possible" if depends[expected]() else "stopped"
+    assert row.outcome == expected
 
 
-def test_without_network_no_connection_is_possible(table: dict[tuple[str, str], Row]) -> None:
-    rows = [row for row in table.values() if row.mechanism in NO_NETWORK]
+def test_an_open_network_is_the_machines(table: dict[tuple[str, str], Row]) -> None:
+    rows = [row for row in table.values() if row.mechanism in OPEN_NETWORK]
     if not rows:
         pytest.skip("no sandbox works here")
-    assert {(row.attack, row.outcome) for row in rows} == {("connecting to localhost", "stopped")}
+    expected = {("connecting to localhost", "possible")}
+    expected.add(("reaching other machines", "possible" if has_route() else "stopped"))
+    assert {(row.attack, row.outcome) for row in rows} == expected
 
 
 def test_every_row_has_a_reason(table: dict[tuple[str, str], Row]) -> None:
