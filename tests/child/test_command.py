@@ -28,7 +28,7 @@ def program(tmp_path: Path) -> Any:
 
 
 async def report_of(runner: CommandRunner, *tasks: Task) -> Report:
-    async with Delegator(runner=runner) as delegator:
+    async with Delegator(runner=runner, commands="allow") as delegator:
         report = await delegator.run(*tasks)
     assert report.error is None
     return report

@@ -123,6 +123,7 @@ async def result_of(case: Case, tmp_path: Path, **options: Any) -> TaskResult:
     criterion = {"kind": "shell", "command": command, "timeout_seconds": 60, **case.more}
     workspace = Workspace() if case.mode == "fresh" else Workspace(mode=case.mode, path=project)
     task = Task(goal=case.goal, acceptance_criteria=[criterion], workspace=workspace)
+    options = {"commands": "allow"} | options  # what is tested holds without a sandbox too
     async with Delegator(runner=FunctionRunner(child), client=Scripted([]), **options) as delegator:
         return (await delegator.run(task)).results[0]
 
@@ -583,7 +584,7 @@ async def test_each_of_several_checks_is_confirmed(tmp_path: Path) -> None:
 
     checks = [{"kind": "shell", "command": command} for command in ("./check.sh", "./other.sh", "test -f calc.py")]
     task = Task(goal=GOAL, acceptance_criteria=checks, workspace=Workspace(mode="copy", path=project))
-    async with Delegator(runner=FunctionRunner(child), client=Scripted([])) as delegator:
+    async with Delegator(runner=FunctionRunner(child), client=Scripted([]), commands="allow") as delegator:
         verdict = (await delegator.run(task)).results[0].verdict
     assert verdict
     assert [one.code for one in verdict.criteria] == ["check_tampered", "met", "met"]
@@ -641,7 +642,7 @@ async def test_a_change_after_the_checks_fails(tmp_path: Path) -> None:
 
     checks = [{"kind": "shell", "command": "./check.sh"}, "the report says what was wrong"]
     task = Task(goal=GOAL, acceptance_criteria=checks, workspace=Workspace(mode="shared", path=project))
-    async with Delegator(runner=FunctionRunner(child), client=words([], judge)) as delegator:
+    async with Delegator(runner=FunctionRunner(child), client=words([], judge), commands="allow") as delegator:
         verdict = (await delegator.run(task)).results[0].verdict
     assert verdict
     assert (verdict.verdict, verdict.decided_by, verdict.code) == ("FAIL", "check", "changed_after_check")
