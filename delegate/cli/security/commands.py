@@ -187,6 +187,7 @@ _ALL_PROCESSES = "the command runs as the user and can access the user's process
 _READ_ONLY = "the sandbox makes everything except the workspace read-only"
 _HIDDEN = "the sandbox hides these files"
 _GIT = "what git runs is read-only in the sandbox, or put back when the command ends"
+_CHANGES = "the command runs as the user and can change the user's files"
 _AS_USER = "the command runs as the user and can read the user's files"
 
 ATTACKS = (
@@ -264,18 +265,18 @@ ATTACKS = (
     CommandAttack(
         "planting a git hook",
         "echo 'exit 0' > .git/hooks/pre-commit; rm -rf .git/hooks; mkdir -p .git/hooks; echo > .git/hooks/pre-push",
-        _plants, _GIT, _AS_USER,
+        _plants, _GIT, _CHANGES,
     ),
     CommandAttack(
         "naming a program in git's configuration",
         "echo '[core] fsmonitor = x' >> .git/config; echo '[core] fsmonitor = x' > new && mv -f new .git/config",
-        _plants, _GIT, _AS_USER,
+        _plants, _GIT, _CHANGES,
     ),
     CommandAttack(
         "putting another git repository in place",
         "mkdir -p evil/hooks; echo > evil/hooks/pre-commit; echo '[core] fsmonitor = x' > evil/config; "
         "echo ../evil > .git/commondir; mv .git old; mv evil .git",
-        _plants, _GIT, _AS_USER,
+        _plants, _GIT, _CHANGES,
     ),
     CommandAttack(
         "reading a password in git's configuration", "cat .git/config",
