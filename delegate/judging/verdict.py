@@ -256,7 +256,9 @@ class _Judgment:
     def _git_findings(self) -> Sequence[Finding]:
         """Changes of what git runs in the workspace. Commands in a sandbox can't make them; others can."""
         folder = self.submission.folder
-        changed = folder.repository.changed_since() if folder is not None and folder.repository is not None else {}
+        if folder is None or folder.repository is None:
+            return ()
+        changed = folder.repository.changed_since()
         named = ", ".join(
             shown(f"{path.relative_to(folder.root)} ({how})") for path, how in sorted(changed.items())[:5]
         )

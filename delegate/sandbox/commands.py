@@ -39,6 +39,7 @@ RefusalCode = Literal[
     "network_isolation_unavailable",
     "platform_not_supported",
 ]
+_SandboxPolicy = Literal["auto", "require", "off"]
 _NetworkPolicy = Literal["off", "loopback", "open"]
 _Probe = Literal["host", "none", "loopback"]
 """A network that a command is to have: `loopback` is `none` with a loopback of the command's own."""
@@ -89,13 +90,13 @@ class Commands:
     def __init__(
         self,
         *,
-        sandbox: Literal["auto", "require", "off"] = "auto",
+        sandbox: _SandboxPolicy = "auto",
         commands: Literal["sandboxed", "allow", "deny"] = "sandboxed",
         network: _NetworkPolicy = "off",
         max_output_bytes: int = 64_000,
         hidden: Sequence[Path] = (),
     ) -> None:
-        self._sandbox = sandbox
+        self._sandbox: _SandboxPolicy = sandbox
         self._commands = commands
         self.network: _NetworkPolicy = network
         self._max_output_bytes = max_output_bytes
@@ -311,7 +312,7 @@ class Commands:
         )
 
 
-def how_to_get_sandbox(setting: Literal["auto", "require", "off"] = "auto") -> str:
+def how_to_get_sandbox(setting: _SandboxPolicy = "auto") -> str:
     """What an operator does to have a sandbox here, in words."""
     if setting == "off":
         return 'set sandbox = "auto"'

@@ -6,12 +6,13 @@
 Git would run all that later, outside any sandbox, for whoever types `git status` there. Objects, refs, the index and
 logs stay writable, so that a child can `git add` and `git commit`.
 
-What this doesn't protect: repositories in folders of the workspace, hooks and filters that are themselves files of the
-work (`core.hooksPath = .husky`), and a repository that the child created.
+What this doesn't protect: repositories in folders of the workspace, whose changes are only noticed; hooks and filters
+that are themselves files of the work (`core.hooksPath = .husky`); and a repository that the child created.
 """
 
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -24,6 +25,8 @@ from delegate.sandbox import files, paths
 DECIDING = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info", "worktrees")
 """In a repository's own folder: what decides what git runs, or which other folder does."""
 MAX_FILES = 1_000
+MAX_FOLDERS = 50_000
+"""Most folders of the work in which other repositories are looked for."""
 MAX_BYTES = 1 << 20
 _MAX_POINTER_BYTES = 4_096
 _URL_LOGIN = re.compile(rb"(?<=://)(?!git@)[^/\s\"']+@")
@@ -42,9 +45,11 @@ class Repository:
     """Folders that must not be moved or replaced, outermost first: what is in them would no longer be protected."""
     read_only: tuple[Path, ...]
     state: State
+    nested: bool = False
+    """Whether `state` includes repositories in folders of the work."""
 
     @classmethod
-    def of(cls, root: Path) -> "Repository | None":
+    def of(cls, root: Path, *, nested: bool = False) -> "Repository | None":
         """What there is in `root`, a real path; None if it is no repository. Blocks; never raises."""
         pointer = root / ".git"
         if not os.path.lexists(pointer):
@@ -54,12 +59,14 @@ class Repository:
         deciding = [folder / name for folder in folders for name in DECIDING]
         deciding += [] if pointer in folders else [pointer]
         read_only = tuple(path for path in deciding if _is_plain(path))
-        return cls(root, pinned, read_only, _state(deciding))
+        others = _repositories_below(root) if nested else ()
+        deciding += [path for other in others for path in (other, *(other / name for name in DECIDING))]
+        return cls(root, pinned, read_only, _state(deciding), nested)
 
     def changed_since(self) -> dict[Path, str]:
         """What was added, changed or deleted since, by path. Blocks; never raises."""
-        now = Repository.of(self.root)
-        after = now.state if now is not None else {}
+        now = Repository.of(self.root, nested=self.nested)
+        after: State = now.state if now is not None else {}
         found = {path: "added" if path not in self.state else "changed" for path in after
                  if self.state.get(path) != after[path]}  # fmt: skip
         return found | {path: "deleted" for path in self.state if path not in after}
@@ -67,7 +74,7 @@ class Repository:
     def put_back(self, *, held: bool) -> list[str]:
         """Undo what a command changed, as far as no mount prevented it (`held`). Returns what was changed."""
         undone: list[str] = []
-        for path, change in sorted(self.changed_since().items()):
+        for path, change in sorted(self.changed_since().items(), key=lambda found: (found[1] != "added", found[0])):
             if held and any(path == one or path.is_relative_to(one) for one in self.read_only):
                 continue  # a person's change
             with suppress(OSError, ToolError):
@@ -80,7 +87,11 @@ class Repository:
 
     def _write(self, path: Path) -> None:
         mode, content = self.state[path]
-        if stat.S_ISREG(mode):
+        if stat.S_ISLNK(mode):
+            if os.path.isdir(path):  # where it isn't used, but nothing is lost
+                path.rename(path.with_name(f"{path.name}.undone-{secrets.token_hex(4)}"))
+            os.symlink(content, os.fsencode(path))
+        elif stat.S_ISREG(mode):
             files.write(self.root, path, content)
             if mode & stat.S_IXUSR:
                 os.chmod(path, stat.S_IMODE(mode))
@@ -143,9 +154,26 @@ def _git_folders(root: Path) -> Iterator[Path]:
                     waiting.append(below / "modules" if is_repository else below)
 
 
+def _repositories_below(root: Path) -> Iterator[Path]:
+    """The folders and files called `.git` in folders of the work."""
+    waiting = [root]
+    for _ in range(MAX_FOLDERS):
+        if not waiting:
+            return
+        folder = waiting.pop()
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name == ".git":
+                    if folder != root:
+                        yield folder / ".git"
+                elif entry.name not in files.IGNORED_FOLDERS and entry.is_dir(follow_symlinks=False):
+                    waiting.append(folder / entry.name)
+
+
 def _pointed_to(root: Path) -> Path | None:
-    """The folder in `root` that the file `.git` names as the repository's own, if it does."""
-    found = _gitdir(root / ".git")
+    """The folder in `root` that the link or file `.git` names as the repository's own, if it does."""
+    pointer = root / ".git"
+    found = Path(os.path.realpath(pointer)) if stat.S_ISLNK(_mode(pointer)) else _gitdir(pointer)
     inside = found is not None and found != root and found.is_relative_to(root) and os.path.isdir(found)
     return found if inside else None
 
@@ -192,10 +220,10 @@ def _state(deciding: list[Path]) -> State:
         path = waiting.pop()
         mode = _mode(path)
         if stat.S_ISDIR(mode):
-            if path.name != "worktrees":  # other worktrees write their own index there
+            if path.name not in ("worktrees", ".git"):  # other worktrees write their own index there
                 with suppress(OSError):
                     waiting += [path / name for name in sorted(os.listdir(path)) if not name.endswith(".sample")]
-        elif mode:
+        elif mode and path.parts[-2:] != ("info", "refs"):  # `git gc` writes it
             found[path] = mode, _content(path, mode)
     return found
 

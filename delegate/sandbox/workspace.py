@@ -181,7 +181,7 @@ class Folder:
         elif workspace.mode == "copy":
             stop = threading.Event()
             await run_in_thread(partial(copy_tree, given, self.root, stop), stop=stop)
-        self.repository = await run_in_thread(partial(Repository.of, self.root))
+        self.repository = await run_in_thread(partial(Repository.of, self.root, nested=True))
         self._before = await run_in_thread(partial(changes.snapshot, self.root))
 
     async def _abandon(self) -> None:

@@ -9,6 +9,7 @@ from delegate import Delegator, Task, TaskResult, Verdict
 from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
+from delegate.settings import SettingsOptions
 from delegate.types import Usage
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import Child, asked_ids, is_judge, met_by, verdicts, words
@@ -272,8 +273,9 @@ async def test_a_persons_check_without_a_sandbox_is_refused_on_the_reports_first
 async def test_a_models_check_gets_the_network_only_if_the_setting_is_open(home: Path) -> None:
     criteria = [{"kind": "shell", "command": "true", "network": "host"}]
     found: list[str] = []
-    for options in ({}, {"network": "open"}):
-        async with Delegator(client=words(WROTE), commands="allow", **options) as delegator:
+    settings: list[SettingsOptions] = [{"commands": "allow"}, {"commands": "allow", "network": "open"}]
+    for options in settings:
+        async with Delegator(client=words(WROTE), **options) as delegator:
             report = await delegator.call({"goal": "do it", "acceptance_criteria": criteria})
         assert report.results[0].verdict
         found.append(report.results[0].verdict.code)

@@ -273,6 +273,37 @@ async def test_two_commands_at_once_leave_the_repository_whole(commands: Command
     assert "x\n" not in (repository / ".git" / "config").read_text()
 
 
+@pytest.mark.parametrize("kind", ["shared", "copy"])
+async def test_a_repository_in_a_folder_is_a_finding(
+    commands: Commands, repository: Path, home: Path, kind: Any
+) -> None:
+    (repository / "old").mkdir()
+    git(repository / "old", "init", "--quiet")
+    command = "git init -q new; git -C old config core.fsmonitor x; git gc --quiet; mkdir -p other/node_modules"
+    client = Scripted([Scripted.call("run_shell", command=command), "hello"])
+    criteria = [{"kind": "regex", "pattern": "hello"}]
+    task = Task(goal="x", workspace=Workspace(mode=kind, path=repository), acceptance_criteria=criteria)
+    async with Delegator(client=client, sandbox="require") as delegator:
+        verdict = (await delegator.run(task)).results[0].verdict
+    assert verdict
+    (finding,) = verdict.findings
+    assert finding.code == "git_changed"
+    for named in ("new/.git/config (added)", "old/.git/config (changed)"):
+        assert named in finding.message
+
+
+@pytest.mark.parametrize("link", [".git", ".git/hooks"])
+async def test_a_link_of_the_repository_is_put_back(
+    commands: Commands, repository: Path, tmp_path: Path, link: str
+) -> None:
+    (repository / link).rename(repository / "data")
+    (repository / link).symlink_to(repository / "data")
+    command = f"cp -r data evil; rm {link}; mv evil {link}; " + PLANTED["a hook"].format(tmp_path / "ran")
+    await run(commands, command, repository)
+    assert os.readlink(repository / link) == str(repository / "data")
+    assert not runs(repository, tmp_path / "ran")
+
+
 @pytest.mark.parametrize("broken", ["gitdir: \0", "gitdir: .git", "gitdir: .", "", "gitdir: " + "x/" * 3000])
 def test_a_broken_pointer_is_no_error(tmp_path: Path, broken: str) -> None:
     (tmp_path / ".git").write_text(broken)

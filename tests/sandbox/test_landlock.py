@@ -135,5 +135,12 @@ def test_what_the_program_cannot_restrict_it_does_not_run(folder: Path) -> None:
 
 def test_the_launcher_says_what_the_command_may_do(tmp_path: Path) -> None:
     argv = launcher.under_landlock(["/bin/true"], write=[tmp_path], read=[], hidden=[], network=False, status_fd=9)
-    rules = {"write": [str(tmp_path)], "read": [], "hidden": [], "network": False, "pinned": [], "read_only": {}}
+    rules: dict[str, Any] = {
+        "write": [str(tmp_path)],
+        "read": [],
+        "hidden": [],
+        "network": False,
+        "pinned": [],
+        "read_only": {},
+    }
     assert json.loads(argv[-2]) == rules
