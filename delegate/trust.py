@@ -206,6 +206,7 @@ LIMITS = frozenset({
 ORDERS: Mapping[str, tuple[object, ...]] = {
     "commands": ("deny", "sandboxed", "allow"),
     "sandbox": ("require", "auto", "off"),
+    "network": ("off", "loopback", "open"),
     "gate": (True, False),
     "strict_checks": (True, False),
     "escalate": (True, False),

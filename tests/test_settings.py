@@ -86,6 +86,7 @@ WORDS = {
     "max_tier": "parent-1",
     "min_tier": "fast",
     "effort": "low",
+    "network": "loopback",
     "sandbox": "off",
     "commands": "deny",
     "max_output_tokens": "999",

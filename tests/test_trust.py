@@ -39,6 +39,7 @@ WIDER = {
     "gate": "gate = false",
     "sandbox": 'sandbox = "off"',
     "commands": 'commands = "allow"',
+    "network": 'network = "open"',
     "fetch_hosts": 'fetch_hosts = ["169.254.169.254"]',
     "result_chars": "result_chars = 1_000_000",
     "home": 'home = "."',
