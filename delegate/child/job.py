@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -14,7 +14,7 @@ from delegate.child import prompt
 from delegate.errors import ToolDenied, ToolError
 from delegate.models.connections import Connection
 from delegate.ports import Notify, Tool, ToolOutput
-from delegate.records.recorder import Recorder
+from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Effort, Provenance, Task, Tier, Usage
 
@@ -127,7 +127,8 @@ async def call_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
         return ToolOutput(str(error), "error")
     except Exception as error:
         return ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", "error")
-    return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
+    output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
+    return output if len(output.text) <= MAX_OUTPUT_CHARS else replace(output, text=ends(output.text, MAX_OUTPUT_CHARS))
 
 
 class ChildRunner(Protocol):

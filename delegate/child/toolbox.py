@@ -23,6 +23,7 @@ from delegate.sandbox import files, search
 from delegate.sandbox.commands import CommandResult, Commands, Mechanism
 from delegate.sandbox.files import Excerpt
 from delegate.sandbox.git_files import shown_text
+from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.workspace import Folder
 from delegate.types import JsonObject
 
@@ -35,6 +36,7 @@ MAX_STREAM_CHARS = 15_000
 """Length of a command's stdout and stderr, each."""
 STREAM_START_CHARS = 3_000
 """How much of that is its beginning, where something is cut."""
+_PIECE_CHARS = 65_536
 MAX_LISTED = 1_000
 MAX_MATCHES = 200
 
@@ -152,6 +154,10 @@ class _ReadFile(_Arguments):
 
 
 async def _read_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
+    return await run_in_thread(partial(_content_of_file, context, args))
+
+
+def _content_of_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
     found = context.folder.read(args.path, MAX_READ_BYTES)
     if kind := media.media_type(found.data):
         return _attached(context, args.path, kind)
@@ -174,18 +180,30 @@ def _attached(context: _Context, path: str, kind: media.MediaType) -> ToolOutput
 
 def _excerpt(args: _ReadFile, content: str) -> str:
     """The wanted lines, with a note if there are more."""
-    lines = io.StringIO(content, newline="\n").readlines()
-    if args.offset > max(len(lines), 1):
-        raise ToolError(f"{args.path} has {len(lines)} lines; offset {args.offset} is past its end")
-    wanted = lines[args.offset - 1 : args.offset - 1 + args.limit]
-    shown = _whole_lines(wanted)
+    count = content.count("\n") + (not content.endswith("\n") and content != "")
+    if args.offset > max(count, 1):
+        raise ToolError(f"{args.path} has {count} lines; offset {args.offset} is past its end")
+    start = _start_of_line(content, args.offset)
+    # One character more shows whether the first line is longer than what is shown of it.
+    wanted = io.StringIO(content[start : start + MAX_TEXT_CHARS + 1], newline="\n").readlines()
+    shown = _whole_lines(wanted[: args.limit])
     last = args.offset - 1 + len(shown)
-    text = "".join(shown)[:MAX_TEXT_CHARS]
-    if len("".join(shown)) > MAX_TEXT_CHARS:
-        text += "\n[… the rest of this line is cut …]\n"
-    if last < len(lines):
-        text += f"\n[lines {args.offset} to {last} of {len(lines)}; continue with offset={last + 1}]"
+    text = "".join(shown)
+    if len(text) > MAX_TEXT_CHARS:
+        text = text[:MAX_TEXT_CHARS] + "\n[… the rest of this line is cut …]\n"
+    if last < count:
+        text += f"\n[lines {args.offset} to {last} of {count}; continue with offset={last + 1}]"
     return text
+
+
+def _start_of_line(content: str, number: int) -> int:
+    """Where the line begins. Counts in pieces: a list of all lines of a hostile file would hold the interpreter."""
+    start, left = 0, number - 1
+    while (found := content.count("\n", start, start + _PIECE_CHARS)) < left:
+        start, left = start + _PIECE_CHARS, left - found
+    for _ in range(left):
+        start = content.index("\n", start) + 1
+    return start
 
 
 def _whole_lines(lines: list[str]) -> list[str]:
@@ -214,7 +232,7 @@ class _WriteFile(_Arguments):
 
 async def _write_file(context: _Context, args: _WriteFile) -> str:
     data = _encoded(args.content)
-    context.folder.write(args.path, data)
+    await run_in_thread(partial(context.folder.write, args.path, data))
     return f"wrote {len(data):,} bytes to {args.path}"
 
 
@@ -225,6 +243,10 @@ class _EditFile(_Arguments):
 
 
 async def _edit_file(context: _Context, args: _EditFile) -> str:
+    return await run_in_thread(partial(_edit, context, args))
+
+
+def _edit(context: _Context, args: _EditFile) -> str:
     text = _text(context.folder, args.path)
     count = text.count(args.old_text)
     if count == 0:
@@ -284,7 +306,7 @@ async def _search_files(context: _Context, args: _SearchFiles) -> str:
 
 def _folder_path(folder: Folder, path: str) -> Path:
     real = folder.resolve(path)
-    if not os.path.isdir(real):
+    if not os.path.isdir(real) and real != folder.root:  # a fresh workspace doesn't exist before the first write
         raise ToolError(f"{path} is not a folder; it {'is a file' if os.path.lexists(real) else 'does not exist'}")
     return real
 
@@ -312,9 +334,13 @@ class _RunShell(_Arguments):
 
 
 async def _run_shell(context: _Context, args: _RunShell) -> ToolOutput:
+    try:
+        cwd = context.folder.make()
+    except OSError as problem:
+        raise ToolError(f"the workspace can't be created: {problem.strerror}") from problem
     result = await context.commands.run(
         args.command,
-        cwd=context.folder.root,
+        cwd=cwd,
         timeout_seconds=args.timeout_seconds,
         author="model",
         has_repository=context.folder.repository is not None,

@@ -171,7 +171,10 @@ class TaskRun:
                         )
                         await held.enter_async_context(starting)
                     self.folder = folder = await self._open_folder()
-                    if any(criterion.kind == "shell" for criterion in self.task.criteria):
+                    has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
+                    if has_shell or not self._uses_toolbox:
+                        folder.make()
+                    if has_shell:
                         from delegate.judging.checks.guard import record_baseline  # loaded only where commands run
 
                         await record_baseline(self.task, folder)
@@ -285,6 +288,12 @@ class TaskRun:
             return services.host_tools
         fetch = FetchPolicy(allowed_hosts=services.settings.fetch_hosts)
         return toolbox(folder, services.commands, fetch=fetch, attachments=self._readable_media())
+
+    @property
+    def _uses_toolbox(self) -> bool:
+        """Whether only our own tools use the workspace, so that it is created when they need it."""
+        services = self.call.services
+        return services.host_tools is None and bool(getattr(services.runner, "uses_job_tools", False))
 
     def _readable_media(self) -> frozenset[str]:
         """Return the media types of files that the child's model can read, besides text."""

@@ -20,6 +20,13 @@ RECEIPT_CHARS = 4_000
 """How many characters of a tool's output a receipt keeps. Its digest and size are those of the whole output."""
 WHOLE_CHARS = 200_000
 """Up to this length, the whole output is kept in memory for the checks."""
+MAX_REPORT_CHARS = 1_000_000
+"""Length of a report. A longer one fails the run, and its beginning and end are kept."""
+MAX_OUTPUT_CHARS = 2_000_000
+"""Length of a tool's output. Of a longer one, nobody sees more than the beginning and the end."""
+_KEPT_CHARS = 100_000
+"""How much of both together."""
+_LONGEST_SECRET = 25_000
 
 
 class Recorder:
@@ -57,7 +64,7 @@ class Recorder:
         self.charge += charge
         self.model = reply.model_served or self.model
         self.substituted |= substituted
-        recorded = self._recordable(reply.text)
+        recorded = self._ends(reply.text, MAX_REPORT_CHARS)
         self._last_text = (reply.text, recorded)
         if recorded.strip():
             self.output = recorded
@@ -79,17 +86,17 @@ class Recorder:
 
     def tool_called(self, n: int, tool: str, args: Mapping[str, Any], answer: ToolOutput, seconds: float) -> None:
         """Record the receipt of a tool call. `n` is its number from `next_receipt`."""
-        text = encodable(answer.text)
+        text = encodable(ends(answer.text, MAX_OUTPUT_CHARS))
         data = text.encode()
         is_long = len(text) > RECEIPT_CHARS
         # Redacted first: a cut would make a secret unrecognizable.
-        whole = self._redactor.text(text) if is_long else text
+        whole = self._ends(text, WHOLE_CHARS) if is_long else text
         receipt = Receipt(
             n=n,
             tool=encodable(tool),
             args=encodable(dict(args)),
             status=answer.status,
-            output=_shortened(whole) if is_long else text,
+            output=_shortened(whole, max(len(text), len(whole))) if is_long else text,
             args_sha256=hashlib.sha256(_canonical(args)).hexdigest(),
             output_sha256=hashlib.sha256(data).hexdigest(),
             output_bytes=len(data),
@@ -99,7 +106,9 @@ class Recorder:
         unredacted = receipt.model_dump_json()
         record = self._redactor.json(unredacted)
         receipt = receipt if record is unredacted else Receipt.model_validate_json(record)
-        self._receipts[n] = receipt.with_whole_output(whole) if RECEIPT_CHARS < len(whole) <= WHOLE_CHARS else receipt
+        self._receipts[n] = (
+            receipt.with_whole_output(whole) if RECEIPT_CHARS < len(whole) <= WHOLE_CHARS >= len(text) else receipt
+        )
         if self._journal is not None:
             self._journal("tool_called", record)
 
@@ -111,13 +120,16 @@ class Recorder:
         error: ErrorDetail | None = None,
         artifacts: tuple[Artifact, ...] = (),
     ) -> ChildRun:
-        """The run in its current state, with `status`."""
+        """The run in its current state, with `status`; it has failed if its output is longer than a report may be."""
+        given = self.output if output is None else output
+        if len(given) > MAX_REPORT_CHARS and status == "completed":
+            status, error = "failed", _too_long(given)
         self._finished = ChildRun(
             status=status,
-            output=self._output(output),
+            output=self._output(given),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
             artifacts=artifacts,
-            error=error and error.model_copy(update={"message": self._recordable(error.message)}),
+            error=error and error.model_copy(update={"message": self._ends(error.message, WHOLE_CHARS)}),
             model=self.model,
             substituted=self.substituted,
             usage=self.charge.usage,
@@ -133,15 +145,27 @@ class Recorder:
         """A runner's return value, redacted unless it comes from `finish`."""
         if run is self._finished:
             return run
+        if len(run.output) > MAX_REPORT_CHARS:
+            failed = {"status": "failed", "error": _too_long(run.output)} if run.status == "completed" else {}
+            run = run.model_copy(update={"output": self._ends(run.output, MAX_REPORT_CHARS), **failed})
         return ChildRun.model_validate(encodable(self._redactor.value(run.model_dump(exclude_defaults=True))))
 
-    def _output(self, output: str | None) -> str:
+    def _output(self, output: str) -> str:
         """The output to record. The model's last text is redacted already; a runner's own output isn't."""
-        output = self.output if output is None else output
-        return self._last_text[1] if output in self._last_text else self._recordable(output)
+        return self._last_text[1] if output in self._last_text else self._ends(output, MAX_REPORT_CHARS)
 
-    def _recordable(self, value: Any) -> Any:
-        return self._redactor.value(encodable(value))
+    def _ends(self, text: str, limit: int) -> str:
+        """The text redacted; if it is longer than `limit`, only its beginning and end, with a note between them.
+
+        A secret is recognized only as a whole, so what is next to the cut is left out after it was searched.
+        """
+        if len(text) <= limit:
+            return self._redactor.text(encodable(text))
+        half = _KEPT_CHARS // 2
+        start = self._redactor.text(encodable(text[: half + _LONGEST_SECRET]))
+        end = self._redactor.text(encodable(text[-half - _LONGEST_SECRET :]))
+        start, end = start[: min(half, max(len(start) - _LONGEST_SECRET, 0))], end[_LONGEST_SECRET:][-half:]
+        return f"{start}{_note(len(text) - 2 * half)}{end}"
 
 
 _JOURNAL = json.JSONEncoder(ensure_ascii=False, default=str)
@@ -171,8 +195,26 @@ def is_cut(receipt: Receipt) -> bool:
 _CUT = re.compile(r"\n\[… \d+ characters left out …\]\n")
 
 
-def _shortened(text: str) -> str:
+def ends(text: str, limit: int) -> str:
+    """The text; if it is longer than `limit`, only its beginning and end, with a note between them."""
+    if len(text) <= limit:
+        return text
+    half = _KEPT_CHARS // 2
+    return f"{text[:half]}{_note(len(text) - 2 * half)}{text[-half:]}"
+
+
+def _shortened(text: str, chars: int) -> str:
+    """The beginning and end of what is or was `chars` long."""
     if len(text) <= RECEIPT_CHARS:
         return text
     half = RECEIPT_CHARS // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+    return f"{text[:half]}{_note(chars - 2 * half)}{text[-half:]}"
+
+
+def _note(left_out: int) -> str:
+    return f"\n[… {left_out} characters left out …]\n"
+
+
+def _too_long(output: str) -> ErrorDetail:
+    message = f"the report has {len(output):,} characters; at most {MAX_REPORT_CHARS:,} are allowed"
+    return ErrorDetail(code="report_too_long", message=message, hint="have the child write a file and report its path")

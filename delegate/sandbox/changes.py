@@ -1,5 +1,6 @@
 """Finds what a child created, changed or deleted in its folder, by comparing two snapshots of it."""
 
+import heapq
 import itertools
 import logging
 import os
@@ -58,18 +59,27 @@ def changes_since(before: Mapping[str, FileState], root: Path, *, without: Colle
     }
     # Beyond the limit, and in folders that have become unreadable, a file that wasn't seen may still exist.
     if len(now) < MAX_FILES:
-        found |= {path: "deleted" for path in before.keys() - now.keys() if not path.startswith(tuple(unseen))}
-    listed = sorted(path for path in found if root / path not in without) if without else sorted(found)
-    if len(listed) > MAX_ARTIFACTS:
-        _log.warning("%s: %d files changed; the first %d are listed", root, len(listed), MAX_ARTIFACTS)
-    artifacts = _artifacts(root, [(path, found[path]) for path in listed[:MAX_ARTIFACTS]], now)
-    return Changes(tuple(artifacts), max(len(listed) - MAX_ARTIFACTS, 0))
+        found |= {path: "deleted" for path in before.keys() - now.keys() if not _is_in(path, unseen)}
+    own = [path for path in found if root / path not in without] if without else list(found)
+    # Sorting them all would hold the interpreter, and with it every other thread.
+    listed = sorted(own) if len(own) <= MAX_ARTIFACTS else heapq.nsmallest(MAX_ARTIFACTS, own)
+    unlisted = len(own) - len(listed)
+    if unlisted:
+        _log.warning("%s: %d files changed; the first %d are listed", root, len(own), MAX_ARTIFACTS)
+    return Changes(tuple(_artifacts(root, [(path, found[path]) for path in listed], now)), unlisted)
 
 
 def has_changes(before: Mapping[str, FileState], root: Path) -> bool:
     """Whether anything was created or changed, or can't be read. Stops at the first such file."""
     unseen: set[str] = set()
     return any(before.get(path) != state for path, state in _scan(root, unseen)) or bool(unseen)
+
+
+def _is_in(path: str, folders: Collection[str]) -> bool:
+    """Whether the file or folder `path` is in one of these folders, which are given with a slash at the end."""
+    if "" in folders or path in folders:
+        return True
+    return any(path[: n + 1] in folders for n, char in enumerate(path) if char == "/") if folders else False
 
 
 def _scan(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, FileState]]:

@@ -21,6 +21,11 @@ async def run_in_thread(work: Callable[[], T], *, stop: threading.Event | None =
         raise
 
 
+async def run_in_thread_if(is_large: bool, work: Callable[[], T]) -> T:
+    """Run `work` in a thread if it may take long, as work on what a child wrote may. Otherwise a thread costs more."""
+    return await run_in_thread(work) if is_large else work()
+
+
 def _retrieve_exception(done: "asyncio.Future[T]") -> None:
     """Asyncio logs an error for an exception that is never retrieved."""
     if not done.cancelled():

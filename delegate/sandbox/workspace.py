@@ -1,6 +1,8 @@
-"""Opens, confines and closes the folder that a child works in, and lists what the child changed there."""
+"""Opens, confines and closes the folder that a child works in, and lists what the child changed there.
 
-import itertools
+Whatever looks at all files of a folder runs in a thread: a child may have left a hundred thousand of them.
+"""
+
 import logging
 import os
 import secrets
@@ -12,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from delegate.errors import CallError
+from delegate.errors import CallError, ToolError
 from delegate.sandbox import changes, files, paths, worktree
 from delegate.sandbox.changes import FileState
 from delegate.sandbox.files import Excerpt
@@ -29,15 +31,14 @@ if TYPE_CHECKING:
     from delegate.sandbox.machinery import Machinery
 
 _log = logging.getLogger(__name__)
-_SMALL_FOLDER = 32
-_SMALL_FILE_BYTES = 65_536
 
 
 @dataclass(slots=True)
 class Folder:
     """The folder that one child works in. Open it with `open`, and `close` it when the child and its checks are done.
 
-    `owned` is true for a folder that was made for this child (fresh, copy, worktree) and may be removed.
+    `owned` is true for a folder that is made for this child (fresh, copy, worktree) and may be removed. A fresh one is
+    created when something is first written to it, or by `make`.
     """
 
     root: Path
@@ -48,6 +49,7 @@ class Folder:
     """What decided the task's checks before the child started, if `record_baseline` was called."""
     repository: Repository | None = None
     """What git runs here, as it was before the child started."""
+    _exists: bool = True
     _home: Path | None = None
     """Where folders of this workspace, such as a clean room, are created."""
     _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
@@ -70,15 +72,16 @@ class Folder:
         nothing is left behind then.
         """
         if workspace is None or workspace.path is None:
-            return cls(_new_folder(home), owned=True, _home=home)
+            return cls(_new_path(home), owned=True, _exists=False, _home=home)
         given = _existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
             writer = write_locks.join(who) if write_locks is not None else None
             folder = cls(given, owned=False, _home=home, _writer=writer)
         else:
-            folder = cls(_new_folder(home), owned=True, _home=home)
+            folder = cls(_new_path(home), owned=True, _exists=False, _home=home)
         try:
+            folder.make()
             await folder._fill(given, workspace)
         except BaseException:
             await folder._abandon()
@@ -89,6 +92,17 @@ class Folder:
     def of_existing(cls, path: Path) -> "Folder":
         """An existing folder with finished work: every file in it counts as created. Raises `CallError`."""
         return cls(_existing(path), owned=False)
+
+    def make(self) -> Path:
+        """Create the folder if it is a fresh one that doesn't exist yet, and return its path. Raises `OSError`.
+
+        To be called before anything other than this class uses the folder. Thread-safe.
+        """
+        if not self._exists:
+            with suppress(FileExistsError):  # by another tool call, at the same time
+                _make_folder(self.root)
+            self._exists = True
+        return self.root
 
     def resolve(self, path: str) -> Path:
         """The real path of `path`, with links and `..` followed. Raises `ToolDenied` if it is outside the folder."""
@@ -114,45 +128,49 @@ class Folder:
         paths.refuse_settings(real)
         if self._writer is not None:
             self._writer.acquire(real)
+        try:
+            self.make()
+        except OSError as problem:
+            raise ToolError(f"the workspace can't be created: {problem.strerror}") from problem
         files.write(self.root, real, data)
 
     def changes(self) -> tuple[Artifact, ...]:
         """What was created, changed or deleted since `open`, sorted by path, without files that siblings wrote.
 
-        Blocks: cheap for the few files of a fresh folder, while `artifacts` uses a thread for others.
+        Blocks; `artifacts` uses a thread.
         """
+        if not self._exists:
+            return ()
         foreign = self._writer.foreign if self._writer is not None else ()
         found = changes.changes_since(self._before, self.root, without=foreign)
         self.unlisted = found.unlisted
         return found.artifacts
 
     async def artifacts(self) -> tuple[Artifact, ...]:
-        """The same as `changes`, without blocking the event loop if the folder may be large.
+        """The same as `changes`, without blocking the event loop.
 
         For a worktree with changes, the first artifact is the diff, which is stored next to the folder.
         """
-        if self.owned and not self._before and _is_small(self.root):
-            return self.changes()
+        if not self._exists:
+            return ()
         found = await run_in_thread(self.changes)
         if self._worktree is None or not found:
             return found
         await self._worktree.write_diff()
-        return (*_diff_artifact(self._worktree), *found)
+        return (*await run_in_thread(partial(_diff_artifact, self._worktree)), *found)
 
     async def record_baseline(self, machinery: "Machinery") -> None:
         """Remember the files that decide the task's checks. To be called before the child starts."""
         from delegate.sandbox.baseline import Baseline
 
-        record = partial(Baseline.record, self.root, machinery)
-        self.baseline = record() if self.owned and _is_small(self.root) else await run_in_thread(record)
+        self.baseline = await run_in_thread(partial(Baseline.record, self.root, machinery))
 
     async def machinery_changes(self) -> "MachineryChanges | None":
         """What the child, and no sibling, changed since `record_baseline`; None if that wasn't called."""
         if self.baseline is None:
             return None
         foreign = self._writer.foreign if self._writer is not None else ()
-        compare = partial(self.baseline.compare, without=foreign)
-        return compare() if self.owned and _is_small(self.root) else await run_in_thread(compare)
+        return await run_in_thread(partial(self.baseline.compare, without=foreign))
 
     async def open_clean_room(self, undone: "Sequence[MachineryChange]") -> "CleanRoom":
         """A copy of the folder without these changes, to be closed by the caller. Raises `CallError` and OSError."""
@@ -168,12 +186,8 @@ class Folder:
         """
         if self._writer is not None:
             self._writer.leave()
-        if keep or not self.owned or self._remove_empty():
-            return
-        # In a fresh folder the search ends at the first file; in others all files have to be compared.
-        has_changes = partial(changes.has_changes, self._before, self.root)
-        if not (await run_in_thread(has_changes) if self._before else has_changes()):
-            await run_in_thread(self._remove)
+        if self._exists and self.owned and not keep:
+            await run_in_thread(self._remove_unchanged)
 
     async def _fill(self, given: Path, workspace: Workspace) -> None:
         if workspace.mode == "worktree":
@@ -190,17 +204,9 @@ class Folder:
         if self.owned:
             await run_in_thread(self._remove)
 
-    def _remove_empty(self) -> bool:
-        """Remove the folder if it is empty, the common case for a fresh one. Whether it no longer exists."""
-        if self._worktree is not None:
-            return False
-        try:
-            self.root.rmdir()
-        except FileNotFoundError:
-            return True
-        except OSError:  # not empty
-            return False
-        return True
+    def _remove_unchanged(self) -> None:
+        if not changes.has_changes(self._before, self.root):
+            self._remove()
 
     def _remove(self) -> None:
         try:
@@ -208,6 +214,8 @@ class Folder:
                 self._worktree.unregister()
                 self._worktree.diff_path.unlink(missing_ok=True)
             remove_tree(self.root)
+        except FileNotFoundError:  # the child removed it
+            return
         except OSError as problem:
             _log.warning("the workspace %s can't be removed: %s", self.root, problem)
 
@@ -227,26 +235,18 @@ def _existing(path: Path) -> Path:
     return real
 
 
-def _new_folder(home: Path) -> Path:
-    """A new folder with an unguessable name, readable only by this user."""
-    root = home / secrets.token_hex(8)
+def _new_path(home: Path) -> Path:
+    """A path in `home` with an unguessable name, where nothing is."""
+    return Path(os.path.realpath(home)) / secrets.token_hex(8)
+
+
+def _make_folder(root: Path) -> None:
+    """Create a folder that only this user can read."""
     try:
         root.mkdir(0o700)
     except FileNotFoundError:
-        home.mkdir(parents=True, exist_ok=True)
+        root.parent.mkdir(parents=True, exist_ok=True)
         root.mkdir(0o700)
-    return Path(os.path.realpath(root))
-
-
-def _is_small(root: Path) -> bool:
-    """Whether the folder has only a few small files and no folders: reading those is faster than starting a thread."""
-    with suppress(OSError), os.scandir(root) as entries:
-        few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
-        return len(few) <= _SMALL_FOLDER and all(
-            entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size <= _SMALL_FILE_BYTES
-            for entry in few
-        )
-    return False
 
 
 def _diff_name(of: Worktree) -> str:

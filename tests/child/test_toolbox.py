@@ -27,7 +27,9 @@ NAMES = [
 
 @pytest.fixture
 async def folder(tmp_path: Path) -> Folder:
-    return await Folder.open(None, home=tmp_path)
+    made = await Folder.open(None, home=tmp_path)
+    made.make()
+    return made
 
 
 @pytest.fixture

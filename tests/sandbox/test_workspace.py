@@ -36,7 +36,9 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def fresh(home: Path) -> Folder:
-    return await Folder.open(None, home=home)
+    folder = await Folder.open(None, home=home)
+    folder.make()
+    return folder
 
 
 async def opened(mode: Literal["copy", "shared"], path: Path, home: Path) -> Folder:
@@ -75,8 +77,22 @@ def nest(root: Path, depth: int) -> None:
 # ------------------------------------------------------------------------------------------------------ opening
 
 
+async def test_a_fresh_folder_exists_once_something_is_written(home: Path) -> None:
+    folder = await Folder.open(None, home=home)
+    with pytest.raises(ToolError, match="No such file"):
+        folder.read("notes.md", 100)
+    assert await folder.artifacts() == ()
+    await folder.close()
+    assert not home.exists()
+    folder.write("sub/notes.md", b"noted")
+    assert folder.root.stat().st_mode & 0o777 == 0o700
+    assert [artifact.path for artifact in await folder.artifacts()] == ["sub/notes.md"]
+
+
 async def test_fresh_folders_are_empty_apart_from_each_other_and_private(home: Path) -> None:
     one, two = await Folder.open(None, home=home), await Folder.open(Workspace(), home=home)
+    one.make()
+    two.make()
     assert one.root != two.root
     assert list(one.root.iterdir()) == []
     assert one.root.stat().st_mode & 0o777 == 0o700
@@ -96,7 +112,7 @@ async def test_a_copy_has_the_files_of_the_original_and_leaves_it_alone(home: Pa
 
 async def test_a_copy_skips_the_folder_that_contains_the_workspaces(project: Path) -> None:
     home = project / ".delegate"
-    await Folder.open(None, home=home)
+    (await Folder.open(None, home=home)).make()
     folder = await opened("copy", project, home)
     assert sorted(path.name for path in folder.root.iterdir()) == ["README.md", "src"]
 
