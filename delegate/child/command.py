@@ -16,16 +16,19 @@ import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
 from delegate.child.cli_output import read_cli_output
 from delegate.child.job import Job
 from delegate.errors import ConfigError, ToolError
+from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox import confinement
 from delegate.sandbox.confinement import Confinement
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.process import ProcessResult
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, ErrorDetail, Usage
 
 OutputForm = Literal["text", "json"]
@@ -92,6 +95,11 @@ class CommandRunner:
                 ended = await confinement.execute(self._spec(job, stdin, prompt), await self._working_confinement())
             except (OSError, ValueError, ToolError) as problem:
                 return _failed(job, "not_started", f"`{self._name}` can't be run: {problem}")
+        is_long = len(ended.stdout) + len(ended.stderr) > LARGE_CHARS
+        return await run_in_thread_if(is_long, partial(self._run_of, job, ended))
+
+    def _run_of(self, job: Job, ended: ProcessResult) -> ChildRun:
+        """The child's run, as the ended program reports it."""
         if ended.exit_code != 0:
             return _failed(job, "exit_code", self._failure(ended), output=ended.stdout)
         if self._output == "text":

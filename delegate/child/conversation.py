@@ -7,6 +7,7 @@ still answers that the request is too long, the estimate was too low: the conver
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -19,6 +20,8 @@ from delegate.errors import ProviderError, TierExceeded, ToolError
 from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply
+from delegate.records.recorder import LARGE_CHARS
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import Effort
 
 TOOL_REPLY_CHARS = 40_000
@@ -168,7 +171,8 @@ class Conversation:
         )
         usage = call.charge.usage
         self._sent, self._tokens = usage.input_tokens, usage.total_tokens
-        text = self._job.recorder.model_called(call.reply, call.charge, substituted=call.substituted)
+        record = partial(self._job.recorder.model_called, call.reply, call.charge, substituted=call.substituted)
+        text = await run_in_thread_if(len(call.reply.text) > LARGE_CHARS, record)
         self._job.notify("model_called", text[:200], tokens=usage.total_tokens)
         self._refuse_above_parent(call)
         if call.served:

@@ -2,10 +2,13 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError
+from delegate.records.recorder import LARGE_CHARS
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, ErrorDetail
 
 ChildFunction = Callable[[Job], Awaitable[str | ChildRun]]
@@ -49,7 +52,8 @@ class FunctionRunner:
         if isinstance(returned, ChildRun):
             return returned
         if isinstance(returned, str):
-            return job.recorder.finish("completed", output=returned)
+            finish = partial(job.recorder.finish, "completed", output=returned)
+            return await run_in_thread_if(len(returned) > LARGE_CHARS, finish)
         message = f"the child's function returned a {type(returned).__name__}, which is neither text nor a ChildRun"
         return job.recorder.finish("failed", error=ErrorDetail(code="bad_report", message=message))
 

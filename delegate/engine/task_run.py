@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, MutableMapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from delegate._util.cancellation import Cancellation, Deadline, reraise_pending_cancel
@@ -28,8 +29,9 @@ from delegate.models.connections import Connection
 from delegate.models.tiers import weaker
 from delegate.ports import Event, EventKind, EventSink, Tool
 from delegate.records.history import Records
-from delegate.records.recorder import Recorder
+from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.commands import Author, Commands
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.sandbox.write_locks import WriteLocks
 from delegate.settings import Settings
@@ -125,7 +127,8 @@ class TaskRun:
             finally:
                 if self.folder is not None:
                     await self.folder.close(keep=has_files)
-            result = build_result(
+            build = partial(
+                build_result,
                 self.task,
                 child,
                 verdict,
@@ -139,6 +142,7 @@ class TaskRun:
                 seconds=time.monotonic() - started,
                 summary_chars=services.settings.result_chars,
             )
+            result = await run_in_thread_if(is_large(child), build)
             context.book(costs.of_result(result))
             result = await services.records.save(child, result, redactor=self.call.redactor)
         except Exception as error:
@@ -198,7 +202,7 @@ class TaskRun:
                     if detail.code == "crashed":
                         _log.exception("the child of task %d crashed", self.index)
                     child = recorder.finish(status, error=detail)
-                child = recorder.redacted(child)
+                child = await run_in_thread_if(is_large(child), partial(recorder.redacted, child))
             artifacts = await folder.artifacts()
             return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
 

@@ -13,23 +13,32 @@ def parse_json(output: str) -> Any:
     output = output.removeprefix("\ufeff")  # a byte order mark
     block = _last_block(output)
     try:
-        return json.loads(output if block is None else block, parse_float=_finite, parse_constant=refuse_constant)
-    except RecursionError:
-        raise ValueError("the JSON is nested too deeply") from None
+        return strict_json(output if block is None else block)
     except ValueError as error:
         where = "the output" if block is None else "the last JSON block of the output"
         raise ValueError(f"{where} is not JSON: {error}") from None
+
+
+def strict_json(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError, also for what only Python reads as JSON, and for deep nesting."""
+    try:
+        return json.loads(text, parse_float=_finite, parse_constant=refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _last_block(output: str) -> str | None:
     """The content of the last closed block. Linear time, however many fences are left open."""
     block: str | None = None
     start: int | None = None
-    for fence in _FENCE.finditer(output):
-        if start is None:
-            start = fence.end() + 1 if fence[1] else None
-        elif not fence[1]:
-            block, start = output[start : fence.start()], None
+    at = output.find("```")
+    while at >= 0:
+        if fence := _FENCE.match(output, at):
+            if start is None:
+                start = fence.end() + 1 if fence[1] else None
+            elif not fence[1]:
+                block, start = output[start:at], None
+        at = output.find("```", at + 3)
     return block
 
 

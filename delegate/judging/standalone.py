@@ -1,6 +1,7 @@
 """Judges existing work that was done outside delegate."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -17,7 +18,8 @@ from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
 from delegate.ports import EventKind, Tool
-from delegate.records.recorder import Recorder, encodable
+from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS, Recorder, encodable, ends, is_large
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
 
@@ -64,9 +66,14 @@ async def submission_of(
     if status not in get_args(RunStatus):
         hint = f"use one of {', '.join(get_args(RunStatus))}"
         raise CallError("wrong_type", f"`status` is {status!r}, which is not a status", field="status", hint=hint)
-    run = Recorder(redactor=redactor).redacted(ChildRun(status=status, output=output, receipts=numbered))
+    if len(output) > MAX_REPORT_CHARS:
+        message = f"`output` has {len(output):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
+        raise CallError("report_too_long", message, field="output", hint="put long texts into files of the workspace")
+    given = ChildRun(status=status, output=output, receipts=numbered)
+    run = await run_in_thread_if(is_large(given), partial(Recorder(redactor=redactor).redacted, given))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     recorded = receipts is not None
+    said = ends(text_of(conversation), MAX_REPORT_CHARS)
     return Submission(
         task,
         run,
@@ -76,7 +83,7 @@ async def submission_of(
         ceiling,
         by_child=False,
         has_receipts=recorded,
-        said=redactor.text(encodable(text_of(conversation))),
+        said=await run_in_thread_if(len(said) > LARGE_CHARS, lambda: redactor.text(encodable(said))),
         probe_tools=tuple(tools),
         redactor=redactor,
     )

@@ -16,6 +16,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
@@ -32,10 +33,11 @@ from delegate.judging.order import Check, Judge, Skip, next_step
 from delegate.judging.submission import Submission, result
 from delegate.judging.versions import judge_version, rubric_version
 from delegate.ports import Notify
+from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.sandbox.changes import ArtifactWatch
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.files import shown
-from delegate.sandbox.threads import run_in_thread
+from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.types import (
     AnyCriterion,
     CriterionResult,
@@ -83,7 +85,7 @@ class Judging:
         deadline = cancellation.deadline(seconds)
         judgment = _Judgment(self, submission, notify, JudgeSession(self.pool, submission, ledger, notify))
         try:
-            if (rejection := judgment.gate_rejection()) is not None:
+            if (rejection := await run_in_thread_if(judgment.is_large, judgment.gate_rejection)) is not None:
                 return judgment.refused("gate", rejection.code, rejection.reason)
             async with deadline:
                 return await judgment.combined(await judgment.decide())
@@ -115,6 +117,12 @@ class _Judgment:
     findings: list[Finding] = field(default_factory=list[Finding])
     gate_code: str | None = None
 
+    @property
+    def is_large(self) -> bool:
+        """Whether work on the whole submission takes so long that it needs a thread."""
+        submission = self.submission
+        return bool(submission.run.artifacts) or is_large(submission.run) or len(submission.said) > LARGE_CHARS
+
     def gate_rejection(self) -> gate.Rejection | None:
         """The gate's rejection, if it counts: with the gate disabled, only runs that didn't complete are rejected."""
         submission = self.submission
@@ -127,7 +135,9 @@ class _Judgment:
         criteria = self.submission.task.criteria
         results: dict[str, CriterionResult] = {}
         if self.submission.folder is not None and self.submission.run.artifacts:
-            self.watch = ArtifactWatch(self.submission.folder.root, self.submission.run.artifacts)
+            run = self.submission.run
+            watch = partial(ArtifactWatch, self.submission.folder.root, run.artifacts)
+            self.watch = await run_in_thread_if(len(run.artifacts) > FEW, watch)
         while step := next_step(criteria, results):
             match step:
                 case Skip(skipped):
@@ -160,7 +170,7 @@ class _Judgment:
         watch = self.watch
         if watch is None:
             return ""
-        changed = watch.changed() if len(self.submission.run.artifacts) <= FEW else await run_in_thread(watch.changed)
+        changed = await run_in_thread_if(len(self.submission.run.artifacts) > FEW, watch.changed)
         return ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
 
     async def _ask_judge(
@@ -168,7 +178,8 @@ class _Judgment:
     ) -> list[CriterionResult]:
         """Let a model decide: one question for all text criteria and questions, and one for each rubric."""
         submission, session, goal = self.submission, self.session, self.submission.task.goal
-        evidence = gather(submission, so_far)
+        # Files of any size are read, cleaned and searched for secrets.
+        evidence = await run_in_thread_if(self.is_large, partial(gather, submission, so_far))
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         results: list[CriterionResult] = []
         if stated := [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]:

@@ -23,7 +23,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import Redactor, logger
 from delegate.errors import CallError, DelegateError
+from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Statement, Store
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, JsonObject, Task, TaskResult
 
 T = TypeVar("T")
@@ -161,10 +163,12 @@ class Records:
 
         Raises CallError if the disk is full or may not be written, since no child could leave its work there.
         """
-        now, process, redacted = time.time(), this_process(), (redactor or Redactor()).json
+        now, process, redactor = time.time(), this_process(), redactor or Redactor()
+        is_long = sum(len(task.goal) + len(task.context or "") for _, task in tasks) > LARGE_CHARS
+        texts = await run_in_thread_if(is_long, lambda: [_task_text(task, redactor) for _, task in tasks])
         rows = [
-            (handle, run_id, index, depth, process, now, redacted(task.model_dump_json(exclude_defaults=True)))
-            for index, (handle, task) in enumerate(tasks, first)
+            (handle, run_id, index, depth, process, now, text)
+            for index, ((handle, _), text) in enumerate(zip(tasks, texts, strict=True), first)
         ]
         try:
             await self._store.write(*((_INSERT_TASK, row) for row in rows))
@@ -191,11 +195,8 @@ class Records:
     async def save(self, run: ChildRun, result: TaskResult, *, redactor: Redactor | None = None) -> TaskResult:
         """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored."""
         redactor = redactor or Redactor()
-        run_text, unredacted = run.model_dump_json(), result.model_dump_json()
-        text = redactor.json(unredacted)
-        if text is not unredacted:
-            result = TaskResult.model_validate_json(text)
-            run_text = redactor.json(run_text)
+        texts = partial(_texts, run, result, redactor)
+        result, run_text, text = await run_in_thread_if(is_large(run), texts)
         verdict = result.verdict.verdict if result.verdict else None
         ended = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
         row = (*ended, run_text, text, result.handle)
@@ -247,6 +248,19 @@ class Records:
         if time.monotonic() >= self._next_cleanup and self._retention.enabled:
             self._next_cleanup = time.monotonic() + _CLEANUP_INTERVAL
             self._store.maintain(self._retention.step)
+
+
+def _task_text(task: Task, redactor: Redactor) -> str:
+    return redactor.json(task.model_dump_json(exclude_defaults=True))
+
+
+def _texts(run: ChildRun, result: TaskResult, redactor: Redactor) -> tuple[TaskResult, str, str]:
+    """The redacted result, and the run and the result as redacted JSON."""
+    run_text, unredacted = run.model_dump_json(), result.model_dump_json()
+    text = redactor.json(unredacted)
+    if text is unredacted:
+        return result, run_text, text
+    return TaskResult.model_validate_json(text), redactor.json(run_text), text
 
 
 # ------------------------------------------------------------------------------------------------------------ reading

@@ -14,6 +14,7 @@ from typing import Any, cast
 from delegate._util.redaction import Redactor
 from delegate.budget.costs import Charge
 from delegate.ports import ChatReply, ToolOutput
+from delegate.sandbox.changes import MAX_ARTIFACTS
 from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus
 
 RECEIPT_CHARS = 4_000
@@ -24,6 +25,9 @@ MAX_REPORT_CHARS = 1_000_000
 """Length of a report. A longer one fails the run, and its beginning and end are kept."""
 MAX_OUTPUT_CHARS = 2_000_000
 """Length of a tool's output. Of a longer one, nobody sees more than the beginning and the end."""
+LARGE_CHARS = 50_000
+"""Work on longer texts is done in a thread."""
+_MANY = 100
 _KEPT_CHARS = 100_000
 """How much of both together."""
 _LONGEST_SECRET = 25_000
@@ -128,7 +132,7 @@ class Recorder:
             status=status,
             output=self._output(given),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
-            artifacts=artifacts,
+            artifacts=artifacts[:MAX_ARTIFACTS],
             error=error and error.model_copy(update={"message": self._ends(error.message, WHOLE_CHARS)}),
             model=self.model,
             substituted=self.substituted,
@@ -148,6 +152,8 @@ class Recorder:
         if len(run.output) > MAX_REPORT_CHARS:
             failed = {"status": "failed", "error": _too_long(run.output)} if run.status == "completed" else {}
             run = run.model_copy(update={"output": self._ends(run.output, MAX_REPORT_CHARS), **failed})
+        if len(run.artifacts) > MAX_ARTIFACTS:
+            run = run.model_copy(update={"artifacts": run.artifacts[:MAX_ARTIFACTS]})
         return ChildRun.model_validate(encodable(self._redactor.value(run.model_dump(exclude_defaults=True))))
 
     def _output(self, output: str) -> str:
@@ -185,6 +191,13 @@ def encodable(value: Any) -> Any:
     if isinstance(value, list):
         return [encodable(part) for part in cast("list[Any]", value)]
     return value
+
+
+def is_large(run: ChildRun) -> bool:
+    """Whether work on all of a run takes so long that it needs a thread."""
+    if len(run.output) > LARGE_CHARS or len(run.artifacts) > _MANY or len(run.receipts) > _MANY:
+        return True
+    return sum(len(receipt.whole_output) for receipt in run.receipts) > LARGE_CHARS
 
 
 def is_cut(receipt: Receipt) -> bool:

@@ -18,12 +18,16 @@ from delegate.errors import DelegateError
 from delegate.judging.checks import schema_worker
 from delegate.judging.checks.schema_worker import BadSchema, find_error, find_schema_error, one_line
 from delegate.judging.checks.worker import WorkerError, WorkerPool
+from delegate.judging.output import strict_json
+from delegate.records.recorder import LARGE_CHARS
+from delegate.sandbox.threads import run_in_thread
 
 MAX_SCHEMA_VALUES = 1_500
 MAX_SCHEMA_DEPTH = 60
 MAX_SCHEMA_CHARS = 50_000
 INLINE_SCHEMA_VALUES = 200
 INLINE_INSTANCE_VALUES = 500
+INLINE_INSTANCE_CHARS = 100_000
 INLINE_NESTED_BRANCHES = 2
 """More levels of allOf, anyOf and the like inside one another can multiply."""
 
@@ -54,16 +58,28 @@ async def validate(instance: object, schema: object, *, timeout_seconds: float =
     if (problem := check_schema(schema)) is not None:
         raise SchemaProblem(problem)
     if not (_is_plain(schema) and _is_small(instance)):
-        return await _ask_worker(instance, schema, timeout_seconds)
+        return await _ask_worker({"schema": schema, "instance": instance}, timeout_seconds)
     try:
         return find_error(instance, schema)
     except BadSchema as bad:
         raise SchemaProblem(str(bad)) from bad
 
 
-async def _ask_worker(instance: object, schema: object, timeout_seconds: float) -> str | None:
+async def validate_text(text: str, schema: object, *, timeout_seconds: float = 1.0) -> str | None:
+    """The same for a JSON text of any length: a long one is parsed in the worker, since parsing it stops all threads.
+
+    Raises ValueError if it is not JSON.
+    """
+    if len(text) <= LARGE_CHARS:
+        return await validate(strict_json(text), schema, timeout_seconds=timeout_seconds)
+    if (problem := check_schema(schema)) is not None:
+        raise SchemaProblem(problem)
+    return await _ask_worker({"schema": schema, "text": text}, timeout_seconds)
+
+
+async def _ask_worker(question: dict[str, object], timeout_seconds: float) -> str | None:
     try:
-        request = json.dumps({"schema": schema, "instance": instance}).encode()
+        request = await run_in_thread(lambda: json.dumps(question).encode())
     except (TypeError, ValueError, RecursionError) as problem:
         raise SchemaProblem(f"not plain JSON, or nested too deep: {problem}") from problem
     try:
@@ -74,6 +90,8 @@ async def _ask_worker(instance: object, schema: object, timeout_seconds: float) 
         raise SchemaProblem(f"the schema can't be used for validation: {problem}") from problem
     if "bad_schema" in answer:
         raise SchemaProblem(answer["bad_schema"])
+    if "not_json" in answer:
+        raise ValueError(answer["not_json"])
     return answer["error"]
 
 
@@ -162,10 +180,16 @@ def _is_plain(schema: Any) -> bool:
 
 
 def _is_small(instance: object) -> bool:
-    sizes = (len(value) if isinstance(value, str) else 1 for _, _, value in _values(instance))
-    total = 0
-    for count, size in enumerate(sizes):
-        total += size
-        if count >= INLINE_INSTANCE_VALUES or total > 100_000:
+    stack: list[Any] = [instance]
+    seen = chars = 0
+    while stack:
+        value = stack.pop()
+        seen, chars = seen + 1, chars + (len(value) if isinstance(value, str) else 0)
+        if isinstance(value, (dict, list)):
+            parts = cast("dict[str, Any] | list[Any]", value)
+            if len(parts) > INLINE_INSTANCE_VALUES:
+                return False
+            stack += parts.values() if isinstance(parts, dict) else parts
+        if seen + len(stack) > INLINE_INSTANCE_VALUES or chars > INLINE_INSTANCE_CHARS:
             return False
     return True

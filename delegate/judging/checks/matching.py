@@ -70,7 +70,7 @@ class Patterns:
         started = time.thread_time()
         try:
             # A timeout of 0 means no limit.
-            found = regex.search(pattern, text, timeout=max(self._seconds_left, 1e-6)) is not None
+            found = regex.search(pattern, text, timeout=max(self._seconds_left, 1e-6), concurrent=True) is not None
         except (regex.error, TimeoutError) as error:
             raise ValueError(f"the pattern {pattern[:80]!r} can't be used: {error}") from None
         finally:

@@ -4,11 +4,10 @@ The result is `met` or `not_met` if the check could be made, else `error` with a
 """
 
 import asyncio
-import json
 import os
 import stat
-from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import regex
@@ -16,10 +15,13 @@ import regex
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.judging.checks import probe, receipts
-from delegate.judging.checks.json_schema import SchemaProblem, validate
+from delegate.judging.checks.json_schema import SchemaProblem, validate, validate_text
 from delegate.judging.output import parse_json
 from delegate.judging.submission import Submission, result
+from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox.commands import Commands
+from delegate.sandbox.threads import run_in_thread, run_in_thread_if
+from delegate.sandbox.workspace import Folder
 from delegate.types import (
     AnyCriterion,
     CriterionResult,
@@ -65,17 +67,23 @@ async def run_checks(
 
 async def _json_schema(criterion: JsonSchemaCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     try:
-        value = parse_json(submission.run.output)
+        value = await _output_as_json(submission)
     except ValueError as error:
         return _not_met(criterion, str(error))
-    return await _fits(criterion, value, criterion.schema_)
+    return await _fits(criterion, validate(value, criterion.schema_))
+
+
+async def _output_as_json(submission: Submission) -> Any:
+    """The value of the report's JSON. Raises ValueError."""
+    output = submission.run.output
+    return await run_in_thread_if(len(output) > LARGE_CHARS, partial(parse_json, output))
 
 
 async def _file(criterion: FileCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     if submission.folder is None:
         return _no_files(criterion)
     try:
-        size = _size_of_file(submission.folder.resolve(criterion.path))
+        size = await run_in_thread(partial(_size_of_file, submission.folder, criterion.path))
     except ToolError as error:
         return result(criterion, "error", "check", "path_refused", str(error))
     except OSError as error:  # a child may remove its own permissions
@@ -89,33 +97,33 @@ async def _file(criterion: FileCriterion, submission: Submission, commands: Comm
     if criterion.contains is None and criterion.json_schema is None:
         return _met(criterion, f"{criterion.path} has {size} bytes")
     try:
-        excerpt = submission.folder.read(criterion.path, FILE_BYTES)
+        excerpt = await run_in_thread(partial(submission.folder.read, criterion.path, FILE_BYTES))
     except ToolError as error:
         return result(criterion, "error", "check", "unreadable", str(error))
     if excerpt.cut:
         return result(criterion, "error", "check", "too_large", f"{criterion.path} is larger than {FILE_BYTES} bytes")
-    return await _file_content(criterion, excerpt.text)
+    return await _file_content(criterion, await run_in_thread(lambda: excerpt.text))
 
 
-def _size_of_file(path: Path) -> int | None:
+def _size_of_file(folder: Folder, path: str) -> int | None:
     """Bytes of a regular file; None if there is none."""
     try:
-        found = os.stat(path, follow_symlinks=False)
+        found = os.stat(folder.resolve(path), follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 async def _file_content(criterion: FileCriterion, content: str) -> CriterionResult:
-    if criterion.contains is not None and criterion.contains not in content:
+    wanted = criterion.contains
+    if wanted is not None and not await run_in_thread(lambda: wanted in content):
         return _not_met(criterion, f"{criterion.path} does not contain {criterion.contains!r}")
     if criterion.json_schema is None:
         return _met(criterion, f"{criterion.path} contains {criterion.contains!r}", evidence=criterion.contains)
     try:
-        value = json.loads(content.removeprefix("\ufeff"))
-    except (ValueError, RecursionError) as error:
+        return await _fits(criterion, validate_text(content.removeprefix("\ufeff"), criterion.json_schema))
+    except ValueError as error:
         return _not_met(criterion, f"{criterion.path} is not JSON: {error}")
-    return await _fits(criterion, value, criterion.json_schema)
 
 
 async def _regex(criterion: RegexCriterion, submission: Submission, commands: Commands) -> CriterionResult:
@@ -140,7 +148,7 @@ async def _json_predicate(
     from delegate.judging.checks.predicate import PredicateError, evaluate
 
     try:
-        value = parse_json(submission.run.output)
+        value = await _output_as_json(submission)
         outcome = await evaluate(criterion.expr, value)
     except ValueError as error:
         return _not_met(criterion, str(error))
@@ -152,7 +160,8 @@ async def _json_predicate(
 async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     if not submission.has_receipts:
         return result(criterion, "error", "nobody", "no_receipts", "no tool calls were recorded for this run")
-    decision = receipts.decide(criterion, submission.run.receipts)
+    decide = partial(receipts.decide, criterion, submission.run.receipts)
+    decision = await run_in_thread_if(bool(submission.run.receipts), decide)
     source = None if decision.outcome == "error" else f"check:{criterion.id}"
     source = f"receipt:{decision.receipts[0].n}" if decision.receipts else source
     return result(criterion, decision.outcome, "check", decision.code, decision.reason, source=source)
@@ -178,9 +187,9 @@ _CHECKS: dict[str, _Check] = {
 }
 
 
-async def _fits(criterion: AnyCriterion, value: Any, schema: dict[str, Any]) -> CriterionResult:
+async def _fits(criterion: AnyCriterion, validation: Awaitable[str | None]) -> CriterionResult:
     try:
-        problem = await validate(value, schema)
+        problem = await validation
     except SchemaProblem as error:
         return result(criterion, "error", "check", "invalid_schema", str(error))
     return _not_met(criterion, problem) if problem else _met(criterion, "matches the schema")

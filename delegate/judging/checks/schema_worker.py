@@ -6,7 +6,8 @@ what is validated in its own process, and a worker is killed when it takes too l
 
 import itertools
 import json
-from typing import Any, cast
+import math
+from typing import Any, NoReturn, cast
 
 MAX_ERRORS_LOOKED_AT = 50
 MAX_MESSAGE_CHARS = 300
@@ -22,14 +23,33 @@ def prepare() -> None:
 
 
 def answer(request: bytes) -> dict[str, str | None]:
-    """`{"error"}` of the request's `instance` under its `schema`, null where it fits; or `{"bad_schema": why}`."""
+    """`{"error"}` of the request's `instance` under its `schema`, null where it fits; or `{"bad_schema": why}`.
+
+    With `text` in place of the instance, that JSON text is parsed first; `{"not_json": why}` if it isn't one.
+    """
     try:
         question = json.loads(request)
+        if "text" in question:
+            try:
+                question["instance"] = json.loads(question["text"], parse_float=_finite, parse_constant=_refuse)
+            except RecursionError:
+                return {"not_json": "it is nested too deeply"}
+            except ValueError as problem:
+                return {"not_json": one_line(str(problem))}
         return {"error": find_error(question["instance"], question["schema"])}
     except BadSchema as problem:
         return {"bad_schema": str(problem)}
     except (RecursionError, MemoryError) as problem:
         return {"bad_schema": f"too much to check: {type(problem).__name__}"}
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _refuse(number)
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
 
 
 def find_error(instance: Any, schema: Any) -> str | None:

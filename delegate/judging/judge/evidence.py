@@ -8,7 +8,7 @@ invented one succeed.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -219,10 +219,11 @@ def _excerpt(folder: Folder, artifact: Artifact) -> Excerpt | None:
         return None
 
 
-def _manifest(artifacts: Iterable[Artifact]) -> str:
-    lines = [f"{item.change} {visible(item.path)} ({item.bytes} bytes)" for item in artifacts]
-    more = [f"… and {len(lines) - LISTED_ARTIFACTS} more"] if len(lines) > LISTED_ARTIFACTS else []
-    return "\n".join(lines[:LISTED_ARTIFACTS] + more)
+def _manifest(artifacts: Sequence[Artifact]) -> str:
+    listed = artifacts[:LISTED_ARTIFACTS]
+    lines = [f"{item.change} {visible(item.path)} ({item.bytes} bytes)" for item in listed]
+    more = [f"… and {len(artifacts) - len(listed)} more"] if len(artifacts) > len(listed) else []
+    return "\n".join(lines + more)
 
 
 def _bounded(text: str, limit: int) -> str:

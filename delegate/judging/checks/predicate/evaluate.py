@@ -9,6 +9,7 @@ from pathlib import Path
 from delegate.judging.checks.predicate.compile import compile_expression
 from delegate.judging.checks.predicate.errors import PredicateError, one_line
 from delegate.judging.checks.worker import WorkerError, WorkerPool
+from delegate.sandbox.threads import run_in_thread
 
 TIMEOUT_SECONDS = 0.7
 """For what the limits of the engine don't stop, such as one long call of a built-in method: the worker is killed."""
@@ -48,7 +49,7 @@ async def evaluate(expr: str, value: object) -> Outcome:
     """
     check_expression(expr)
     try:
-        document = json.dumps(value, allow_nan=False).encode()
+        document = await run_in_thread(lambda: json.dumps(value, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as problem:
         raise PredicateError(f"the value is not JSON, or nested too deep: {problem}") from problem
     try:
