@@ -12,6 +12,8 @@ MAX_LINKS = 2_000
 MAX_LINK_CHARS = 1_000
 """A longer URL is left out. It holds data rather than an address."""
 MAX_LABEL_CHARS = 300
+MAX_TAG_CHARS = 50_000
+PIECE_CHARS = 65_536
 MAX_INDENT = 6
 """Depth of the innermost lists that are told apart."""
 
@@ -25,7 +27,6 @@ _UNSAFE_IN_LINK = re.compile(r"[\x00-\x20()<>\x7f]")
 
 # In the parts, white space that is meant stands apart from the page's own, which is collapsed to single spaces.
 _INDENT, _SPACE, _LINE = "\t", "\x01", "\x02"
-_SPACES = re.compile(" {2,}")
 _MARKER = re.compile(r"\t*(?:#{1,6}|-|\d+\.) ")
 _EMPTY = re.compile(r"\t*(?:#{1,6}|-|\d+\.)?")
 
@@ -34,11 +35,24 @@ def readable(html: str, url: str = "") -> str:
     """The visible text of an HTML page, one line per block. Links are absolute if the page's `url` is given."""
     page = _Page(url)
     # Never closed: `close` parses an unfinished tag again and again, in quadratic time.
-    page.feed(html)
+    closed = _without_endless_tags(html)
+    for at in range(0, len(closed), PIECE_CHARS):
+        page.feed(closed[at : at + PIECE_CHARS])
     page.close_link()
-    lines = (_SPACES.sub(" ", line).strip(" ") for line in "".join(page.parts).split("\n"))
+    lines = (" ".join(filter(None, line.split(" "))) for line in "".join(page.parts).split("\n"))
     text = "\n".join(line for line in lines if not _EMPTY.fullmatch(line))
     return text.replace(_INDENT, "  ").replace(_SPACE, " ").replace(_LINE, "")
+
+
+def _without_endless_tags(html: str) -> str:
+    """The page with every `<` as text that isn't followed by a `>` before the next one, or not soon enough.
+
+    The parser searches for the end of each tag in one go, through the rest of the page, and stops all threads meanwhile.
+    """
+    start, *tags = html.split("<")
+    return start + "".join(
+        f"<{tag}" if tag.startswith("!--") or 0 <= tag.find(">", 0, MAX_TAG_CHARS) else f"&lt;{tag}" for tag in tags
+    )
 
 
 class _Page(HTMLParser):

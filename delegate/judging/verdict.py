@@ -27,7 +27,7 @@ from delegate.judging import gate, validate
 from delegate.judging.checks.run import run_checks
 from delegate.judging.combine import Combined, combine, findings_of, weighted_score
 from delegate.judging.judge import decide, escalation, rubric
-from delegate.judging.judge.evidence import gather
+from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.session import JudgePool, JudgeSession
 from delegate.judging.order import Check, Judge, Skip, next_step
 from delegate.judging.submission import Submission, result
@@ -120,8 +120,9 @@ class _Judgment:
     @property
     def is_large(self) -> bool:
         """Whether work on the whole submission takes so long that it needs a thread."""
-        submission = self.submission
-        return bool(submission.run.artifacts) or is_large(submission.run) or len(submission.said) > LARGE_CHARS
+        submission, task = self.submission, self.submission.task
+        chars = len(task.goal) + len(task.context or "") + len(submission.said)
+        return chars > LARGE_CHARS or bool(submission.run.artifacts) or is_large(submission.run)
 
     def gate_rejection(self) -> gate.Rejection | None:
         """The gate's rejection, if it counts: with the gate disabled, only runs that didn't complete are rejected."""
@@ -183,21 +184,30 @@ class _Judgment:
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         results: list[CriterionResult] = []
         if stated := [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]:
-            reply = await session.ask(decide.build_question(submission, stated, evidence))
-            results = decide.read_reply(submission, stated, reply, evidence)
+            results = await self._decided_by_judge(stated, evidence)
             if self.judging.pool.escalate and not session.recorder.escalated:
                 undecided = escalation.undecided_criteria(submission, results, so_far)
                 if undecided:
-                    reply = await session.ask(decide.build_question(submission, undecided, evidence), second=True)
-                    second = decide.read_reply(submission, undecided, reply, evidence)
+                    second = await self._decided_by_judge(undecided, evidence, second=True)
                     results = escalation.merge(session.recorder, results, second)
         for criterion in criteria:
             if isinstance(criterion, RubricCriterion):
-                reply = await session.ask(rubric.build_question(goal, criterion, evidence))
-                scored, findings = rubric.read_reply(criterion, reply, evidence)
+                build = partial(rubric.build_question, goal, criterion, evidence)
+                reply = await session.ask(await run_in_thread_if(self.is_large, build))
+                read = partial(rubric.read_reply, criterion, reply, evidence)
+                scored, findings = await run_in_thread_if(self.is_large, read)
                 results.append(scored)
                 self.findings += findings
         return results
+
+    async def _decided_by_judge(
+        self, criteria: Sequence[AnyCriterion], evidence: Evidence, *, second: bool = False
+    ) -> list[CriterionResult]:
+        """Ask one question for all these criteria, and verify the quotes of the reply."""
+        build = partial(decide.build_question, self.submission, criteria, evidence)
+        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=second)
+        read = partial(decide.read_reply, self.submission, criteria, reply, evidence)
+        return await run_in_thread_if(self.is_large, read)
 
     async def combined(self, results: Sequence[CriterionResult]) -> Verdict:
         """The verdict that follows from all results."""

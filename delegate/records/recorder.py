@@ -21,7 +21,7 @@ RECEIPT_CHARS = 4_000
 """How many characters of a tool's output a receipt keeps. Its digest and size are those of the whole output."""
 WHOLE_CHARS = 200_000
 """Up to this length, the whole output is kept in memory for the checks."""
-MAX_REPORT_CHARS = 1_000_000
+MAX_REPORT_CHARS = 500_000
 """Length of a report. A longer one fails the run, and its beginning and end are kept."""
 MAX_OUTPUT_CHARS = 2_000_000
 """Length of a tool's output. Of a longer one, nobody sees more than the beginning and the end."""
