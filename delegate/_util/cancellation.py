@@ -163,6 +163,49 @@ async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancella
     return running.result()
 
 
+class LeftBehind(Exception):
+    """Work went on although it was canceled. It still runs, and nobody waits for it any more."""
+
+
+async def run_stoppable(work: Coroutine[Any, Any, T], *, grace_seconds: float) -> T:
+    """Await `work` in a task of its own, which is left behind if it hasn't ended `grace_seconds` after a cancel.
+
+    Raises what `work` raises, and CancelledError from `LeftBehind` if it was left behind.
+    """
+    running = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([running])
+    except asyncio.CancelledError as cancel:
+        running.cancel()
+        if not await _ended(running, asyncio.get_running_loop().time() + grace_seconds):
+            _left_behind.add(running)
+            running.add_done_callback(_forget)
+            raise cancel from LeftBehind()
+        if running.cancelled():
+            raise
+    return running.result()
+
+
+async def _ended(running: "asyncio.Future[Any]", until: float) -> bool:
+    """Wait for it until that time of the loop. Further cancels are passed on."""
+    while not running.done() and (seconds := until - asyncio.get_running_loop().time()) > 0:
+        try:
+            await asyncio.wait([running], timeout=seconds)
+        except asyncio.CancelledError:
+            running.cancel()
+    return running.done()
+
+
+_left_behind: "set[asyncio.Future[Any]]" = set()
+"""The event loop itself doesn't keep its tasks from being collected as garbage."""
+
+
+def _forget(done: "asyncio.Future[Any]") -> None:
+    _left_behind.discard(done)
+    if not done.cancelled():
+        done.exception()  # asyncio logs an error for an exception that is never retrieved
+
+
 def reraise_pending_cancel() -> None:
     """Raise CancelledError if the current task was canceled and the error was held back to save its results."""
     task = asyncio.current_task()

@@ -15,9 +15,11 @@ that it never saw. Cleaning is idempotent.
 import re
 import secrets
 import unicodedata
+from collections.abc import Iterator
 from typing import NamedTuple
 
 FENCE_MARK = "<<<"
+PIECE_CHARS = 65_536
 
 _ESCAPE_SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colors, cursor movement
@@ -47,6 +49,7 @@ _SUSPECT = re.compile(
     rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e"
     rf"\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f{_SELECTORS}]"
 )
+_VISIBLE = re.compile(rf"[^\u20e3{_SUSPECT.pattern[1:]}")
 _FENCE_LOOK_ALIKE = re.compile(r"[<\uff1c\ufe64]{3,}")
 _ANGLE = re.compile(r"[<>\uff1c\uff1e\ufe64\ufe65\u226a\u226b\u22d8\u22d9]")
 _EXPANDED_ANGLES = str.maketrans({"\u226a": "<<", "\u226b": ">>", "\u22d8": "<<<", "\u22d9": ">>>"})
@@ -141,6 +144,24 @@ def _is_plain(text: str) -> bool:
 
 
 def _strip_hidden(text: str) -> str:
+    if len(text) <= PIECE_CHARS:
+        return _strip_piece(text)
+    return "".join(map(_strip_piece, _pieces(text)))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Parts of a long text, since one search through all of it would hold the interpreter and with it every thread.
+
+    Each begins with a visible character: what is removed depends on one character before it.
+    """
+    start = 0
+    while found := _VISIBLE.search(text, start + PIECE_CHARS):
+        yield text[start : found.start()]
+        start = found.start()
+    yield text[start:]
+
+
+def _strip_piece(text: str) -> str:
     """Repeated until nothing changes, since one removal may form another hidden sequence."""
     for _ in range(8):
         text, removed = _HIDDEN.subn("", text)

@@ -135,7 +135,9 @@ class ChildRunner(Protocol):
     """Runs one child until it ends.
 
     Exceptions that it raises become the child's result, so it needs no error handling of its own. The caller enforces
-    the deadline; on `CancelledError` it only has to stop. Receipts are written to `job.recorder` as tools are called,
+    the deadline; on `CancelledError` it only has to stop. One that goes on for ten seconds after its cancel is left
+    behind: the call returns without it, its result is `timeout` or `cancelled`, and the log has a warning. What it does
+    then, nobody sees or stops, and `asyncio.run` waits for it at its end. Receipts are written to `job.recorder` as tools are called,
     so that they are kept however the run ends; `job.recorder.finish("completed", output=…)` creates the `ChildRun`.
     """
 

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from delegate._util.cancellation import Cancellation, Deadline, reraise_pending_cancel
+from delegate._util.cancellation import (
+    Cancellation,
+    Deadline,
+    LeftBehind,
+    reraise_pending_cancel,
+    run_stoppable,
+)
 from delegate._util.redaction import Redactor, logger
 from delegate._util.semaphore import Permit
 from delegate.budget import costs
@@ -36,6 +42,9 @@ from delegate.sandbox.workspace import Folder
 from delegate.sandbox.write_locks import WriteLocks
 from delegate.settings import Settings
 from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResult, Tier
+
+GRACE_SECONDS = 10.0
+"""How long a runner may take to stop after it was canceled."""
 
 _log = logger(__name__)
 EVENT_CHARS = 200
@@ -195,8 +204,9 @@ class TaskRun:
                 self.notify("child_started", self._model.id if self._model else "")
                 try:
                     async with deadline:
-                        child = await services.runner.run(job)
+                        child = await run_stoppable(services.runner.run(job), grace_seconds=GRACE_SECONDS)
                 except (Exception, asyncio.CancelledError) as error:
+                    self._warn_if_left_behind(error)
                     allowed = f"{seconds:.6g} s{', the time that the run had left' if seconds == run_seconds else ''}"
                     status, detail = error_mapping.while_running(error, deadline, cancellation, allowed=allowed)
                     if detail.code == "crashed":
@@ -205,6 +215,13 @@ class TaskRun:
                 child = await run_in_thread_if(is_large(child), partial(recorder.redacted, child))
             artifacts = await folder.artifacts()
             return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
+
+    def _warn_if_left_behind(self, error: BaseException) -> None:
+        causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
+        if any(isinstance(cause, LeftBehind) for cause in causes):
+            runner = type(self.call.services.runner).__qualname__
+            text = "the runner %s of task %d went on for %g s after its cancel and was left behind; it must not swallow it"
+            _log.warning(text, runner, self.index, GRACE_SECONDS)
 
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
         """Report an event of this task to the sinks, and record it."""

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -20,6 +21,7 @@ from delegate.errors import CallError, ToolError
 from delegate.sandbox import files
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.process import ProcessResult, run_process
+from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.trees import remove_tree
 
 ADD_SECONDS = 120.0
@@ -80,9 +82,10 @@ class Worktree:
                 raise CallError("workspace_git_failed", message, field="workspace")
             # The diff uses a copy of the index: in its own, the child can mark files as unchanged.
             with suppress(FileNotFoundError):  # the commit is empty
-                shutil.copyfile(worktree._admin / "index", worktree._admin / _INDEX)
+                copy = partial(shutil.copyfile, worktree._admin / "index", worktree._admin / _INDEX)
+                await run_in_thread(copy)
         except BaseException:
-            worktree.unregister()
+            await run_in_thread(worktree.unregister)
             raise
         return worktree
 
@@ -95,6 +98,8 @@ class Worktree:
         """Write what differs from `base`, with commits and new files but not ignored ones; or why there is no diff."""
         try:
             self.diff_path.unlink(missing_ok=True)
+            # Private like the worktree itself, which git knows nothing about.
+            self.diff_path.touch(0o600, exist_ok=False)
             failure = await self._diff()
             if failure:
                 self.diff_path.write_text(f"There is no diff against {self.base}: {failure}\n")

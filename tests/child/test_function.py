@@ -1,6 +1,7 @@
 """A host's async functions as children: what they get and return, and how they are stopped."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from delegate import Cancellation, ConfigError, Delegator, Job, Task
 from delegate.child.function import FunctionRunner
+from delegate.engine import task_run
 from delegate.ports import ToolOutput
 from delegate.types import ChildRun, TaskResult, Usage
 from tests.support.words import met_by, words
@@ -150,6 +152,55 @@ async def test_the_deadline_stops_a_function() -> None:
         return "never"
 
     assert (await done(child, timeout_seconds=0.05)).status == "timeout"
+
+
+@pytest.mark.parametrize("status", ["timeout", "cancelled"])
+async def test_a_function_that_swallows_its_cancel_is_left_behind(
+    status: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(job: Job) -> str:
+        begun.set()
+        while not go_on.is_set():
+            with suppress(asyncio.CancelledError):
+                await go_on.wait()
+        return "late"
+
+    monkeypatch.setattr(task_run, "GRACE_SECONDS", 0.05)
+    async with Delegator(runner=stubborn) as delegator:
+        cancellation = Cancellation()
+        task = Task(goal="Never stop.", timeout_seconds=0.05 if status == "timeout" else None)
+        running = asyncio.create_task(delegator.run(task, cancellation=cancellation))
+        await begun.wait()
+        if status == "cancelled":
+            cancellation.cancel()
+        async with asyncio.timeout(5):
+            (result,) = (await running).results
+        go_on.set()
+    assert result.status == status
+    assert "FunctionRunner of task 0 went on for 0.05 s after its cancel" in caplog.text
+
+
+async def test_a_canceled_host_gets_control_back_from_a_stubborn_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(job: Job) -> str:
+        begun.set()
+        while not go_on.is_set():
+            with suppress(asyncio.CancelledError):
+                await go_on.wait()
+        return "late"
+
+    monkeypatch.setattr(task_run, "GRACE_SECONDS", 0.05)
+    async with Delegator(runner=stubborn) as delegator:
+        running = asyncio.create_task(delegator.run(Task(goal="Never stop.")))
+        await begun.wait()
+        running.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.wait([running])
+        go_on.set()
+    assert running.cancelled()
 
 
 async def send(job: Job) -> str:

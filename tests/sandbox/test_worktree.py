@@ -63,6 +63,7 @@ async def diff_of(folder: Folder) -> str:
     """The first artifact, which a judge reads."""
     first = (await folder.artifacts())[0]
     assert first.path == f"../{folder.root.name}.diff"
+    assert folder.root.with_name(f"{folder.root.name}.diff").stat().st_mode & 0o777 == 0o600
     return folder.read(first.path, 1_000_000).text
 
 

@@ -1,5 +1,6 @@
 """Invisible text is removed, visible text stays, and no fence can be forged."""
 
+import random
 import time
 import unicodedata
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delegate._util import fencing
 from delegate._util.fencing import clean, fence, frame, new_mark, new_nonce, one_line, quoted
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=80)
@@ -199,3 +201,11 @@ def test_framing_long_hostile_texts_takes_no_time(unit: str) -> None:
     started = time.process_time()
     frame(unit * (100_000 // len(unit)), MARK)
     assert time.process_time() - started < 5
+
+
+def test_a_long_text_is_cleaned_as_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    letters = "a Ğ\u200d\u200c\u200b\u20e3\ufe0f\u2764\U000e0041\x07\n<"
+    texts = ["".join(random.Random(seed).choices(letters, k=300)) for seed in range(50)]
+    whole = [clean(text) for text in texts]
+    monkeypatch.setattr(fencing, "PIECE_CHARS", 7)
+    assert [clean(text) for text in texts] == whole
