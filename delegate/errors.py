@@ -108,6 +108,10 @@ class TierExceeded(DelegateError):
     """A provider served a child a model above its parent's tier. What the child spent until then is still charged."""
 
 
+class WorkspaceTooLarge(DelegateError):
+    """A child added more to its workspace than it may. What is in the workspace stays there."""
+
+
 class ToolError(DelegateError):
     """A child's tool call failed. The message is returned to the child's model."""
 

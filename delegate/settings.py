@@ -73,6 +73,9 @@ class Settings(Value):
     """Maximum number of tokens per run, for children and judges together. None: no limit."""
     run_timeout_seconds: float | None = Field(default=None, gt=0)
     """Maximum wall time per run in seconds, starting with its first call. None: no limit."""
+    max_workspace_mb: float | None = Field(default=1_000, gt=0)
+    """Maximum size in megabytes that a child may add to its workspace; more ends it. In a shared folder, what others
+    add meanwhile counts too. None or `inf`: no limit."""
     max_output_tokens: int = Field(default=32_000, ge=256)
     """Maximum number of output tokens per model call of a child, including its reasoning; or the model's own maximum,
     if that is less."""
@@ -133,6 +136,7 @@ class SettingsOptions(TypedDict, total=False):
     max_run_model_calls: int | None
     max_run_tokens: int | None
     run_timeout_seconds: float | None
+    max_workspace_mb: float | None
     max_output_tokens: int
     effort: Effort | None
     call_timeout_seconds: float | None

@@ -44,6 +44,7 @@ class FunctionRunner:
                 "define it with `async def`, and call blocking code with `await asyncio.to_thread(…)`"
             )
         self._function = function
+        self.name = getattr(function, "__qualname__", type(function).__qualname__)
         self.records_tools = records_tools
 
     async def run(self, job: Job) -> ChildRun:

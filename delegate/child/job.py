@@ -128,7 +128,8 @@ async def call_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
     except Exception as error:
         return ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", "error")
     output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
-    return output if len(output.text) <= MAX_OUTPUT_CHARS else replace(output, text=ends(output.text, MAX_OUTPUT_CHARS))
+    is_short = len(output.text) <= MAX_OUTPUT_CHARS
+    return output if is_short else replace(output, text=ends(output.text, MAX_OUTPUT_CHARS))
 
 
 class ChildRunner(Protocol):
@@ -137,8 +138,10 @@ class ChildRunner(Protocol):
     Exceptions that it raises become the child's result, so it needs no error handling of its own. The caller enforces
     the deadline; on `CancelledError` it only has to stop. One that goes on for ten seconds after its cancel is left
     behind: the call returns without it, its result is `timeout` or `cancelled`, and the log has a warning. What it does
-    then, nobody sees or stops, and `asyncio.run` waits for it at its end. Receipts are written to `job.recorder` as tools are called,
-    so that they are kept however the run ends; `job.recorder.finish("completed", output=…)` creates the `ChildRun`.
+    then, nobody sees or stops, and `asyncio.run` waits for it at its end.
+
+    Receipts are written to `job.recorder` as tools are called, so that they are kept however the run ends;
+    `job.recorder.finish("completed", output=…)` creates the `ChildRun`.
     """
 
     needs_model: bool

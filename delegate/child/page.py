@@ -4,6 +4,7 @@ Pages are hostile: the time and the length of the result are proportional to the
 """
 
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from urllib.parse import quote, urljoin
 
@@ -35,24 +36,31 @@ def readable(html: str, url: str = "") -> str:
     """The visible text of an HTML page, one line per block. Links are absolute if the page's `url` is given."""
     page = _Page(url)
     # Never closed: `close` parses an unfinished tag again and again, in quadratic time.
-    closed = _without_endless_tags(html)
-    for at in range(0, len(closed), PIECE_CHARS):
-        page.feed(closed[at : at + PIECE_CHARS])
+    for piece in _pieces(html):
+        page.feed(piece)
     page.close_link()
     lines = (" ".join(filter(None, line.split(" "))) for line in "".join(page.parts).split("\n"))
     text = "\n".join(line for line in lines if not _EMPTY.fullmatch(line))
     return text.replace(_INDENT, "  ").replace(_SPACE, " ").replace(_LINE, "")
 
 
-def _without_endless_tags(html: str) -> str:
-    """The page with every `<` as text that isn't followed by a `>` before the next one, or not soon enough.
+def _pieces(html: str) -> Iterator[str]:
+    """The page in pieces, with every `<` as text that isn't followed by a `>` before the next one, or not soon enough.
 
-    The parser searches for the end of each tag in one go, through the rest of the page, and stops all threads meanwhile.
+    The parser searches for the end of a tag in one go, through the rest of the page, and holds all threads meanwhile.
     """
-    start, *tags = html.split("<")
-    return start + "".join(
-        f"<{tag}" if tag.startswith("!--") or 0 <= tag.find(">", 0, MAX_TAG_CHARS) else f"&lt;{tag}" for tag in tags
-    )
+    for start in range(0, len(html), PIECE_CHARS):
+        before, *tags = html[start : start + PIECE_CHARS].split("<")
+        if tags:  # the last one goes on in the next piece
+            at = min(start + PIECE_CHARS, len(html)) - len(tags[-1])
+            last = html[at : at + MAX_TAG_CHARS]
+            ends = [*map(_has_end, tags[:-1]), _has_end(last.partition("<")[0])]
+            before += "".join(f"{'<' if end else '&lt;'}{tag}" for tag, end in zip(tags, ends, strict=True))
+        yield before
+
+
+def _has_end(tag: str) -> bool:
+    return tag.startswith("!--") or tag.find(">", 0, MAX_TAG_CHARS) != -1
 
 
 class _Page(HTMLParser):

@@ -41,6 +41,8 @@ class ToolCalls:
         outputs: list[ToolOutput] = []
         for group in self._groups(calls[:MAX_CALLS_PER_TURN]):
             outputs += await self._call_all(group)
+            if not all(self._is_read_only(call) for call in group):
+                await self._job.folder.check_size(soon=False)
         refused = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
         outputs += [refused] * (len(calls) - len(outputs))
         counts = self._repeats.count_turn(list(zip(calls, outputs, strict=True)))
@@ -57,6 +59,10 @@ class ToolCalls:
     def _is_parallel(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
         return tool is None or tool.parallel
+
+    def _is_read_only(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is None or tool.read_only
 
     async def _call_all(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
         if len(calls) == 1:

@@ -3,7 +3,7 @@
 import asyncio
 
 from delegate._util.cancellation import Cancellation, Deadline
-from delegate.errors import BudgetExceeded, CallError, ProviderError, TierExceeded
+from delegate.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
 from delegate.types import ErrorDetail, RunStatus
 
 MappedError = tuple[RunStatus, ErrorDetail]
@@ -46,6 +46,8 @@ def while_running(error: BaseException, limit: Deadline, cancellation: Cancellat
             return _budget_exceeded(error)
         case TierExceeded():
             return "failed", ErrorDetail(code="tier_above_parent", message=str(error))
+        case WorkspaceTooLarge():
+            return "failed", too_large(error)
         case ProviderError():
             return "failed", ErrorDetail(code=error.fault, message=str(error))
         case _ if limit.expired() and cancellation.cancelled:
@@ -54,6 +56,11 @@ def while_running(error: BaseException, limit: Deadline, cancellation: Cancellat
             return "timeout", ErrorDetail(code="timeout", message=f"ran longer than {allowed}")
         case _:
             return "failed", ErrorDetail(code="crashed", message=f"{type(error).__name__}: {error}")
+
+
+def too_large(error: WorkspaceTooLarge) -> ErrorDetail:
+    """Return the error of a child that added too much to its workspace."""
+    return ErrorDetail(code="workspace_too_large", message=str(error), hint="raise max_workspace_mb to allow more")
 
 
 def error_detail(error: CallError) -> ErrorDetail:

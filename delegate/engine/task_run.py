@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Coroutine, MutableMapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,7 @@ from delegate.child.media import IMAGE_TYPES, PDF_TYPES
 from delegate.child.toolbox import read_only_tools, toolbox
 from delegate.engine import error_mapping
 from delegate.engine.results import build_result, internal_error_result
-from delegate.errors import DelegateError
+from delegate.errors import DelegateError, WorkspaceTooLarge
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
@@ -45,6 +45,9 @@ from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResul
 
 GRACE_SECONDS = 10.0
 """How long a runner may take to stop after it was canceled."""
+
+WATCH_SECONDS = 2.0
+"""Between two looks at the size of a workspace, while a command may be writing to it."""
 
 _log = logger(__name__)
 EVENT_CHARS = 200
@@ -204,7 +207,8 @@ class TaskRun:
                 self.notify("child_started", self._model.id if self._model else "")
                 try:
                     async with deadline:
-                        child = await run_stoppable(services.runner.run(job), grace_seconds=GRACE_SECONDS)
+                        child = await self._run_within_size(services.runner.run(job), folder)
+                    child = await self._refuse_too_large(child, folder)
                 except (Exception, asyncio.CancelledError) as error:
                     self._warn_if_left_behind(error)
                     allowed = f"{seconds:.6g} s{', the time that the run had left' if seconds == run_seconds else ''}"
@@ -216,12 +220,40 @@ class TaskRun:
             artifacts = await folder.artifacts()
             return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
 
+    async def _run_within_size(self, work: Coroutine[Any, Any, ChildRun], folder: Folder) -> ChildRun:
+        """Run the child, and stop it if its workspace gets too large. Raises `WorkspaceTooLarge` then."""
+        own = Cancellation()
+        watching = asyncio.create_task(_watch_size(folder, own))
+        deadline = own.deadline()
+        try:
+            async with deadline:
+                return await run_stoppable(work, grace_seconds=GRACE_SECONDS)
+        except TimeoutError:
+            if deadline.expired():
+                raise await watching from None
+            raise
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    async def _refuse_too_large(self, child: ChildRun, folder: Folder) -> ChildRun:
+        """The run, failed if the child has left too much in its workspace."""
+        try:
+            await folder.check_size()
+        except WorkspaceTooLarge as error:
+            if child.status == "completed":
+                return child.model_copy(update={"status": "failed", "error": error_mapping.too_large(error)})
+        return child
+
     def _warn_if_left_behind(self, error: BaseException) -> None:
-        causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
-        if any(isinstance(cause, LeftBehind) for cause in causes):
-            runner = type(self.call.services.runner).__qualname__
-            text = "the runner %s of task %d went on for %g s after its cancel and was left behind; it must not swallow it"
-            _log.warning(text, runner, self.index, GRACE_SECONDS)
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, LeftBehind):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None:
+            runner = self.call.services.runner
+            name = getattr(runner, "name", type(runner).__qualname__)
+            text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"
+            _log.warning(text, name, self.index, GRACE_SECONDS)
 
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
         """Report an event of this task to the sinks, and record it."""
@@ -269,6 +301,8 @@ class TaskRun:
             home=services.settings.home / "workspaces",
             write_locks=services.write_locks.setdefault(self.call.context.run, WriteLocks()),
             who=f"task {self.index} of this run",
+            max_bytes=(math.inf if services.settings.max_workspace_mb is None else services.settings.max_workspace_mb)
+            * 1e6,
         )
 
     def _job(self, context: RunContext, folder: Folder, recorder: Recorder, deadline: Deadline, seconds: float) -> Job:
@@ -343,3 +377,14 @@ class TaskRun:
             probe_tools=self._probe_tools(),
             redactor=self.call.redactor,
         )
+
+
+async def _watch_size(folder: Folder, child: Cancellation) -> WorkspaceTooLarge:
+    """Cancel the child when its workspace is too large, and return the error."""
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        try:
+            await folder.check_size(soon=False)
+        except WorkspaceTooLarge as error:
+            child.cancel()
+            return error

@@ -1,6 +1,7 @@
 """Copies and removes whole folders, whatever is in them."""
 
 import itertools
+import math
 import os
 import secrets
 import shutil
@@ -8,12 +9,14 @@ import stat
 import sys
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from delegate.errors import CallError
 
 MAX_COPY_BYTES = 1 << 30
 MAX_COPY_FILES = 200_000
+_LONG_PATH = 3_000
 _FICLONE = 0x4004_9409
 
 
@@ -81,6 +84,60 @@ def _reflink(source: str, target: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def tree_bytes(root: Path, enough: float = math.inf) -> int:
+    """How much room the files and folders in `root` take up, at any depth. Stops counting above `enough`."""
+    return _Size(enough).add(str(root))
+
+
+class _Size:
+    """The sum of one count. What has several names counts once, and what can't be read counts as nothing."""
+
+    def __init__(self, enough: float) -> None:
+        self._enough = enough
+        self._linked: set[tuple[int, int]] = set()
+        self._bytes = 0
+
+    def add(self, root: str) -> int:
+        """Add what is in `root`, and return the sum so far."""
+        waiting = [root]
+        while waiting and self._bytes <= self._enough:
+            folder = waiting.pop()
+            with suppress(OSError):
+                if len(folder) <= _LONG_PATH:
+                    waiting += self._folders_in(folder)
+                else:
+                    self._add_below(folder)
+        return self._bytes
+
+    def _add_below(self, folder: str) -> None:
+        """Go on from a descriptor, where the path gets too long for the system."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            self.add(f"/dev/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+
+    def _folders_in(self, folder: str) -> list[str]:
+        folders: list[str] = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(OSError):  # deleted in the meantime
+                    self._count(entry.stat(follow_symlinks=False))
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                if self._bytes > self._enough:
+                    break
+        return folders
+
+    def _count(self, found: os.stat_result) -> None:
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            if (file := (found.st_dev, found.st_ino)) in self._linked:
+                return
+            self._linked.add(file)
+        # A sparse file takes up less than its size.
+        self._bytes += found.st_blocks * 512 if hasattr(found, "st_blocks") else found.st_size
 
 
 def remove_tree(root: Path) -> None:

@@ -4,9 +4,11 @@ Whatever looks at all files of a folder runs in a thread: a child may have left 
 """
 
 import logging
+import math
 import os
 import secrets
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from delegate.errors import CallError, ToolError
+from delegate.errors import CallError, ToolError, WorkspaceTooLarge
 from delegate.sandbox import changes, files, paths, worktree
 from delegate.sandbox.changes import FileState
 from delegate.sandbox.files import Excerpt
 from delegate.sandbox.git_files import Repository, refuse_repository
 from delegate.sandbox.threads import run_in_thread
-from delegate.sandbox.trees import copy_tree, remove_tree
+from delegate.sandbox.trees import copy_tree, remove_tree, tree_bytes
 from delegate.sandbox.worktree import Worktree
 from delegate.sandbox.write_locks import WriteLocks, Writer
 from delegate.types import Artifact, Workspace
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from delegate.sandbox.clean_room import CleanRoom
     from delegate.sandbox.machinery import Machinery
 
+PAUSES = 20
+"""Between two checks of a folder's size, this many times as long passes as a check takes."""
 _log = logging.getLogger(__name__)
 
 
@@ -49,6 +53,12 @@ class Folder:
     """What decided the task's checks before the child started, if `record_baseline` was called."""
     repository: Repository | None = None
     """What git runs here, as it was before the child started."""
+    max_bytes: float = math.inf
+    """How much a child may add to it."""
+    _bytes_before: int = 0
+    _added: int = 0
+    """How much was added when that was last looked at, and by `write` since."""
+    _next_look: float = 0
     _exists: bool = True
     _home: Path | None = None
     """Where folders of this workspace, such as a clean room, are created."""
@@ -64,6 +74,7 @@ class Folder:
         home: Path,
         write_locks: WriteLocks | None = None,
         who: str = "another task of this run",
+        max_bytes: float = math.inf,
     ) -> "Folder":
         """Open the folder for `workspace`; new folders are created in `home` under a random name.
 
@@ -72,14 +83,14 @@ class Folder:
         nothing is left behind then.
         """
         if workspace is None or workspace.path is None:
-            return cls(_new_path(home), owned=True, _exists=False, _home=home)
+            return cls(_new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
         given = _existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
             writer = write_locks.join(who) if write_locks is not None else None
-            folder = cls(given, owned=False, _home=home, _writer=writer)
+            folder = cls(given, owned=False, max_bytes=max_bytes, _home=home, _writer=writer)
         else:
-            folder = cls(_new_path(home), owned=True, _exists=False, _home=home)
+            folder = cls(_new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
         try:
             folder.make()
             await folder._fill(given, workspace)
@@ -121,7 +132,8 @@ class Folder:
         """Replace the content of a regular file in the folder, creating missing folders.
 
         Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder or in `.git`, for the
-        operator's settings, for a file with hard links, and for one that another child of the run writes.
+        operator's settings, for a file with hard links, for one that another child of the run writes, and for more than
+        `max_bytes`.
         """
         real = self.resolve(path)
         refuse_repository(self.root, real)
@@ -132,7 +144,30 @@ class Folder:
             self.make()
         except OSError as problem:
             raise ToolError(f"the workspace can't be created: {problem.strerror}") from problem
+        added = len(data)
+        with suppress(OSError):  # there is no such file yet
+            added -= os.lstat(real).st_size
+        if added > 0 and self._added + added > self.max_bytes:
+            raise ToolError(f"not written, since {self._too_large('would have')}; delete files that you don't need")
         files.write(self.root, real, data)
+        self._added += added
+
+    async def check_size(self, *, soon: bool = True) -> None:
+        """Raise `WorkspaceTooLarge` if more than `max_bytes` were added since `open`.
+
+        Without `soon`, nothing is done if it was checked only recently, for the time that the last check took.
+        """
+        if self.max_bytes == math.inf or not self._exists or (not soon and time.monotonic() < self._next_look):
+            return
+        started = time.monotonic()
+        size = await run_in_thread(partial(tree_bytes, self.root, self._bytes_before + self.max_bytes))
+        self._next_look = time.monotonic() + PAUSES * (time.monotonic() - started)
+        self._added = size - self._bytes_before
+        if self._added > self.max_bytes:
+            raise WorkspaceTooLarge(self._too_large("has"))
+
+    def _too_large(self, have: str) -> str:
+        return f"the child {have} added more than {self.max_bytes / 1e6:,.6g} MB to its workspace"
 
     def changes(self) -> tuple[Artifact, ...]:
         """What was created, changed or deleted since `open`, sorted by path, without files that siblings wrote.
@@ -197,6 +232,8 @@ class Folder:
             await run_in_thread(partial(copy_tree, given, self.root, stop), stop=stop)
         self.repository = await run_in_thread(partial(Repository.of, self.root, nested=True))
         self._before = await run_in_thread(partial(changes.snapshot, self.root))
+        if self.max_bytes < math.inf:
+            self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
 
     async def _abandon(self) -> None:
         if self._writer is not None:

@@ -1,9 +1,9 @@
 """Benchmark delegate against the bare SDK in one run on this machine: `python -m scripts.bench [--quick]`.
 
 Each module in `measures/` is one benchmark, and each module in `contenders/` one implementation of a judged delegation.
-`soak` doesn't measure speed, `batch` takes minutes, and `hosts` needs the frameworks, so they run only if they are
-named: `python -m scripts.bench soak`. Absolute times depend on the machine; ratios are comparable between machines.
-The exit code is 1 if a limit is exceeded.
+`soak` and `stalls` don't measure speed, `batch` takes minutes, and `hosts` needs the frameworks, so they run only if
+they are named: `python -m scripts.bench soak`. Absolute times depend on the machine; ratios are comparable between
+machines. The exit code is 1 if a limit is exceeded.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import time
 
 from scripts.bench.arena import Arena, Row
 from scripts.bench.contenders import ours
-from scripts.bench.measures import batch, conversation, cpu, hosts, judging, memory, share, soak, wall
+from scripts.bench.measures import batch, conversation, cpu, hosts, judging, memory, share, soak, stalls, wall
 
 MEASURES = {
     "wall": wall,
@@ -23,7 +23,7 @@ MEASURES = {
     "conversation": conversation,
     "memory": memory,
 }
-LONG = {"soak": soak, "batch": batch, "hosts": hosts}
+LONG = {"soak": soak, "stalls": stalls, "batch": batch, "hosts": hosts}
 
 
 def show(row: Row) -> None:
@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.bench", description="Benchmark delegate.")
     parser.add_argument("--quick", action="store_true", help="run one short round of each, for rough figures")
     parser.add_argument(
-        "measures", nargs="*", choices=[[], *MEASURES, *LONG], help="default: all except soak, batch and hosts"
+        "measures", nargs="*", choices=[[], *MEASURES, *LONG], help="default: all except soak, stalls, batch and hosts"
     )
     args = parser.parse_args()
     started = time.monotonic()

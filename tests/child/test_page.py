@@ -2,6 +2,7 @@ import time
 
 import pytest
 
+from delegate.child import page
 from delegate.child.page import MAX_LINKS, readable
 from tests.support.pace import pace
 
@@ -80,3 +81,12 @@ def test_links_after_the_first_thousands_are_only_text() -> None:
     text = readable("<a href=x>y</a> " * (MAX_LINKS + 5) + "<p>", URL)
     assert text.count("](") == MAX_LINKS
     assert text.endswith(") y y y y y")
+
+
+def test_where_a_page_is_cut_into_pieces_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    html = '<h1>One &amp; two</h1><!-- <b>no</b> --><p class="x">a < b <a href="/c">see c</a><ul><li>1<li>2</ul><p tail'
+    whole = readable(html, "https://example.org/")
+    assert "a < b [see c](https://example.org/c)" in whole
+    for chars in range(1, len(html)):
+        monkeypatch.setattr(page, "PIECE_CHARS", chars)
+        assert readable(html, "https://example.org/") == whole, chars

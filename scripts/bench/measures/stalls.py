@@ -29,6 +29,7 @@ from scripts.bench.arena import Arena, Row
 
 LIMIT_MS = 50
 FOLDERS, DEPTH, ARTIFACTS = 100_000, 2_000, 100_000
+GOAL_CHARS = 1_000_000
 TEXT_CHARS, FILE_CHARS, PAGE_CHARS = 16_000_000, 5_000_000, 2_000_000
 BEAT_SECONDS = 0.002
 
@@ -97,6 +98,7 @@ async def longest_stall(attack: Attack) -> float:
     try:
         await attack.act(folder, heartbeat)
     finally:
+        gc.unfreeze()
         await asyncio.to_thread(remove_tree, folder)
     return heartbeat.longest * 1000
 
@@ -104,8 +106,8 @@ async def longest_stall(attack: Attack) -> float:
 async def _warm_up() -> None:
     """Do once what imports modules on its first use."""
     with tempfile.TemporaryDirectory(prefix="delegate-stalls-") as home:
-        await _report("I made `a.txt`.")(Path(home), Heartbeat())
-        await _tool_output("{}")(Path(home), Heartbeat())
+        await _report("I made `a.txt`.", 15)(Path(home), Heartbeat())
+        await _tool_output("{}", 2)(Path(home), Heartbeat())
 
 
 def attacks(scale: float = 1) -> Iterator[Attack]:
@@ -116,17 +118,17 @@ def attacks(scale: float = 1) -> Iterator[Attack]:
     yield Attack("deleted files of a workspace", _in_workspace(_DELETED, int(FOLDERS * scale)))
     yield Attack("artifacts that a runner reports", _artifacts(int(ARTIFACTS * scale)))
     for name, text in TEXTS.items():
-        yield Attack(f"report of {name}", _report(text * (MAX_REPORT_CHARS // len(text))))
-        yield Attack(f"report of {name}, 16 MB", _report(text * (TEXT_CHARS // len(text))))
+        yield Attack(f"report of {name}", _report(text, MAX_REPORT_CHARS))
+        yield Attack(f"report of {name}, 16 MB", _report(text, TEXT_CHARS))
     for name, text in JSON_TEXTS.items():
-        yield Attack(f"report of {name}", _report(text))
+        yield Attack(f"report of {name}", _report(text, len(text)))
     for name, text in TEXTS.items():
-        yield Attack(f"tool output of {name}", _tool_output(text * (TEXT_CHARS // len(text))))
+        yield Attack(f"tool output of {name}", _tool_output(text, TEXT_CHARS))
     for name, text in TEXTS.items():
-        yield Attack(f"read and edit a file of {name}", _file(text * (FILE_CHARS // len(text.encode()))))
+        yield Attack(f"read and edit a file of {name}", _file(text, FILE_CHARS))
     for name, text in PAGES.items():
-        yield Attack(f"page of {name}", _page(text * (PAGE_CHARS // len(text))))
-    yield Attack("long goal", _goal("a <<< goal " * 90_000))
+        yield Attack(f"page of {name}", _page(text, PAGE_CHARS))
+    yield Attack("long goal", _goal("a <<< goal ", GOAL_CHARS))
 
 
 JSON_TEXTS = {
@@ -175,11 +177,13 @@ def _file_exists() -> Any:
     return {"kind": "regex", "pattern": "made"}
 
 
-def _report(text: str) -> Callable[[Path, Heartbeat], Awaitable[None]]:
-    async def child(job: Job) -> str:
-        return text
-
+def _report(unit: str, chars: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
     async def act(home: Path, heartbeat: Heartbeat) -> None:
+        text = unit * (chars // len(unit))
+
+        async def child(job: Job) -> str:
+            return text
+
         async with Delegator(Settings(home=home), client=Scripted(_judge), runner=child) as delegator:
             for criterion in CRITERIA:
                 async with heartbeat_running(heartbeat):
@@ -198,28 +202,32 @@ async def heartbeat_running(heartbeat: Heartbeat) -> AsyncIterator[None]:
 
 
 def _artifacts(size: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
-    async def child(job: Job) -> ChildRun:
-        return job.recorder.finish("completed", output="I made `0.txt`.", artifacts=made)
-
     async def act(home: Path, heartbeat: Heartbeat) -> None:
+        made = tuple(Artifact(path=f"{n}.txt", change="created", bytes=n) for n in range(size))
+
+        async def child(job: Job) -> ChildRun:
+            return job.recorder.finish("completed", output="I made `0.txt`.", artifacts=made)
+
+        gc.freeze()
         async with (
             Delegator(Settings(home=home), client=Scripted(_judge), runner=child) as delegator,
             heartbeat.running(),
         ):
             await delegator.run(Task(goal="Make files.", acceptance_criteria=("the files are made",)))  # type: ignore[arg-type]
 
-    made = tuple(Artifact(path=f"{n}.txt", change="created", bytes=n) for n in range(size))
     return act
 
 
-def _tool_output(text: str) -> Callable[[Path, Heartbeat], Awaitable[None]]:
-    async def call(arguments: Any) -> ToolOutput:
-        return ToolOutput(text)
-
+def _tool_output(unit: str, chars: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
     def answer(request: ChatRequest) -> ChatReply | str:
         return "I looked." if request.messages[-1].role == "tool" else Scripted.call("look")
 
     async def act(home: Path, heartbeat: Heartbeat) -> None:
+        text = unit * (chars // len(unit))
+
+        async def call(arguments: Any) -> ToolOutput:
+            return ToolOutput(text)
+
         tool = Tool("look", "Look.", {"type": "object", "properties": {}}, call)
         criterion = {"kind": "receipt", "calls": [{"tool": "look", "result": {"$matches": "(a|aa)*b"}}]}
         async with (
@@ -231,7 +239,7 @@ def _tool_output(text: str) -> Callable[[Path, Heartbeat], Awaitable[None]]:
     return act
 
 
-def _file(text: str) -> Callable[[Path, Heartbeat], Awaitable[None]]:
+def _file(unit: str, size: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
     calls = [
         Scripted.call("read_file", path="big.txt"),
         Scripted.call("read_file", path="big.txt", offset=4_000_000),
@@ -247,6 +255,7 @@ def _file(text: str) -> Callable[[Path, Heartbeat], Awaitable[None]]:
     async def act(home: Path, heartbeat: Heartbeat) -> None:
         project = home / "project"
         project.mkdir()
+        text = unit * (size // len(unit.encode()))
         (project / "big.txt").write_text(text)
         (project / "small.txt").write_text(text[:1_000_000])
         task = {"goal": "Read.", "workspace": {"path": project, "mode": "shared"}}
@@ -257,16 +266,18 @@ def _file(text: str) -> Callable[[Path, Heartbeat], Awaitable[None]]:
     return act
 
 
-def _page(text: str) -> Callable[[Path, Heartbeat], Awaitable[None]]:
+def _page(unit: str, chars: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
     async def act(home: Path, heartbeat: Heartbeat) -> None:
+        text = unit * (chars // len(unit))
         async with heartbeat.running():
             await asyncio.to_thread(readable, text, "https://example.org/")  # as `fetch_url` does
 
     return act
 
 
-def _goal(text: str) -> Callable[[Path, Heartbeat], Awaitable[None]]:
+def _goal(unit: str, chars: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
     async def act(home: Path, heartbeat: Heartbeat) -> None:
+        text = unit * (chars // len(unit))
         client = Scripted(["Done: it is done.", "no"])
         async with Delegator(Settings(home=home), client=client) as delegator, heartbeat.running():
             await delegator.run(Task(goal=text, acceptance_criteria=("it is done",)))  # type: ignore[arg-type]
