@@ -3,8 +3,10 @@
 import json
 import math
 import re
-from typing import Any, NoReturn
+from collections.abc import Collection
+from typing import Any, NoReturn, cast
 
+MAX_DEPTH = 150
 _FENCE = re.compile(r"^```(json)?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -22,9 +24,29 @@ def parse_json(output: str) -> Any:
 def strict_json(text: str) -> Any:
     """The value of a JSON text. Raises ValueError, also for what only Python reads as JSON, and for deep nesting."""
     try:
-        return json.loads(text, parse_float=_finite, parse_constant=refuse_constant)
+        value = json.loads(text, parse_float=_finite, parse_constant=refuse_constant)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        value = None
+    else:
+        if is_within_depth(value):
+            return value
+    raise ValueError(f"it is nested over {MAX_DEPTH} levels deep")
+
+
+def is_within_depth(value: Any) -> bool:
+    """Whether a JSON value can be written into a record: pydantic reads and writes about 200 levels."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [part for one in level for part in _parts(one)]
+        if not level:
+            return True
+    return False
+
+
+def _parts(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _last_block(output: str) -> str | None:

@@ -1,5 +1,6 @@
 """Judges existing work that was done outside delegate."""
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from delegate._util.redaction import Redactor
 from delegate.budget.runs import RunContext
 from delegate.contract.short_forms import expand
 from delegate.errors import CallError
+from delegate.judging.output import MAX_DEPTH, is_within_depth
 from delegate.judging.submission import Submission
 from delegate.judging.transcript import is_message, receipts_in, text_of
 from delegate.judging.validate import refuse_undecidable
@@ -46,9 +48,11 @@ async def submission_of(
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
+    given = _receipts(receipts or ())
+    _refuse_unrecordable(given)
     try:
         task = Task(goal=goal, acceptance_criteria=tuple(map(_criterion, acceptance_criteria)))
-        record = tuple(map(Receipt.model_validate, _receipts(receipts or ())))
+        record = tuple(map(Receipt.model_validate, given))
     except pydantic.ValidationError as error:
         raise _call_error(error) from None
     if not task.criteria:
@@ -69,8 +73,8 @@ async def submission_of(
     if len(output) > MAX_REPORT_CHARS:
         message = f"`output` has {len(output):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
         raise CallError("report_too_long", message, field="output", hint="put long texts into files of the workspace")
-    given = ChildRun(status=status, output=output, receipts=numbered)
-    run = await run_in_thread_if(is_large(given), partial(Recorder(redactor=redactor).redacted, given))
+    run = ChildRun(status=status, output=output, receipts=numbered)
+    run = await run_in_thread_if(is_large(run), partial(Recorder(redactor=redactor).redacted, run))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     recorded = receipts is not None
     said = ends(text_of(conversation), MAX_REPORT_CHARS)
@@ -100,6 +104,20 @@ def _receipts(
     """The receipts, which may be given as the messages of a transcript."""
     messages = [cast("Mapping[str, Any]", one) for one in given if is_message(one)]
     return receipts_in(messages) if messages and len(messages) == len(given) else given
+
+
+def _refuse_unrecordable(receipts: Sequence[Receipt | Mapping[str, Any]]) -> None:
+    """Raise CallError for values that can't be written as JSON."""
+    for n, one in enumerate(receipts):
+        value = one.args if isinstance(one, Receipt) else dict(one)
+        try:
+            is_recordable = is_within_depth(value) and bool(json.dumps(value, default=str))
+        except (ValueError, TypeError):  # a number of over 4,300 digits, or a key that isn't text
+            is_recordable = False
+        if not is_recordable:
+            message = f"receipts[{n}] is nested over {MAX_DEPTH} levels deep, or has a value that JSON doesn't have"
+            hint = "give long or deep values as text"
+            raise CallError("too_large", message, field=f"receipts[{n}]", hint=hint)
 
 
 async def judge(
