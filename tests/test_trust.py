@@ -34,6 +34,7 @@ WIDER = {
     "max_children": "max_children = 13",
     "max_depth": "max_depth = 2",
     "max_steps": "max_steps = 31",
+    "max_workspace_mb": "max_workspace_mb = inf",
     "timeout_seconds": "timeout_seconds = 601",
     "max_output_tokens": "max_output_tokens = 32_001",
     "gate": "gate = false",

@@ -37,7 +37,7 @@ from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.sandbox.changes import ArtifactWatch
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.files import shown
-from delegate.sandbox.threads import run_in_thread, run_in_thread_if
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import (
     AnyCriterion,
     CriterionResult,

@@ -1,4 +1,4 @@
-"""JSON that is allowed but odd, or only almost JSON, is met, not met or a typed error; never an error inside delegate."""
+"""JSON that is allowed but odd, or almost JSON, is met, not met or a typed error; never an error inside delegate."""
 
 import json
 import math
@@ -43,10 +43,9 @@ def expect_typed(result: TaskResult | Verdict | None) -> None:
     assert result is not None
     result.model_dump_json().encode()
     verdict = result.verdict if isinstance(result, TaskResult) else result
-    codes = {verdict.code} if verdict else set()
-    if isinstance(result, TaskResult):
-        codes |= {result.error.code} if result.error else set()
-    assert not codes & {"internal_error", "crashed"}, result
+    error = result.error if isinstance(result, TaskResult) else None
+    for one in (verdict, error):
+        assert one is None or one.code not in ("internal_error", "crashed"), result
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -56,7 +55,7 @@ async def test_a_report_of_odd_json_gets_a_verdict(name: str) -> None:
 
     async with Delegator(runner=child, client=Scripted(lambda _: judge_reply(c1=("met", TEXTS[name][:50])))) as one:
         for criterion in CRITERIA:
-            task = {"goal": "Count.", "acceptance_criteria": [criterion], "output_schema": {}}
+            task: dict[str, Any] = {"goal": "Count.", "acceptance_criteria": [criterion], "output_schema": {}}
             report = await one.run(Task.model_validate(task))
             expect_typed(report.results[0])
             assert report.results[0].verdict, criterion
@@ -114,7 +113,7 @@ async def test_odd_receipts_are_judged_or_refused(name: str) -> None:
                     goal="Send.", acceptance_criteria=[criterion], output="I sent it.", receipts=[receipt]
                 )
             except CallError as error:
-                assert error.field
+                assert error.field  # noqa: PT017 - some receipts are judged
             else:
                 expect_typed(verdict)
 

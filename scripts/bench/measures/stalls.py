@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,7 @@ class Heartbeat:
         self.longest = 0.0
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncGenerator[None]:
         """Beat inside the block."""
         beating = asyncio.create_task(self._beat())
         await asyncio.sleep(2 * BEAT_SECONDS)
@@ -193,7 +193,7 @@ def _report(unit: str, chars: int) -> Callable[[Path, Heartbeat], Awaitable[None
 
 
 @asynccontextmanager
-async def heartbeat_running(heartbeat: Heartbeat) -> AsyncIterator[None]:
+async def heartbeat_running(heartbeat: Heartbeat) -> AsyncGenerator[None]:
     """Measure inside the block, and keep the longest stall of earlier blocks."""
     before = heartbeat.longest
     async with heartbeat.running():
