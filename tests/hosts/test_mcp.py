@@ -707,7 +707,7 @@ def posted(
 async def called(http: aiohttp.ClientSession, server: Server, tool: str, arguments: JsonObject, headers: Any) -> Any:
     """One call of the latest protocol."""
     prefix, version = "io.modelcontextprotocol/", "2026-07-28"
-    meta = {f"{prefix}protocolVersion": version, f"{prefix}clientCapabilities": {}}
+    meta: JsonObject = {f"{prefix}protocolVersion": version, f"{prefix}clientCapabilities": {}}
     meta[f"{prefix}clientInfo"] = INITIALIZE["clientInfo"]
     params = {"name": tool, "arguments": arguments, "_meta": meta}
     more = {"MCP-Protocol-Version": version, "Mcp-Method": "tools/call", "Mcp-Name": tool}
