@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delegate import Delegator, Report, Task, Tool, ToolError
+from delegate.child.command import CommandRunner
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, ToolOutput
 from delegate.types import JsonObject, Usage
 
 ANYTHING: JsonObject = {"type": "object"}
+ABSENT = {"kind": "file", "path": "a.txt", "exists": False}
 
 
 def tool(name: str, answer: Any, parallel: bool = True) -> Tool:
@@ -137,3 +140,23 @@ async def test_the_system_prompt_has_workspace_criteria_and_self_report_rule() -
     assert "Your workspace: /" in request.system
     assert "self-report" in request.system
     assert request.messages[0].text == "do it\n\nContext:\nthe moon is full"
+
+
+async def test_a_child_that_writes_nothing_has_no_folder(home: Path) -> None:
+    model = Scripted([Scripted.call("list_files"), Scripted.call("read_file", path="a.txt"), "There is nothing."])
+    async with Delegator(client=model) as delegator:
+        report = await delegator.run(Task.model_validate({"goal": "Look.", "acceptance_criteria": [ABSENT]}))
+    (result,) = report.results
+    assert result.workspace is None
+    assert (result.receipts.ok, result.receipts.error) == (1, 1)
+    assert result.verdict
+    assert result.verdict.verdict == "PASS"
+    assert str(home / "workspaces") in model.requests[0].system
+    assert not (home / "workspaces").exists()
+
+
+@pytest.mark.parametrize("command", [["pwd"], ["sh", "-c", "echo 1 > a; pwd"]])
+async def test_a_command_as_child_starts_in_its_workspace(command: list[str], home: Path) -> None:
+    async with Delegator(runner=CommandRunner(command)) as delegator:
+        (result,) = (await delegator.run(Task(goal="Say where you are."))).results
+    assert Path(result.summary).parent == home / "workspaces"
