@@ -4,6 +4,7 @@ The call isn't the child's: it gets no receipt. Whatever keeps the tool from ans
 """
 
 import asyncio
+from functools import partial
 from typing import Any, cast
 
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
@@ -12,6 +13,8 @@ from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.checks.matching import CUT, result_of
 from delegate.judging.submission import Submission, result
 from delegate.ports import Tool, ToolOutput
+from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import CriterionResult, ProbeCriterion, Receipt
 
 SHOWN_CHARS = 300
@@ -57,7 +60,10 @@ async def _call(tool: Tool, args: dict[str, Any]) -> ToolOutput:
 async def _decided(criterion: ProbeCriterion, submission: Submission, text: str) -> CriterionResult:
     from delegate.judging.checks.predicate import PredicateError, evaluate  # its parser is loaded where it is needed
 
-    value = result_of(Receipt(tool=criterion.tool, status="ok", output=text))
+    if len(text) > MAX_REPORT_CHARS:
+        return _unanswered(criterion, submission, f"its result has {len(text):,} characters")
+    read = partial(result_of, Receipt(tool=criterion.tool, status="ok", output=text))
+    value = await run_in_thread_if(len(text) > LARGE_CHARS, read)
     if value is CUT:
         return _unanswered(criterion, submission, f"its result isn't valid JSON: {text[:SHOWN_CHARS]}")
     try:
@@ -72,7 +78,8 @@ async def _decided(criterion: ProbeCriterion, submission: Submission, text: str)
     except SchemaProblem as error:
         return result(criterion, "error", "check", "invalid_schema", str(error))
     source = f"check:{criterion.id}"
-    evidence = submission.redactor.text(text)[:SHOWN_CHARS]
+    shown = partial(submission.redactor.text, text)
+    evidence = (await run_in_thread_if(len(text) > LARGE_CHARS, shown))[:SHOWN_CHARS]
     reason = submission.redactor.text(reason)
     if fits:
         return result(criterion, "met", "check", "met", reason, evidence=evidence, source=source)
@@ -80,7 +87,7 @@ async def _decided(criterion: ProbeCriterion, submission: Submission, text: str)
 
 
 def _unanswered(criterion: ProbeCriterion, submission: Submission, said: str) -> CriterionResult:
-    reason = submission.redactor.text(f"{criterion.tool} failed: {said}")[: 2 * SHOWN_CHARS]
+    reason = submission.redactor.text(f"{criterion.tool} failed: {said[:LARGE_CHARS]}")[: 2 * SHOWN_CHARS]
     return result(criterion, "error", "check", "probe_failed", reason)
 
 

@@ -258,3 +258,15 @@ class Annotations:
 )
 def test_only_a_hint_that_is_true_makes_an_mcp_tool_read_only(annotations: object, read_only: bool) -> None:
     assert read_only_hint(annotations) is read_only
+
+
+async def test_a_result_that_is_too_long_to_read_is_an_error() -> None:
+    async def look(args: Any) -> str:
+        return "[" + "0," * 300_000 + "0]"
+
+    tool = Tool("look", "Look.", {"type": "object", "properties": {}}, look, read_only=True)
+    criterion: Any = {"kind": "probe", "tool": "look", "args": {}, "expr": "output.length > 3"}
+    async with Delegator() as delegator:
+        verdict = await delegator.judge(goal="x", acceptance_criteria=[criterion], output="I looked.", tools=[tool])
+    assert (verdict.verdict, verdict.criteria[0].code) == ("FAIL", "probe_failed")
+    assert "600,003 characters" in verdict.criteria[0].reason
