@@ -45,7 +45,7 @@ def printed(source: str | None) -> str:
 
 def stable(text: str) -> str:
     """The text with its ids, models, numbers, spaces and rules made equal: what is the same in every run."""
-    text = re.sub(r"\b(?=[a-f]*\d)[0-9a-f]{12,16}\b", "ID", text)
+    text = re.sub(r"\b(?=[a-f]*\d)[0-9a-f]{12,20}\b", "ID", text)
     names = sorted((model.id for model in Catalog.shipped().models), key=len, reverse=True)
     text = re.sub("|".join(map(re.escape, names)), "MODEL", text)
     text = re.sub(r"\d[\d,.]*", "#", text)
