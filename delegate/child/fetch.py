@@ -13,7 +13,6 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delegate.child.page import readable
 from delegate.errors import ToolDenied, ToolError
 
 if TYPE_CHECKING:
@@ -208,6 +207,8 @@ async def _as_text(url: "URL", response: "aiohttp.ClientResponse", limit: int) -
     body = await _body(response, limit + 1)
     text = body[:limit].decode(_charset(response.charset), errors="replace")
     if kind in ("text/html", "application/xhtml+xml"):
+        from delegate.child.page import readable  # loaded with the first page, since it takes milliseconds
+
         text = await asyncio.to_thread(readable, text, str(url))
     if len(body) > limit:
         text += f"\n[… cut: the body is longer than {limit:,} bytes …]"
