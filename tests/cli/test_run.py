@@ -29,7 +29,8 @@ def test_a_pass_names_its_evidence_and_the_record_can_be_shown() -> None:
 
 def test_a_shell_criterion_decides_and_a_fail_exits_with_1() -> None:
     with ModelServer(worker()) as server:
-        done = delegate("run", "Write note.md", "-c", "shell: grep -q goodbye note.md", **openai_at(server))
+        anywhere = openai_at(server) | {"DELEGATE_COMMANDS": "allow"}  # also on machines without a sandbox
+        done = delegate("run", "Write note.md", "-c", "shell: grep -q goodbye note.md", **anywhere)
         assert [call.wants_json for call in server.calls] == [False, False]
     assert done.returncode == 1
     assert done.stdout.startswith("FAIL  1. Write note.md\n")
