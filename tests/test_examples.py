@@ -28,10 +28,11 @@ Answer = Callable[[Call], Reply | Fault]
 
 
 def run(
-    example: str, *arguments: str, server: ModelServer | None = None, key: str = "OPENAI_API_KEY"
+    example: str, *arguments: str, server: ModelServer | None = None, key: str = "OPENAI_API_KEY", **variables: str
 ) -> "subprocess.CompletedProcess[str]":
     """Run an example with nothing of the developer's environment, in the test's own folder."""
     environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(Path.cwd())}
+    environment |= variables
     if server is not None:
         urls = {"OPENAI_BASE_URL": server.openai_url, "ANTHROPIC_BASE_URL": server.anthropic_url}
         environment |= {key: "sk-dummy-1234", **urls}
@@ -181,12 +182,10 @@ def test_a_function_is_judged_by_its_receipts_and_report(said: str, line: str) -
         (["false"], 1, "task 0: FAIL (gate, run_failed)"),
     ],
 )
-def test_a_program_is_judged_by_what_it_left(
-    command: list[str], code: int, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DELEGATE_COMMANDS", "allow")  # for machines without a sandbox
+def test_a_program_is_judged_by_what_it_left(command: list[str], code: int, line: str) -> None:
     with ModelServer([]) as server:
-        done = run("own_cli.py", *command, server=server)
+        # The setting is for machines without a sandbox.
+        done = run("own_cli.py", *command, server=server, DELEGATE_COMMANDS="allow")
     assert done.stdout.startswith(line), done.stdout + done.stderr
     assert done.returncode == code
     assert server.calls == []

@@ -70,9 +70,9 @@ class AuxiliaryJudge:
         """Make one model call."""
         from delegate.models.providers import openai  # imports the SDK, so only on first use
 
-        body = openai.chat_body(request, "max_tokens")
+        body = openai.chat_body(request, limit="max_tokens", origin=None)
         try:
-            return openai.read_chat(await asyncio.to_thread(_call_hermes, body))
+            return openai.read_chat(await asyncio.to_thread(_call_hermes, body), "hermes")
         except ProviderError:
             raise
         except Exception as error:
