@@ -242,10 +242,11 @@ async def test_refused_and_failed_calls_of_an_agent_leave_receipts(world: World,
     def child(call: Call) -> Reply:
         if call.tool_results:
             return Reply("Both failed.")
-        return Reply(tool_calls=(("run_shell", {"command": "true"}), ("read_file", {"path": "missing.txt"})))
+        outside = {"path": "../outside.txt", "content": "x"}
+        return Reply(tool_calls=(("write_file", outside), ("read_file", {"path": "missing.txt"})))
 
     world.child = child
-    async with agent_children(client, commands="deny") as delegator:
+    async with agent_children(client) as delegator:
         report = await delegator.call(TASK)
     assert report.results[0].status == "completed"
     assert (report.results[0].receipts.denied, report.results[0].receipts.error) == (1, 1)
