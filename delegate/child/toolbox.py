@@ -23,13 +23,15 @@ from delegate.sandbox import files, search
 from delegate.sandbox.commands import CommandResult, Commands, Mechanism
 from delegate.sandbox.files import Excerpt
 from delegate.sandbox.git_files import shown_text
-from delegate.sandbox.threads import run_in_thread
+from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.types import JsonObject
 
 MAX_READ_BYTES = 5_000_000
 """Size of one file; larger ones need `search_files` or `run_shell`."""
 MAX_WRITE_BYTES = 5_000_000
+LARGE_BYTES = 100_000
+"""A longer file is written in a thread; for a shorter one, the thread would take longer than the disk."""
 MAX_TEXT_CHARS = 30_000
 """Length of one output: about 7,500 tokens."""
 MAX_STREAM_CHARS = 15_000
@@ -232,7 +234,7 @@ class _WriteFile(_Arguments):
 
 async def _write_file(context: _Context, args: _WriteFile) -> str:
     data = _encoded(args.content)
-    await run_in_thread(partial(context.folder.write, args.path, data))
+    await run_in_thread_if(len(data) > LARGE_BYTES, partial(context.folder.write, args.path, data))
     return f"wrote {len(data):,} bytes to {args.path}"
 
 

@@ -122,7 +122,9 @@ class _Judgment:
         """Whether work on the whole submission takes so long that it needs a thread."""
         submission, task = self.submission, self.submission.task
         chars = len(task.goal) + len(task.context or "") + len(submission.said)
-        return chars > LARGE_CHARS or bool(submission.run.artifacts) or is_large(submission.run)
+        artifacts = submission.run.artifacts
+        chars += sum(artifact.bytes or 0 for artifact in artifacts)
+        return chars > LARGE_CHARS or len(artifacts) > FEW or is_large(submission.run)
 
     def gate_rejection(self) -> gate.Rejection | None:
         """The gate's rejection, if it counts: with the gate disabled, only runs that didn't complete are rejected."""
@@ -179,7 +181,6 @@ class _Judgment:
     ) -> list[CriterionResult]:
         """Let a model decide: one question for all text criteria and questions, and one for each rubric."""
         submission, session, goal = self.submission, self.session, self.submission.task.goal
-        # Files of any size are read, cleaned and searched for secrets.
         evidence = await run_in_thread_if(self.is_large, partial(gather, submission, so_far))
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         results: list[CriterionResult] = []
