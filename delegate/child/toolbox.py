@@ -156,7 +156,7 @@ class _ReadFile(_Arguments):
 
 
 async def _read_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
-    return await run_in_thread(partial(_content_of_file, context, args))
+    return await run_in_thread_if(not context.folder.is_small, partial(_content_of_file, context, args))
 
 
 def _content_of_file(context: _Context, args: _ReadFile) -> str | ToolOutput:

@@ -3,6 +3,7 @@
 Whatever looks at all files of a folder runs in a thread: a child may have left a hundred thousand of them.
 """
 
+import itertools
 import logging
 import math
 import os
@@ -21,7 +22,7 @@ from delegate.sandbox import changes, files, paths, worktree
 from delegate.sandbox.changes import FileState
 from delegate.sandbox.files import Excerpt
 from delegate.sandbox.git_files import Repository, refuse_repository
-from delegate.sandbox.threads import run_in_thread
+from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.sandbox.trees import copy_tree, remove_tree, tree_bytes
 from delegate.sandbox.worktree import Worktree
 from delegate.sandbox.write_locks import WriteLocks, Writer
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from delegate.sandbox.clean_room import CleanRoom
     from delegate.sandbox.machinery import Machinery
 
+_SMALL_FOLDER = 32
+_SMALL_FILE_BYTES = 65_536
 PAUSES = 20
 """Between two checks of a folder's size, this many times as long passes as a check takes."""
 _log = logging.getLogger(__name__)
@@ -152,6 +155,22 @@ class Folder:
         files.write(self.root, real, data)
         self._added += added
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it is the child's own and has, and had, only a few small files and no folders.
+
+        Looking at all of them is faster than starting a thread.
+        """
+        if not self.owned or len(self._before) > _SMALL_FOLDER:
+            return False
+        with suppress(OSError), os.scandir(self.root) as entries:
+            few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
+            return len(few) <= _SMALL_FOLDER and all(
+                entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size <= _SMALL_FILE_BYTES
+                for entry in few
+            )
+        return False
+
     async def check_size(self, *, soon: bool = True) -> None:
         """Raise `WorkspaceTooLarge` if more than `max_bytes` were added since `open`.
 
@@ -160,7 +179,8 @@ class Folder:
         if self.max_bytes == math.inf or not self._exists or (not soon and time.monotonic() < self._next_look):
             return
         started = time.monotonic()
-        size = await run_in_thread(partial(tree_bytes, self.root, self._bytes_before + self.max_bytes))
+        measure = partial(tree_bytes, self.root, self._bytes_before + self.max_bytes)
+        size = await run_in_thread_if(not self.is_small, measure)
         self._next_look = time.monotonic() + PAUSES * (time.monotonic() - started)
         self._added = size - self._bytes_before
         if self._added > self.max_bytes:
@@ -188,7 +208,7 @@ class Folder:
         """
         if not self._exists:
             return ()
-        found = await run_in_thread(self.changes)
+        found = await run_in_thread_if(not self.is_small, self.changes)
         if self._worktree is None or not found:
             return found
         await self._worktree.write_diff()
@@ -198,7 +218,7 @@ class Folder:
         """Remember the files that decide the task's checks. To be called before the child starts."""
         from delegate.sandbox.baseline import Baseline
 
-        self.baseline = await run_in_thread(partial(Baseline.record, self.root, machinery))
+        self.baseline = await run_in_thread_if(not self.is_small, partial(Baseline.record, self.root, machinery))
 
     async def machinery_changes(self) -> "MachineryChanges | None":
         """What the child, and no sibling, changed since `record_baseline`; None if that wasn't called."""
