@@ -10,7 +10,7 @@ from delegate import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts import host_tool
 from delegate.settings import ONLY_IN_FILES, Settings, SettingsOptions, load_settings, override, variable
-from tests.support.operator import own_settings
+from tests.support.operator import MODEL, own_settings
 
 
 def test_arguments_outrank_the_environment_which_outranks_the_file() -> None:
@@ -24,17 +24,6 @@ def test_a_list_in_the_environment_is_separated_by_commas() -> None:
 
 
 ENDPOINT = '[[endpoints]]\nname = "x"\nbase_url = "http://x"\n[[endpoints.models]]\nid = "m"\ntier = "fast"\n'
-MODEL = """
-[[models]]
-id = "m"
-provider = "openai"
-family = "f"
-tier = "fast"
-context_tokens = 1_000
-max_output_tokens = 100
-structured_output = true
-tools = true
-"""
 
 
 @pytest.mark.parametrize(

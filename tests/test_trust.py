@@ -12,20 +12,9 @@ from delegate.sandbox.bubblewrap import wrap
 from delegate.sandbox.workspace import Folder
 from delegate.settings import Settings, load_settings
 from delegate.types import Workspace
-from tests.support.operator import own_settings
+from tests.support.operator import MODEL, own_settings
 
 ENDPOINT = '[[endpoints]]\nname = "x"\nbase_url = "http://x"\nmodels = [{id = "m", tier = "fast"}]\n'
-MODEL = """
-[[models]]
-id = "m"
-provider = "openai"
-family = "f"
-tier = "fast"
-context_tokens = 1_000
-max_output_tokens = 100
-structured_output = true
-tools = true
-"""
 WIDER = {
     "tool_name": 'tool_name = "bash"',
     "judge_model": 'judge_model = "gpt-6-luna"',

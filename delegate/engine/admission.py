@@ -97,11 +97,11 @@ class Admission:
         A tool that exists may still not be offered, because the parent lacks it or the settings forbid it.
         """
         services = self.executor.services
-        if services.host_tools is None and not getattr(services.runner, "uses_job_tools", False):
+        if not task.tools or (services.host_tools is None and not getattr(services.runner, "uses_job_tools", False)):
             return
         names = toolbox_names() if services.host_tools is None else [tool.name for tool in services.host_tools]
         known = (*names, self.settings.tool_name)
-        for n, name in enumerate(task.tools or ()):
+        for n, name in enumerate(task.tools):
             if name not in known:
                 meant = most_similar(name, known)
                 guess = f"did you mean `{meant}`? " if meant else ""

@@ -29,7 +29,7 @@ class Submission:
     ceiling: Tier = "deep"
     """No judge above this tier, or above the worker's, is asked."""
     by_child: bool = True
-    """Whether a child worked in `folder`, rather than whoever asks for the verdict: its files are then a model's."""
+    """Whether a child worked in `folder`. Its files are then untrusted: checks of them need a sandbox."""
     has_receipts: bool = True
     """Whether tool calls were recorded. If so, a call without a receipt wasn't made."""
     said: str = ""

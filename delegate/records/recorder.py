@@ -210,17 +210,17 @@ _CUT = re.compile(r"\n\[… \d+ characters left out …\]\n")
 
 def ends(text: str, limit: int) -> str:
     """The text; if it is longer than `limit`, only its beginning and end, with a note between them."""
-    if len(text) <= limit:
-        return text
-    half = _KEPT_CHARS // 2
-    return f"{text[:half]}{_note(len(text) - 2 * half)}{text[-half:]}"
+    return text if len(text) <= limit else _without_middle(text, _KEPT_CHARS, len(text))
 
 
 def _shortened(text: str, chars: int) -> str:
     """The beginning and end of what is or was `chars` long."""
-    if len(text) <= RECEIPT_CHARS:
-        return text
-    half = RECEIPT_CHARS // 2
+    return text if len(text) <= RECEIPT_CHARS else _without_middle(text, RECEIPT_CHARS, chars)
+
+
+def _without_middle(text: str, kept: int, chars: int) -> str:
+    """`kept` characters of a text that is or was `chars` long, half of them from its end."""
+    half = kept // 2
     return f"{text[:half]}{_note(chars - 2 * half)}{text[-half:]}"
 
 

@@ -181,8 +181,8 @@ class Commands:
 
         Python then compiles its standard library anew as well, which takes some tenths of a second.
 
-        `by_child` says that a child worked in `cwd`. Whoever wrote the command, it then runs what a model wrote, and
-        needs a sandbox unless `commands` is `allow`.
+        `by_child` says that a child worked in `cwd`. The command then runs what a model wrote, also if a person typed
+        it, and needs a sandbox unless `commands` is `allow`.
 
         With `copy`, the command runs in this copy of `cwd`: under bubblewrap at the path of `cwd`, otherwise with that
         path replaced in the command and the environment.

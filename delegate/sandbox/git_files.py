@@ -3,8 +3,8 @@
     before a command ──▶ Repository.of: what decides ──▶ the sandbox mounts it read-only
     after it         ──▶ Repository.put_back: what no mount could hold is as it was
 
-Git would run all that later, outside any sandbox, for whoever types `git status` there. Objects, refs, the index and
-logs stay writable, so that a child can `git add` and `git commit`.
+Otherwise a later `git status`, outside of any sandbox, would run what a child planted there. Objects, refs, the index
+and logs stay writable, so that a child can `git add` and `git commit`.
 
 What this doesn't protect: repositories in folders of the workspace, whose changes are only noticed; hooks and filters
 that are themselves files of the work (`core.hooksPath = .husky`); and a repository that the child created.

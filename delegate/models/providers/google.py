@@ -212,7 +212,7 @@ def _call_part(call: ToolCall) -> JsonObject:
 
 
 def _response_parts(replies: tuple[ToolReply, ...], model: str) -> list[JsonObject]:
-    """The responses of the tools. Models before Gemini 3 read files only beside them."""
+    """The responses of the tools, with the files in them. For models before Gemini 3, files are separate parts."""
     parts = [_response_part(reply) for reply in replies]
     for part, reply in zip(tuple(parts), replies, strict=True):
         files = [_file(attachment) for attachment in reply.attachments]
