@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
 from delegate.contract import Dialect, Variant
 from delegate.engine.admission import Admission, refusal
+from delegate.engine.delegation import Delegation
 from delegate.engine.executor import Executor
 from delegate.engine.task_run import Services
 from delegate.errors import CallError, DelegateError
@@ -42,6 +44,9 @@ from delegate.sandbox.workspace import discard
 from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, Task, Verdict
 
+_KEPT_RUNS = 1_000
+_KEPT_DELEGATIONS = 1_000
+"""The number of tasks in the background that are remembered; the oldest ones are dropped once they have ended."""
 T = TypeVar("T")
 Arguments = Mapping[str, Any] | str | bytes
 """A tool call's arguments, as JSON text or parsed."""
@@ -122,17 +127,32 @@ class Delegator:
         )
         self._admission = Admission(settings, catalog, self.connections, Executor(services), on_event)
         self._own_loop = LoopThread()
+        self._delegations = OrderedDict[str, Delegation]()
+        """Calls in the background, by the handles of their tasks."""
+        self._latest_runs = OrderedDict[str, None]()
+        """The runs of the latest calls that models made."""
 
     # ------------------------------------------------------------------------------------------ for hosts
 
-    def tool(self, dialect: Dialect, *, variant: Variant = "compact", parent: Parent | None = None) -> JsonObject:
+    def tool(
+        self,
+        dialect: Dialect,
+        *,
+        variant: Variant = "compact",
+        parent: Parent | None = None,
+        background: bool = False,
+    ) -> JsonObject:
         """Return the tool's definition in a host's dialect, with the current limits of `parent`'s run.
 
         The text changes as the limits are used up, and a change of its tools invalidates a parent's prompt cache. To
         keep the cache, create the definition once per run: a call beyond a limit is refused at no cost.
+
+        `background` is for hosts that run calls by `start_call` where the parent asks for it.
         """
         limits = self._admission.limits_of(self._runs.context(parent))
-        return contract.tool(dialect, name=self.settings.tool_name, variant=variant, limits=limits)
+        return contract.tool(
+            dialect, name=self.settings.tool_name, variant=variant, limits=limits, background=background
+        )
 
     async def call(
         self,
@@ -149,11 +169,21 @@ class Delegator:
         """
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
-            return await self._admission.execute(
-                tasks, "model", self._runs.context(parent, author="model"), on_event=on_event, cancellation=cancellation
-            )
+            context = self._runs.context(parent, author="model")
+            self._remember(context.run.id)
+            return await self._admission.execute(tasks, "model", context, on_event=on_event, cancellation=cancellation)
         except CallError as error:
             return refusal(error)
+
+    async def start_call(
+        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+    ) -> Delegation:
+        """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused."""
+
+        def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
+            return self.call(arguments, parent=parent, on_event=sink, cancellation=cancellation)
+
+        return await self._started(Delegation(run, on_event))
 
     async def answer(
         self,
@@ -171,7 +201,7 @@ class Delegator:
         return contract.render(report, limit=self.settings.result_chars)
 
     def read_tool(self, dialect: Dialect) -> JsonObject:
-        """Return the definition of `read_delegation`, with which a parent reads a report that was truncated."""
+        """Return the definition of `read_delegation`, with which a parent waits for a task and reads its report."""
         return contract.read_tool(dialect)
 
     async def read_answer(
@@ -181,26 +211,83 @@ class Delegator:
         parent: Parent | None = None,
         may_read: Callable[[str], bool] | None = None,
     ) -> str:
-        """Execute a call of `read_delegation`. Returns a part of a report as data, or the call's error.
+        """Execute a call of `read_delegation`. Returns the result as text, or the call's error. See `read_call`."""
+        try:
+            return await self.read_call(arguments, parent=parent, may_read=may_read)
+        except CallError as error:
+            return self.render(refusal(error))
+
+    async def read_call(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        may_read: Callable[[str], bool] | None = None,
+        max_wait_seconds: float | None = None,
+        on_event: EventSink | None = None,
+    ) -> str:
+        """Execute a call of `read_delegation` and return its result as text: what a task is doing, its result, a part
+        of its report, or the list of the latest tasks.
 
         Handles can't be guessed, so any caller with a handle may read its report. However, a call that belongs to a
         known run (named by the host, made inside `root_run`, or made by a child) can only read reports of that run.
 
-        A host with several callers that don't trust each other gives `may_read`, which gets the id of a run and decides
-        whether this caller may read its reports. The answer to a handle of another run is that of an unknown handle.
+        Args:
+            arguments: The arguments, as the parent's model wrote them.
+            parent: The calling parent.
+            may_read: For hosts with several callers that don't trust each other: gets the id of a run and decides
+                whether this caller may read its reports. The answer to a handle of another run is that of an unknown
+                handle.
+            max_wait_seconds: The maximum of `wait_seconds`.
+            on_event: Receives the events of the task while it is waited for.
+
+        Raises:
+            CallError: The call is invalid, or there is no such report. The error says how to fix it.
         """
+        wanted, run_id = contract.parse_read(arguments), self._runs.known_run(parent)
+        if wanted.handle is None:
+            return contract.render_list(await self._latest_tasks(run_id, may_read))
+        # Asked before anything is read, so that not even the time of the answer shows whether there is a record.
+        if may_read is not None and not may_read(contract.run_of(wanted.handle)):
+            raise contract.unknown_handle()
+        delegation = self._delegations.get(wanted.handle)
+        if delegation is not None and run_id in (None, contract.run_of(wanted.handle)):
+            seconds = wanted.wait_seconds if max_wait_seconds is None else min(wanted.wait_seconds, max_wait_seconds)
+            with delegation.reported_to(on_event):
+                if not await delegation.wait(seconds, handle=wanted.handle):
+                    return contract.render_running(delegation.progress)
         try:
-            wanted = contract.parse_read(arguments)
-            # Asked before anything is read, so that not even the time of the answer shows whether there is a record.
-            allowed = may_read is None or may_read(wanted.run_id)
-            record = await self.read(wanted.handle) if allowed else None
-            result, report = contract.report_in(record, self._runs.known_run(parent))
-            return contract.render_slice(wanted, result, report, limit=self.settings.result_chars)
-        except CallError as error:
-            return self.render(refusal(error))
+            result, report = contract.report_in(await self.read(wanted.handle), run_id)
         except DelegateError as error:
-            unreadable = CallError("unreadable", str(error), field="handle", hint="continue without this report")
-            return self.render(refusal(unreadable))
+            if isinstance(error, CallError):
+                raise
+            raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
+        limit = self.settings.result_chars
+        if wanted.offset is None:
+            return contract.render_result(result.with_report(lambda _: report), limit=limit)
+        return contract.render_slice(wanted.handle, wanted.offset, result, report, limit=limit)
+
+    def stop_tool(self, dialect: Dialect) -> JsonObject:
+        """Return the definition of `stop_delegation`, with which a parent stops a task that runs in the background."""
+        return contract.stop_tool(dialect)
+
+    async def stop_call(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        may_read: Callable[[str], bool] | None = None,
+    ) -> str:
+        """Execute a call of `stop_delegation`: stop one task, wait until it has ended, and return its result as text.
+
+        Raises:
+            CallError: The call is invalid, or there is no such task. The error says how to fix it.
+        """
+        handle, run_id = contract.parse_stop(arguments), self._runs.known_run(parent)
+        allowed = may_read is None or may_read(contract.run_of(handle))
+        if allowed and run_id in (None, contract.run_of(handle)):
+            await self.stop(handle)
+        return await self.read_call({"handle": handle}, parent=parent, may_read=may_read)
 
     def think_tool(self, dialect: Dialect) -> JsonObject:
         """Return the definition of `think`, with which a parent checks a thought against its criteria.
@@ -236,6 +323,30 @@ class Delegator:
             )
         except CallError as error:
             return refusal(error)
+
+    async def start(self, *tasks: Task, parent: Parent | None = None, on_event: EventSink | None = None) -> Delegation:
+        """Run tasks in the background. Returns when they are recorded, or when they have been refused.
+
+            delegation = await delegator.start(task)
+            report = await delegation
+
+        `aclose` stops what still runs.
+        """
+
+        def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
+            return self.run(*tasks, parent=parent, on_event=sink, cancellation=cancellation)
+
+        return await self._started(Delegation(run, on_event))
+
+    async def stop(self, handle: str) -> bool:
+        """Stop one task that runs in this process, and wait until its result is recorded. False if it doesn't run."""
+        task = self._admission.executor.running.get(handle)
+        if task is None:
+            return False
+        task.cancellation.cancel()
+        if delegation := self._delegations.get(handle):
+            await delegation.wait(handle=handle)
+        return True
 
     def batch(
         self,
@@ -422,10 +533,12 @@ class Delegator:
     # ------------------------------------------------------------------------------------------ life cycle
 
     async def aclose(self) -> None:
-        """Close all connections and files. No calls should be running.
+        """Stop what runs in the background, and close all connections and files. No other calls should be running.
 
         Connections that were opened on other event loops are closed when those end.
         """
+        for delegation in set(self._delegations.values()):
+            await delegation.close()
         await asyncio.to_thread(self._own_loop.stop)
         await self.connections.aclose()
         await self._records.aclose()
@@ -454,6 +567,31 @@ class Delegator:
         self.close()
 
     # ---------------------------------------------------------------------------------------------- private
+
+    async def _started(self, delegation: Delegation) -> Delegation:
+        """Wait until the tasks of a call in the background are recorded, and remember them by their handles."""
+        await delegation.wait_until_started()
+        for handle in delegation.handles:
+            self._delegations[handle] = delegation
+        while len(self._delegations) > _KEPT_DELEGATIONS and next(iter(self._delegations.values())).done:
+            self._delegations.popitem(last=False)
+        return delegation
+
+    def _remember(self, run_id: str) -> None:
+        self._latest_runs[run_id] = None
+        self._latest_runs.move_to_end(run_id)
+        if len(self._latest_runs) > _KEPT_RUNS:
+            self._latest_runs.popitem(last=False)
+
+    async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
+        """Return the latest tasks of this delegator that a caller may read, newest first."""
+        runs = [run_id] if run_id else [run for run in reversed(self._latest_runs) if may_read is None or may_read(run)]
+        found: list[TaskSummary] = []
+        for run in runs:
+            found += [task for task in reversed(await self.tasks(run)) if task.depth == 0]
+            if len(found) >= contract.MAX_LISTED:
+                break
+        return found
 
     def _child_delegate_tool(self) -> Tool:
         """Return the tool for a child that may delegate."""

@@ -208,7 +208,16 @@ class Tool:
 # --------------------------------------------------------------------------------------------------------- progress
 
 EventKind = Literal[
-    "child_started", "model_called", "tool_called", "child_ended", "check_ended", "judge_asked", "judged"
+    "task_queued",  # the task is recorded and waits for its turn; `data` has its handle
+    "child_started",
+    "model_called",
+    "tool_started",  # the text is the tool's name, or the command that it runs
+    "tool_called",  # the call has ended, and has a receipt
+    "child_ended",
+    "check_ended",
+    "judge_asked",
+    "judged",
+    "task_ended",  # the result is recorded
 ]
 
 

@@ -71,6 +71,7 @@ class Job:
 
         It is written when the block ends; if no output was set, it states that the call was stopped before it ended.
         """
+        self.notify("tool_started", _title(tool, args), tool=tool)
         return PendingReceipt(self, self.recorder.next_receipt(), tool, args)
 
     def record_usage(
@@ -115,6 +116,12 @@ class PendingReceipt:
         """Write the receipt, and report the event."""
         self.job.recorder.tool_called(self.n, self.tool, self.args, self.output, time.monotonic() - self._started)
         self.job.notify("tool_called", self.tool, status=self.output.status)
+
+
+def _title(tool: str, args: Mapping[str, Any]) -> str:
+    """What a call does, for people: its command if it runs one, else the tool's name."""
+    command = args.get("command")
+    return command if isinstance(command, str) and command.strip() else tool
 
 
 async def call_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:

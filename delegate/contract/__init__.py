@@ -1,36 +1,58 @@
 """The tools that delegate offers to a parent model: their definitions, the parsing of calls, the text of results.
 
-    tool()        the definition in a host's dialect        dialects, schemas/delegate_task.json
-    parse_call()  parses a call's arguments into tasks      parse, problems, reading
-    render()      formats a report for the parent           render
-    read_tool(), parse_read(), report_in(), render_slice()  `read_delegation`: readback, schemas/read_delegation.json
-    think_tool(), parse_think(), render_thought()           `think`: think, schemas/think.json
+    tool()                         the definition in a host's dialect     dialects, schemas/delegate_task.json
+    parse_call()                   parses a call's arguments into tasks   parse, problems, reading
+    render()                       formats a report for the parent        render
+    CallProgress                   what a call does while it runs         progress
+    read_tool(), stop_tool(), …    `read_delegation`, `stop_delegation`   readback, schemas/read_delegation.json
+    think_tool(), …                `think`                                think, schemas/think.json
 
 All functions are pure, and no SDK is imported.
 """
 
-from delegate.contract.dialects import DIALECTS, Dialect, Limits, Variant, read_tool, think_tool, tool
-from delegate.contract.parse import CheckSchema, parse_call
-from delegate.contract.readback import Slice, parse_read, render_slice, report_in
-from delegate.contract.render import render
+from delegate.contract.dialects import DIALECTS, Dialect, Limits, Variant, read_tool, stop_tool, think_tool, tool
+from delegate.contract.parse import CheckSchema, parse_call, take_background
+from delegate.contract.progress import CallProgress
+from delegate.contract.readback import (
+    ReadRequest,
+    parse_read,
+    parse_stop,
+    render_list,
+    render_running,
+    render_slice,
+    report_in,
+    run_of,
+    unknown_handle,
+)
+from delegate.contract.render import headline, render, render_result
 from delegate.contract.think import Thought, parse_think, render_thought
 
 __all__ = [
     "DIALECTS",
+    "CallProgress",
     "CheckSchema",
     "Dialect",
     "Limits",
-    "Slice",
+    "ReadRequest",
     "Thought",
     "Variant",
+    "headline",
     "parse_call",
     "parse_read",
+    "parse_stop",
     "parse_think",
     "read_tool",
     "render",
+    "render_list",
+    "render_result",
+    "render_running",
     "render_slice",
     "render_thought",
     "report_in",
+    "run_of",
+    "stop_tool",
+    "take_background",
     "think_tool",
     "tool",
+    "unknown_handle",
 ]

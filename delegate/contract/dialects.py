@@ -67,11 +67,13 @@ def tool(
     name: str = "delegate_task",
     variant: Variant = "compact",
     limits: Limits | None = None,
+    background: bool = False,
 ) -> JsonObject:
     """Return the tool's definition, in the form in which the host registers its tools.
 
     The `compact` variant describes criteria as text and the three most common checks; `full` has the schema of every
-    kind. Use `name` if the host already has a tool called `delegate_task`.
+    kind. Use `name` if the host already has a tool called `delegate_task`. `background` adds the argument with which a
+    parent asks for handles at once, for hosts that have `read_delegation` as well.
 
     Raises:
         ConfigError: The dialect is unknown, or the name isn't valid for all hosts.
@@ -84,25 +86,35 @@ def tool(
     definition = resources.schema("delegate_task")
     description = cast("str", definition["description"]).replace("{limits}", limits.sentence())
     parameters = _parameters(definition, variant, repeat=dialect.endswith("-strict"))
-    parameters["properties"]["tasks"]["maxItems"] = limits.max_tasks
+    tasks = parameters["properties"]["tasks"]
+    tasks["maxItems"] = limits.max_tasks  # also said in words, since some hosts drop it
+    tasks["description"] = tasks["description"].replace("{max_tasks}", f"1 to {counted(limits.max_tasks, 'task')}")
+    if background:
+        parameters["properties"]["background"] = definition["background"]
     return _ENVELOPES[dialect](name, description, parameters)
 
 
 def read_tool(dialect: Dialect) -> JsonObject:
-    """Return the definition of `read_delegation`, with which a parent reads a whole report by its handle."""
-    return _read_only_tool(dialect, "read_delegation", title="Read a delegated task's report")
+    """Return the definition of `read_delegation`, with which a parent waits for a task and reads its report."""
+    return _local_tool(dialect, "read_delegation", title="Read a delegated task's report")
+
+
+def stop_tool(dialect: Dialect) -> JsonObject:
+    """Return the definition of `stop_delegation`, with which a parent stops a task."""
+    return _local_tool(dialect, "stop_delegation", title="Stop a delegated task", reads=False)
 
 
 def think_tool(dialect: Dialect) -> JsonObject:
     """Return the definition of `think`, with which a parent checks a thought against its criteria."""
-    return _read_only_tool(dialect, "think", title="Think")
+    return _local_tool(dialect, "think", title="Think")
 
 
-def _read_only_tool(dialect: Dialect, schema_name: str, *, title: str) -> JsonObject:
+def _local_tool(dialect: Dialect, schema_name: str, *, title: str, reads: bool = True) -> JsonObject:
+    """Return the definition of a tool that starts no child and reaches nothing outside."""
     schema = resources.schema(schema_name)
     definition = _ENVELOPES[dialect](schema["name"], schema["description"], schema["parameters"])
     if dialect == "mcp":
-        hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+        hints = {"readOnlyHint": reads, "destructiveHint": not reads, "idempotentHint": True, "openWorldHint": False}
         definition |= {"title": title, "annotations": hints}
     return definition
 
@@ -177,11 +189,17 @@ _ENVELOPES: dict[Dialect, Callable[[str, str, JsonObject], JsonObject]] = {
 # ------------------------------------------------------------------------------------ subsets for constrained decoding
 
 
+_TEXT: JsonObject = {"type": "string"}
+
+
 def _strict(schema: JsonObject) -> JsonObject:
     """Convert to OpenAI's strict subset: optional properties are required but nullable, free-form objects JSON text."""
     if "object" in _types(schema) and "properties" not in schema:
         return _as_json_text(schema)
     schema = _with_parts(schema, _strict)
+    if schema.get("anyOf") == [_TEXT, _TEXT]:  # one of them was a free-form object
+        del schema["anyOf"]
+        schema |= {"type": "string", "description": "Text, or an object as JSON text"}
     if fields := cast("dict[str, JsonObject]", schema.get("properties", {})):
         optional = fields.keys() - set(schema.get("required", ()))
         schema["properties"] = {n: _nullable(field) if n in optional else field for n, field in fields.items()}
@@ -196,9 +214,6 @@ def _without_null(schema: JsonObject) -> JsonObject:
     if "enum" in schema:
         schema["enum"] = [value for value in schema["enum"] if value is not None]
     types = [type for type in _types(schema) if type != "null"]
-    if len(types) > 1:
-        del schema["type"]
-        return {"anyOf": [{"type": type} for type in types], **schema}
     return {**schema, "type": types[0]} if types else schema
 
 
@@ -225,9 +240,7 @@ def _types(schema: JsonObject) -> list[str]:
 
 def _as_json_text(schema: JsonObject) -> JsonObject:
     types = list(dict.fromkeys("string" if type == "object" else type for type in _types(schema)))
-    default = "Text, or an object" if "string" in _types(schema) else None
-    meaning = schema.get("description", default)
-    description = {"description": f"{meaning} as JSON text"} if meaning else {}
+    description = {"description": f"{schema['description']} as JSON text"} if "description" in schema else {}
     return {**schema, **description, "type": types if len(types) > 1 else types[0]}
 
 

@@ -79,6 +79,22 @@ def parse_call(
     return tuple(task for task in tasks if task is not None)
 
 
+def take_background(arguments: Mapping[str, Any] | str | bytes) -> tuple[Mapping[str, Any] | str | bytes, bool]:
+    """Return the arguments without `background`, and whether it is true.
+
+    Arguments that can't be read are returned as they are, and so is a `background` that is a text, which many models
+    send when they mean the context: `parse_call` refuses it.
+    """
+    try:
+        call = read_object(arguments)
+    except CallError:
+        return arguments, False
+    wanted = call.get("background")
+    if not isinstance(wanted, bool) and not is_blank(wanted):
+        return arguments, False
+    return {name: value for name, value in call.items() if name != "background"}, bool(wanted)
+
+
 def _split(call: Mapping[str, object], max_tasks: int, problems: Problems) -> list[tuple[str, object]]:
     """Return the call's unparsed tasks, each with its path in the call."""
     problems.unknown_fields(call, (*TASK_FIELDS, "tasks"), "")

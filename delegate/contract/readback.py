@@ -1,47 +1,91 @@
-"""The tool `read_delegation`, with which a parent reads a child's whole report in parts."""
+"""The tools `read_delegation` and `stop_delegation`: a parent waits for a task, reads its report, or stops it."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast
 
-from delegate._util.fencing import clean, fence, new_nonce, one_line
+from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted
+from delegate.contract.progress import CallProgress
 from delegate.contract.reading import decode, join, kind_of, show
 from delegate.contract.render import data_notice, mark_verdicts, verdict_line
 from delegate.errors import CallError
 from delegate.types import JsonObject, TaskResult
 
 _EXAMPLE = 'send {"handle": "1f2e3d4c5b6a-0"}, with the handle from the result'
+MAX_LISTED = 12
+"""How many tasks are listed for a call without a handle."""
 
 
-class Slice(NamedTuple):
-    """The part of a report that a parent asks for."""
+class ReadRequest(NamedTuple):
+    """What a parent asks for: the list of its tasks, the result of one, or a part of its report."""
 
-    handle: str
-    offset: int
-    """In characters."""
+    handle: str | None
+    """None for the list."""
+    offset: int | None
+    """In characters. None for the result."""
+    wait_seconds: float
+    """How long to wait for a task that is still running."""
+
+
+class ListedTask(Protocol):
+    """A task in the list."""
 
     @property
-    def run_id(self) -> str:
-        """The id of the run that the handle belongs to. It is part of the handle (see `Run.next_handle`)."""
-        return self.handle.rpartition("-")[0]
+    def handle(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def status(self) -> str | None: ...
+    @property
+    def verdict(self) -> str | None: ...
+    @property
+    def goal(self) -> str: ...
 
 
-def parse_read(arguments: Mapping[str, Any] | str | bytes) -> Slice:
-    """Parse the arguments of one call.
+def run_of(handle: str) -> str:
+    """Return the id of the run that the handle belongs to. It is part of the handle (see `Run.next_handle`)."""
+    return handle.rpartition("-")[0]
+
+
+def parse_read(arguments: Mapping[str, Any] | str | bytes) -> ReadRequest:
+    """Parse the arguments of one call of `read_delegation`.
 
     Raises:
         CallError: The arguments are invalid. The error says how to fix them.
     """
+    fields = _fields(arguments, ("handle", "offset", "wait_seconds"))
+    handle = fields.get("handle")
+    wait = _number(fields, "wait_seconds", "seconds") or 0.0
+    if handle is None or handle == "":
+        return ReadRequest(None, None, wait)
+    start = _number(fields, "offset", "characters")
+    return ReadRequest(_handle(handle), None if start is None else int(start), wait)
+
+
+def parse_stop(arguments: Mapping[str, Any] | str | bytes) -> str:
+    """Parse the arguments of one call of `stop_delegation`, and return the handle.
+
+    Raises:
+        CallError: The arguments are invalid. The error says how to fix them.
+    """
+    return _handle(_fields(arguments, ("handle",)).get("handle"))
+
+
+def _fields(arguments: Mapping[str, Any] | str | bytes, known: Sequence[str]) -> Mapping[str, object]:
     value = decode(arguments) if isinstance(arguments, (str, bytes)) else arguments
     if not isinstance(value, Mapping):
         raise CallError("not_an_object", f"the arguments are {kind_of(value)}, not a JSON object", hint=_EXAMPLE)
     fields = cast("Mapping[str, object]", value)
-    if unknown := [name for name in fields if name not in ("handle", "offset")]:
+    if unknown := [name for name in fields if name not in known]:
         name = join("", str(unknown[0]))
         raise CallError("unknown_field", f"`{name}` is not a field of this tool", field=name, hint=_EXAMPLE)
-    handle = fields.get("handle")
-    if not isinstance(handle, str) or not handle.strip():
+    return fields
+
+
+def _handle(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
         raise CallError("empty", "`handle` is missing", field="handle", hint=_EXAMPLE)
-    return Slice(handle.strip(), _offset(fields.get("offset")))
+    return value.strip()
 
 
 def report_in(record: JsonObject | None, run_id: str | None) -> tuple[TaskResult, str]:
@@ -53,7 +97,7 @@ def report_in(record: JsonObject | None, run_id: str | None) -> tuple[TaskResult
     """
     hint = "use a handle from one of your own results"
     if record is None:
-        raise CallError("unknown_handle", "there is no record with this handle", field="handle", hint=hint)
+        raise unknown_handle()
     if run_id is not None and record["run_id"] != run_id:
         raise CallError("other_run", "this handle belongs to another run", field="handle", hint=hint)
     if record["run"] is None:
@@ -63,14 +107,22 @@ def report_in(record: JsonObject | None, run_id: str | None) -> tuple[TaskResult
     return TaskResult.model_validate(record["result"]), record["run"]["output"]
 
 
-def render_slice(wanted: Slice, result: TaskResult, report: str, *, limit: int, nonce: str | None = None) -> str:
-    """Return the tool's result: the verdict, the position of the part, and the child's text as data.
+def unknown_handle() -> CallError:
+    """Return the error for a handle that doesn't exist, or that its reader may not use."""
+    hint = "use a handle from one of your own results; without a handle, read_delegation lists them"
+    return CallError("unknown_handle", "there is no record with this handle", field="handle", hint=hint)
+
+
+def render_slice(
+    handle: str, start: int, result: TaskResult, report: str, *, limit: int, nonce: str | None = None
+) -> str:
+    """Return a part of a report that begins at `start`: the verdict, its position, and the child's text as data.
 
     Raises:
         CallError: The report is shorter than the offset.
     """
-    start, length = wanted.offset, len(report)
-    handle, end = one_line(wanted.handle, 80), min(start + limit, length)
+    handle, length = one_line(handle, 80), len(report)
+    end = min(start + limit, length)
     if start >= length and length:
         message = f"the report has only {length:,} characters"
         raise CallError("past_the_end", message, field="offset", hint="send a smaller offset")
@@ -87,15 +139,43 @@ def render_slice(wanted: Slice, result: TaskResult, report: str, *, limit: int, 
     )
 
 
-def _offset(value: object) -> int:
-    """Parse the offset. Models also write numbers as strings, and null for an omitted field."""
+def render_running(progress: CallProgress) -> str:
+    """Return what the tasks of a call are doing, and how the parent gets their results."""
+    line = f"running in the background: {progress.line()}"
+    return "\n".join(
+        [
+            line,
+            *progress.lines(),
+            "There is no verdict yet. Go on with other work, then call read_delegation with a handle and wait_seconds. "
+            "Don't delegate the same task again. stop_delegation stops a task.",
+            line,
+        ]
+    )
+
+
+def render_list(tasks: Sequence[ListedTask]) -> str:
+    """Return the latest tasks of a parent, one per line."""
+    if not tasks:
+        return "no tasks have been delegated yet"
+    shown = [f"{task.handle}  {_state(task)}  {quoted(task.goal, 100)}" for task in tasks[:MAX_LISTED]]
+    return "\n".join(["The latest delegated tasks, newest first:", *shown])
+
+
+def _state(task: ListedTask) -> str:
+    if task.state != "ended":
+        return task.state
+    return task.verdict or f"no verdict ({task.status})"
+
+
+def _number(fields: Mapping[str, object], name: str, unit: str) -> float | None:
+    """Parse a number. Models also write numbers as strings, and null for an omitted field."""
+    value = fields.get(name)
+    if value is None or value == "":
+        return None
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
         value = int(value)
-    if value is None or value == "":
-        return 0
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        message = f"`offset` is {show(value)}, not a number of characters"
-        raise CallError("wrong_type", message, field="offset", hint="leave it out to read from the beginning")
-    return value
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+    if not is_number or (unit == "characters" and value % 1):
+        message = f"`{name}` is {show(value)}, not a number of {unit}"
+        raise CallError("wrong_type", message, field=name, hint="leave it out")
+    return cast("float", value)

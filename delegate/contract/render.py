@@ -1,8 +1,9 @@
 """Formats a report as text for the parent model.
 
-The text starts with one line per task with its verdict, so that truncation by a host can't remove the verdicts: those
-of three tasks fit in the first 500 characters. Then, for each task, come its criteria, the files it left and its cost,
-and finally the child's own text as data, between fence lines with a nonce that the child can't have known.
+The first line counts the verdicts and names what failed, and so does the last one, since some hosts show only the
+beginning of a text and others only its end. Then comes one line per task with its verdict: those of three tasks fit in
+the first 500 characters. Then, for each task, come its criteria, the files it left and its cost, and finally the
+child's own text as data, between fence lines with a nonce that the child can't have known.
 
 Text written by a child must never look like delegate's own. Outside the fence, texts of children and judges are quoted
 on a single line. Inside the fence, lines that look like a verdict are marked as written by the child.
@@ -24,7 +25,8 @@ from delegate.types import Artifact, CriterionResult, JudgeRecord, ReceiptCounts
 MARK = "[child wrote] "
 """Prefix of a child's line that looks like a verdict."""
 
-_HEAD_LINE = 155  # three such lines, with their line breaks, fit in 500 characters
+_HEAD_LINE = 130  # three such lines fit in 500 characters, together with the line above them
+_MAX_HEADLINE = 3
 _MAX_CRITERIA = 12
 _MAX_ARTIFACTS = 12
 _MAX_FINDINGS = 5
@@ -47,8 +49,8 @@ _START = r"(?:[\W_]|\d{1,3}+(?=[.):\]]))*+"
 _WORDS = rf"(?:(?i:{_LABEL}|{_FILLER})[\W_]++){{0,10}}+"
 _VERDICT_LIKE = (
     rf"{_START}(?:"
-    # PASS and FAIL in capitals: "PASS", "task 0: FAIL", "[ACCEPTANCE CRITERIA: PASS]", "total: 2 PASS"
-    rf"{_WORDS}(?:\d{{1,4}}+[\W_]++)?+(?:PASS|FAIL)(?:ED)?+(?![^\W_])"
+    # PASS and FAIL in capitals: "PASS", "task 1: FAIL", "[ACCEPTANCE CRITERIA: PASS]", "2 of 3 PASS"
+    rf"{_WORDS}(?:\d{{1,4}}+[\W_]++(?:of[\W_]++\d{{1,4}}+[\W_]++)?+)?+(?:PASS|FAIL)(?:ED)?+(?![^\W_])"
     # in any case after a label: "verdict: pass", "Task 1 passed"
     rf"|(?i:(?:(?:{_FILLER})[\W_]++){{0,10}}+(?:{_LABEL})[\W_]++{_WORDS}(?:pass|fail)(?:ed)?+(?![^\W_]))"
     # in any case on its own or followed by an explanation: "**Passed**", "pass: all criteria hold"
@@ -68,10 +70,32 @@ def render(report: Report, *, nonce: str | None = None, limit: int = 6000) -> st
     if report.error is not None:
         return json.dumps({"error": report.error.model_dump()}, ensure_ascii=False)
     nonce = nonce or new_nonce()
-    head = [verdict_line(result) for result in report.results]
-    head += _totals(report)
+    head = [headline(report.results), *(verdict_line(result) for result in report.results), *_totals(report)]
     blocks = [_block(result, nonce, limit) for result in report.results]
-    return "\n".join([*head, data_notice(nonce), *blocks])
+    return "\n".join([*head, data_notice(nonce), *blocks, "", headline(report.results)])
+
+
+def headline(results: Sequence[TaskResult]) -> str:
+    """Return the verdicts in one line: `2 of 3 PASS; task 3 FAIL not_met`."""
+    passed = sum(_outcome(result) == "PASS" for result in results)
+    others = [f"task {task_number(result)} {_outcome(result)}" for result in results if _outcome(result) != "PASS"]
+    return "; ".join([f"{passed} of {len(results)} PASS", *others[:_MAX_HEADLINE], *_and_more(others)])
+
+
+def _and_more(others: Sequence[str]) -> list[str]:
+    return [f"and {len(others) - _MAX_HEADLINE} more"] if len(others) > _MAX_HEADLINE else []
+
+
+def _outcome(result: TaskResult) -> str:
+    verdict = result.verdict
+    if verdict is None:
+        return "no verdict"
+    return "PASS" if verdict.verdict == "PASS" else f"FAIL {one_line(verdict.code, 40)}"
+
+
+def task_number(result: TaskResult) -> int:
+    """Return the number of the task as people count, from 1."""
+    return result.task_index + 1
 
 
 def data_notice(nonce: str) -> str:
@@ -92,7 +116,7 @@ def _verdict_like() -> regex.Pattern[str]:
 
 def verdict_line(result: TaskResult) -> str:
     """Return a task's verdict in one line, with the first criterion that failed."""
-    start, verdict = f"task {result.task_index}: ", result.verdict
+    start, verdict = f"task {task_number(result)}: ", result.verdict
     status = "" if result.status == "completed" else f", run {result.status}"
     if verdict is None:
         crashed = result.error is not None and result.error.code == "internal_error"
@@ -125,11 +149,10 @@ def _failed(verdict: Verdict) -> list[CriterionResult]:
 
 
 def _totals(report: Report) -> list[str]:
-    """Return the totals of several tasks, and the run's id. For a single task, its own block has the same figures."""
+    """Return what several tasks cost, and the run's id. For a single task, its own block has the same figures."""
     parts: list[str] = []
     if len(report.results) != 1:
         totals = report.totals
-        parts.append(f"total: {tally(totals)}")
         if stopped := sum(map(out_of_budget, report.results)):
             parts.append(f"{stopped} stopped by the budget")
         parts += [_cost(totals, totals.verification_share), f"{totals.seconds:.1f} s"]
@@ -140,8 +163,14 @@ def _totals(report: Report) -> list[str]:
 # ------------------------------------------------------------------------------------------- details of each task
 
 
+def render_result(result: TaskResult, *, limit: int, nonce: str | None = None) -> str:
+    """Return the result of one task, with the first `limit` characters of the child's own text."""
+    nonce, line = nonce or new_nonce(), verdict_line(result)
+    return "\n".join([line, data_notice(nonce), _block(result, nonce, limit), "", line])
+
+
 def _block(result: TaskResult, nonce: str, limit: int) -> str:
-    lines = ["", f"about task {result.task_index} ({result.status}):"]
+    lines = ["", f"about task {task_number(result)} ({result.status}):"]
     if result.error is not None:
         lines.append(f"- error {one_line(result.error.code, 40)}: {quoted(result.error.message, 300)}")
     if result.verdict is not None:
@@ -269,13 +298,18 @@ def _fenced(name: str, text: str, result: TaskResult, nonce: str, limit: int) ->
     text, already_cut = _without_notice(text, result.handle)
     cleaned = clean(text[: 2 * limit])
     shown = cleaned.text[:limit]
-    lines = [fence(f"{name} of task {result.task_index}", mark_verdicts(shown), nonce)]
+    lines = [fence(f"{name} of task {task_number(result)}", mark_verdicts(shown), nonce)]
     if len(shown) < len(cleaned.text) or len(text) > 2 * limit or already_cut:
-        rest = f"whole report: handle {one_line(result.handle, 80)}" if result.handle else "the rest was not kept"
+        rest = f"to read on: {reading_on(result.handle, len(shown))}" if result.handle else "the rest was not kept"
         lines.append(f"- truncated to the first {len(shown):,} of {len(text) + already_cut:,} characters; {rest}")
     if cleaned.hidden:
         lines.append(f"- hidden characters were removed from this {name}")
     return lines
+
+
+def reading_on(handle: str, offset: int) -> str:
+    """Return how a parent reads the next part of a report."""
+    return f"handle {one_line(handle, 80)}, offset {offset}"
 
 
 def _without_notice(text: str, handle: str | None) -> tuple[str, int]:

@@ -17,7 +17,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import Redactor
@@ -35,6 +35,8 @@ class Executor:
     """Runs the admitted tasks of one delegator."""
 
     services: Services
+    running: dict[str, TaskRun] = field(default_factory=dict[str, TaskRun])
+    """The tasks that run now, by their handles."""
 
     async def run(
         self,
@@ -56,7 +58,12 @@ class Executor:
                 TaskRun(call, index, task, connection, context.run.next_handle())
                 for index, (task, connection) in enumerate(tasks, first_index)
             ]
-            results = await run_to_completion(self._run_all(call, runs), own)
+            self.running.update((run.handle, run) for run in runs)
+            try:
+                results = await run_to_completion(self._run_all(call, runs), own)
+            finally:
+                for run in runs:
+                    self.running.pop(run.handle, None)
         totals = costs.totals(results, time.monotonic() - started)
         return Report(results=results, totals=totals, run_id=context.run.id)
 
@@ -69,6 +76,8 @@ class Executor:
             depth=call.context.depth,
             redactor=call.redactor,
         )
+        for run in runs:
+            run.notify("task_queued", handle=run.handle)
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(run.run()) for run in runs]
         return tuple(task.result() for task in running)

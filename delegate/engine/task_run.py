@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine, MutableMapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -52,6 +52,8 @@ WATCH_SECONDS = 2.0
 _log = logger(__name__)
 EVENT_CHARS = 200
 """How much of a model's reply an event has."""
+_NOT_JOURNALED = frozenset[EventKind]({"task_queued", "model_called", "tool_started", "tool_called", "task_ended"})
+"""The recorder writes the model's and the tools' calls, with all details, and the task's record has its times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,22 @@ class TaskRun:
     connection: Connection | None
     """The selected model and its client. None for runners that bring their own model."""
     handle: str
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    """Stops this task alone."""
     folder: Folder | None = None
     """The workspace, once it is open."""
     _offered: tuple[Tool, ...] | None = None
     """The child's tools, if its runner gives it exactly those of the job."""
 
     async def run(self) -> TaskResult:
+        """Run the task and store its result, however it ends."""
+        with self.call.cancellation.linked(self.cancellation):
+            try:
+                return await self._run()
+            finally:
+                self.notify("task_ended")
+
+    async def _run(self) -> TaskResult:
         """Run the task and store its result. An error inside delegate fails only this task, never the host."""
         services, context, started = self.call.services, self.call.context, time.monotonic()
         has_files = False
@@ -133,7 +145,7 @@ class TaskRun:
                     ledger,
                     self.notify,
                     seconds=context.seconds_left(),
-                    cancellation=self.call.cancellation,
+                    cancellation=self.cancellation,
                 )
                 self.notify("judged", verdict.verdict if verdict else "no criteria")
             finally:
@@ -171,7 +183,7 @@ class TaskRun:
         No exception of the runner gets past this method: it becomes the run's status, with everything recorded so far.
         This includes `CancelledError`, which is raised again after the result is stored (see `run`).
         """
-        services, cancellation, caller = self.call.services, self.call.cancellation, self.call.context
+        services, cancellation, caller = self.call.services, self.cancellation, self.call.context
         recorder = Recorder(
             costs.UNOBSERVED if self.connection is None else None, journal=self._journal, redactor=self.call.redactor
         )
@@ -257,10 +269,12 @@ class TaskRun:
 
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
         """Report an event of this task to the sinks, and record it."""
+        if kind in _NOT_JOURNALED and not self.call.sinks:
+            return
         text, data = self.call.redactor.text(text), self.call.redactor.value(data)
         if kind == "model_called":  # cut only now: a cut would make a secret unrecognizable
             text = text[:EVENT_CHARS]
-        if kind not in ("model_called", "tool_called"):  # the recorder writes these, with all details
+        if kind not in _NOT_JOURNALED:
             self._journal(kind, {"text": text, **data})
         for sink in self.call.sinks:
             try:

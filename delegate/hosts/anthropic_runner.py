@@ -43,6 +43,8 @@ from delegate.types import JsonObject, Parent
 
 OnAnswer = Callable[[ToolAnswer], None]
 _CALL_ID = "gen_ai.tool.call.id"
+_CONTENT = ("model_called", "tool_started")
+"""Events whose text is a model's, which a trace doesn't get."""
 
 
 def tool(
@@ -142,7 +144,9 @@ def _span_sink(call_span: trace.Span) -> EventSink:
     context = trace.set_span_in_context(call_span)
 
     def sink(event: Event) -> None:
-        redacted = replace(event, text="") if event.kind == "model_called" else event
+        if not progress.is_news(event):
+            return
+        redacted = replace(event, text=event.data.get("tool", "")) if event.kind in _CONTENT else event
         data = {"delegate.event": event.kind, "delegate.task_index": event.task_index}
         trace.get_tracer("delegate").start_span(progress.line(redacted), context, attributes=data).end()
 

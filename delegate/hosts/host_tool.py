@@ -1,16 +1,20 @@
 """The framework-independent part of every adapter: a tool to register, and what a host knows about each call of it."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Unpack, cast
 from uuid import uuid4
 
+from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate.delegator import Arguments, Delegator
-from delegate.errors import ConfigError, ToolDenied
+from delegate.engine.admission import refusal
+from delegate.engine.delegation import Delegation
+from delegate.errors import CallError, ConfigError, ToolDenied
 from delegate.ports import EventSink
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Report, Usage
@@ -26,6 +30,10 @@ class Invocation:
     """Overlapping calls with the same session share a ledger if `parent.run_id` is None. None: they don't."""
     on_event: EventSink | None = None
     cancellation: Cancellation | None = None
+    answer_within: float | None = None
+    """Seconds after which a call that still runs goes on in the background, and is answered with its handles. None: no
+    limit.
+    """
 
 
 _DEFAULT_INVOCATION = Invocation()
@@ -39,6 +47,8 @@ class ToolAnswer:
     is_error: bool = False
     """The call was invalid or exceeded a limit, and nothing was run."""
     report: Report | None = None
+    running: Delegation | None = None
+    """The call, if it goes on in the background."""
 
     @property
     def structured(self) -> JsonObject | None:
@@ -89,11 +99,16 @@ class HostTool:
 
 
 def make_delegate_tool(
-    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+    delegator: Delegator | None = None,
+    *,
+    parent: Parent | None = None,
+    background: bool = False,
+    **options: Unpack[SettingsOptions],
 ) -> HostTool:
     """Create the delegate_task tool. Without a delegator, one is created from `options` (settings).
 
     `parent` is what the operator knows and the host doesn't, such as the tier of a model that isn't in the catalog.
+    With `background`, a parent may ask for handles at once; the host must then offer `make_read_tool` as well.
 
     Raises:
         ConfigError: the settings are wrong, or there are options besides a delegator.
@@ -103,31 +118,82 @@ def make_delegate_tool(
             f"{', '.join(options)}: the delegator has its own settings; give these to `Delegator` instead"
         )
     delegator, configured, runs = delegator or Delegator(**options), parent or Parent(), _SessionRuns()
-    definition = delegator.tool("mcp", parent=parent)
+    definition = delegator.tool("mcp", parent=parent, background=background)
 
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
         caller = _merge(invocation.parent, configured, keep_tools=delegator.child_tools is not None)
-        with runs.assign(caller, invocation.session) as context:
-            report = await delegator.call(
-                arguments, parent=context, on_event=invocation.on_event, cancellation=invocation.cancellation
-            )
+        seconds = invocation.answer_within
+        if background:
+            arguments, at_once = contract.take_background(arguments)
+            seconds = 0 if at_once else seconds
+        with ExitStack() as held:
+            context = held.enter_context(runs.assign(caller, invocation.session))
+            if seconds is None:
+                report = await delegator.call(
+                    arguments, parent=context, on_event=invocation.on_event, cancellation=invocation.cancellation
+                )
+            else:
+                delegation = await delegator.start_call(arguments, parent=context)
+                if not await _finished_within(seconds, delegation, invocation):
+                    delegation.add_done_callback(held.pop_all().close)
+                    return ToolAnswer(contract.render_running(delegation.progress), running=delegation)
+                report = await delegation
         return ToolAnswer(delegator.render(report), report.error is not None, report)
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
+async def _finished_within(seconds: float, delegation: Delegation, invocation: Invocation) -> bool:
+    """Wait for a call as long as its host can. Until then, the host can stop it."""
+    with (
+        delegation.reported_to(invocation.on_event),
+        (invocation.cancellation or Cancellation()).linked(delegation),
+    ):
+        try:
+            return await delegation.wait(seconds)
+        except asyncio.CancelledError:
+            await delegation.close()
+            raise
+
+
 def make_read_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
-    """Create the tool that reads the rest of a report that was cut.
+    """Create the tool that waits for a task, and reads the rest of a report that was cut.
 
     `may_read` gets the session of a call and the id of a run, and decides whether the session may read the run's
     reports. Without it, the handle grants access.
     """
-    definition = delegator.read_tool("mcp")
 
-    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
+    async def read(arguments: Arguments, invocation: Invocation) -> str:
         # No parent: a later run of a conversation may read the report of an earlier one.
         allowed = may_read and partial(may_read, invocation.session)
-        return ToolAnswer(await delegator.read_answer(arguments, may_read=allowed))
+        return await delegator.read_call(
+            arguments, may_read=allowed, max_wait_seconds=invocation.answer_within, on_event=invocation.on_event
+        )
+
+    return _text_tool(delegator, delegator.read_tool("mcp"), read)
+
+
+def make_stop_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
+    """Create the tool that stops a task in the background. Who may read a task's report may stop it."""
+
+    async def stop(arguments: Arguments, invocation: Invocation) -> str:
+        return await delegator.stop_call(arguments, may_read=may_read and partial(may_read, invocation.session))
+
+    return _text_tool(delegator, delegator.stop_tool("mcp"), stop)
+
+
+def _text_tool(
+    delegator: Delegator,
+    definition: JsonObject,
+    answer: Callable[[Arguments, Invocation], Coroutine[Any, Any, str]],
+) -> HostTool:
+    """Create a tool whose answer is a text. `answer` raises CallError if there is none."""
+
+    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
+        try:
+            return ToolAnswer(await answer(arguments, invocation))
+        except CallError as error:
+            return ToolAnswer(delegator.render(refusal(error)), is_error=True)
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 

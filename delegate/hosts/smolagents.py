@@ -156,7 +156,8 @@ class _AttachedAgent:
         return self._agent.interrupt_switch
 
     def log(self, event: Event) -> None:
-        self._agent.logger.log(Text(progress.line(event)), level=LogLevel.INFO)
+        if progress.is_news(event):
+            self._agent.logger.log(Text(progress.line(event)), level=LogLevel.INFO)
 
     def add_usage(self, usage: Usage) -> None:
         with self._lock:

@@ -5,11 +5,12 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 from delegate.hosts.host_tool import ToolAnswer
+from delegate.hosts.progress import is_news
 from delegate.ports import Event, EventSink
 
 
 async def steps(call: Callable[[EventSink], Coroutine[Any, Any, ToolAnswer]]) -> AsyncGenerator[Event | ToolAnswer]:
-    """Run the call in a task of its own, yield its events as they happen, and then its answer.
+    """Run the call in a task of its own, yield what happens (see `is_news`), and then its answer.
 
     Closing or canceling the stream before the answer cancels the call and waits until it has ended.
     """
@@ -18,7 +19,8 @@ async def steps(call: Callable[[EventSink], Coroutine[Any, Any, ToolAnswer]]) ->
     running.add_done_callback(lambda _: events.put_nowait(None))
     try:
         while (event := await events.get()) is not None:
-            yield event
+            if is_news(event):
+                yield event
     finally:
         if not running.done():
             running.cancel()

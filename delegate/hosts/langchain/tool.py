@@ -178,6 +178,8 @@ def messages(state: object) -> Sequence[object]:
 
 def _sink(runtime: AnyToolRuntime, graph: Runtime[Any] | None) -> EventSink:
     def sink(event: Event) -> None:
+        if not progress.is_news(event):
+            return
         line = progress.line(event)
         data = {"kind": event.kind, "task_index": event.task_index, "text": line}
         runtime.stream_writer({"tool_call_id": runtime.tool_call_id, "delegate": data})

@@ -1,8 +1,8 @@
 """The tools that the server lists and its answers, as protocol messages, independent of the SDK version."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,12 +13,9 @@ from delegate._util.resources import schema
 from delegate.engine.admission import refusal
 from delegate.errors import CallError
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
-from delegate.hosts.mcp.call_progress import CallProgress
 from delegate.hosts.mcp.clients import Clients
-from delegate.hosts.progress import line
-from delegate.hosts.stream import steps
-from delegate.ports import EventSink
-from delegate.types import JsonObject
+from delegate.ports import Event, EventSink
+from delegate.types import JsonObject, Report
 
 T = TypeVar("T")
 ProgressCallback = Callable[[float, float, str], Awaitable[None]]
@@ -76,24 +73,44 @@ class Tools:
         return answer
 
 
-async def _answer(host_tool: HostTool, request: ToolRequest, invocation: Invocation) -> JsonObject:
-    """Answer one call and send its events as progress notifications, in order, if the client requested them."""
-    progress, send = CallProgress(), request.report_progress
+@asynccontextmanager
+async def _reported(send: ProgressCallback | None) -> AsyncGenerator[EventSink | None]:
+    """Send progress notifications while the block runs, after every event but not more than two a second, and at least
+    every ten seconds. Yields the sink for the events, or None if the client requested no progress.
+    """
+    if send is None:
+        yield None
+        return
+    progress, changed = CallProgress(), asyncio.Event()
 
-    def call(sink: EventSink) -> Coroutine[Any, Any, ToolAnswer]:
-        return host_tool.call(request.arguments, replace(invocation, on_event=sink))
+    def sink(event: Event) -> None:
+        progress.add(event)
+        changed.set()
 
-    async with aclosing(steps(call)) as stream:
-        async for step in stream:
-            if isinstance(step, ToolAnswer):
-                return _result(step.text, step.structured, is_error=step.is_error)
-            progress.count(step)
-            try:
-                if send is not None:
-                    await send(progress.done, progress.total, line(step))
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                send = None  # the client has disconnected
-    raise AssertionError("the stream of a call ended without its answer")
+    reporting = asyncio.create_task(_report(progress, changed, send))
+    try:
+        yield sink
+    finally:
+        reporting.cancel()
+        await asyncio.wait([reporting])
+    if progress.total:
+        await _send(send, progress)
+
+
+async def _report(progress: CallProgress, changed: asyncio.Event, send: ProgressCallback) -> None:
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                await changed.wait()
+        changed.clear()
+        if progress.total:
+            await _send(send, progress)
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _send(send: ProgressCallback, progress: CallProgress) -> None:
+    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has disconnected
+        await send(progress.advance(), progress.total, progress.line())
 
 
 def _definition(kind: str, host_tool: HostTool) -> JsonObject:

@@ -136,6 +136,8 @@ def _span_sink(context: ToolContext[Any]) -> EventSink | None:
     include_text = config is None or config.trace_include_sensitive_data
 
     def sink(event: Event) -> None:
+        if not progress.is_news(event):
+            return
         line = progress.line(event if include_text else replace(event, text=""))
         data = {"kind": event.kind, "task_index": event.task_index}
         with agents.custom_span(line, data, parent=parent):

@@ -1,0 +1,115 @@
+"""What is known of a call while it runs, and how it is said to its parent and to people."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from delegate._util.fencing import one_line
+from delegate.contract.amounts import counted
+from delegate.ports import Event
+
+_HALF_DONE_STEPS = 8
+"""A task counts as half done after this many events, since their total isn't known in advance."""
+_MAX_CHARS = 80
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """One task of a call, as far as it got. Times are those of the call's clock, in seconds."""
+
+    handle: str | None
+    doing: str
+    """What it does now, as the rest of a sentence: "runs `make test`"."""
+    since: float
+    """When it began to do that."""
+    verdict: str = ""
+    """PASS, FAIL or "no criteria", once it is known."""
+    tool_calls: int = 0
+    steps: float = 0
+    """The number of its events, and of the times that its progress was reported."""
+    ended: bool = False
+
+
+class CallProgress:
+    """Follows a call through its events. `clock` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._tasks: dict[int, TaskProgress] = {}
+
+    def add(self, event: Event) -> None:
+        """Take note of one event."""
+        task = self._tasks.get(event.task_index)
+        if task is None:
+            task = self._tasks[event.task_index] = TaskProgress(None, "waits for its turn", self._clock())
+        task.steps += 1
+        if event.kind == "task_queued":
+            task.handle = event.data.get("handle")
+        elif event.kind == "tool_called":
+            task.tool_calls += 1
+        elif event.kind == "judged":
+            task.verdict = event.text
+        elif event.kind == "task_ended":
+            task.ended = True
+        if doing := _activity(event):
+            task.doing, task.since = doing, self._clock()
+
+    @property
+    def handles(self) -> tuple[str, ...]:
+        """The handles of the tasks, in the order of the call."""
+        return tuple(task.handle for _, task in sorted(self._tasks.items()) if task.handle)
+
+    def task(self, handle: str) -> TaskProgress | None:
+        """The task with this handle."""
+        return next((task for task in self._tasks.values() if task.handle == handle), None)
+
+    @property
+    def total(self) -> int:
+        """The number of tasks."""
+        return len(self._tasks)
+
+    def advance(self) -> float:
+        """How much is done: a number between 0 and `total` that is greater with every event and every call of this.
+
+        A running task counts as a fraction, which reaches 1 only with its end.
+        """
+        for task in self._tasks.values():
+            task.steps += 0.01
+        running = (task.steps / (task.steps + _HALF_DONE_STEPS) for task in self._tasks.values() if not task.ended)
+        return self._ended + sum(running)
+
+    def line(self) -> str:
+        """All that is going on, in one line: "1 of 3 done; task 2 runs `make test`, 34 s; task 3 thinks, 2 s"."""
+        running = [f"task {n + 1} {self._now(task)}" for n, task in sorted(self._tasks.items()) if not task.ended]
+        return "; ".join([f"{self._ended} of {self.total} done", *running])
+
+    def lines(self) -> list[str]:
+        """A line for each task that hasn't ended, with its handle."""
+        running = [(n, task) for n, task in sorted(self._tasks.items()) if not task.ended]
+        return [
+            f"task {n + 1} (handle {task.handle or 'none'}): {self._now(task)}; {counted(task.tool_calls, 'tool call')}"
+            for n, task in running
+        ]
+
+    @property
+    def _ended(self) -> int:
+        return sum(task.ended for task in self._tasks.values())
+
+    def _now(self, task: TaskProgress) -> str:
+        return f"{task.doing}, {self._clock() - task.since:.0f} s"
+
+
+def _activity(event: Event) -> str | None:
+    """What the task does from this event on, or None if it goes on with what it did. A child can't add a line to it."""
+    text = one_line(event.text, _MAX_CHARS)
+    match event.kind:
+        case "child_started" | "model_called" | "tool_called":
+            return "thinks"
+        case "tool_started":
+            return f"uses {text}" if event.text == event.data.get("tool") else f"runs `{text}`"
+        case "child_ended":
+            return "is being checked"
+        case "judge_asked":
+            return f"is being judged by {text}"
+        case _:
+            return None

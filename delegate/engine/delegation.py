@@ -1,0 +1,137 @@
+"""A call that runs in the background."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from delegate._util.cancellation import Cancellation
+from delegate.contract.progress import CallProgress
+from delegate.ports import Event, EventSink
+from delegate.types import Report
+
+KEPT_EVENTS = 1_000
+"""How many of the latest events are kept for those who ask for them later."""
+
+
+class Delegation:
+    """A call that goes on while its caller does something else. For use on the event loop where it was started.
+
+        delegation = await delegator.start(task)
+        async for event in delegation.events():
+            print(event)
+        report = await delegation
+
+    To await it never stops it, even if the awaiting task is canceled.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[EventSink, Cancellation], Coroutine[Any, Any, Report]],
+        on_event: EventSink | None = None,
+    ) -> None:
+        self.progress = CallProgress()
+        self._sinks = [] if on_event is None else [on_event]
+        self._events = deque[Event](maxlen=KEPT_EVENTS)
+        self._readers: set[asyncio.Queue[Event | None]] = set()
+        self._cancellation = Cancellation()
+        self._running = asyncio.create_task(run(self._observe, self._cancellation))
+        self._running.add_done_callback(self._tell_end)
+
+    def __await__(self) -> Generator[Any, None, Report]:
+        return asyncio.shield(self._running).__await__()
+
+    @property
+    def handles(self) -> tuple[str, ...]:
+        """The handle of each task, in the order of the call. Empty if the call was refused."""
+        return self.progress.handles
+
+    @property
+    def done(self) -> bool:
+        """Whether all tasks have ended."""
+        return self._running.done()
+
+    def cancel(self) -> None:
+        """Stop all tasks. The report then has what they have done so far. Safe to call from any thread."""
+        self._cancellation.cancel()
+
+    async def close(self) -> None:
+        """Stop all tasks and wait until they have ended, unless they run on another event loop."""
+        self.cancel()
+        if self._running.get_loop() is asyncio.get_running_loop():
+            await self.wait()
+
+    def add_done_callback(self, callback: Callable[[], object]) -> None:
+        """Call `callback` on the event loop when all tasks have ended."""
+        self._running.add_done_callback(lambda _: callback())
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """Yield the events so far, at most the latest 1,000, and then further ones until all tasks have ended."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        for event in self._events:
+            queue.put_nowait(event)
+        if self.done:
+            queue.put_nowait(None)
+        self._readers.add(queue)
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+        finally:
+            self._readers.discard(queue)
+
+    @contextmanager
+    def reported_to(self, sink: EventSink | None) -> Generator[None]:
+        """Inside the block, `sink` gets the events so far, at most the latest 1,000, and then further ones."""
+        if sink is None:
+            yield
+            return
+        for event in self._events:
+            sink(event)
+        self._sinks.append(sink)
+        try:
+            yield
+        finally:
+            self._sinks.remove(sink)
+
+    async def wait(self, seconds: float | None = None, *, handle: str | None = None) -> bool:
+        """Wait until all tasks have ended, or the one with this handle, at most `seconds`. Returns whether they have.
+
+        If the waiting task is canceled, the call goes on.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                if handle is None:
+                    await asyncio.wait([self._running])
+                else:
+                    await self._wait_for_task(handle)
+        return self.done or (handle is not None and self._has_ended(handle))
+
+    async def wait_until_started(self) -> None:
+        """Wait until the tasks are recorded, or the call has been refused."""
+        async for event in self.events():
+            if event.kind == "task_queued":
+                return
+
+    async def _wait_for_task(self, handle: str) -> None:
+        async for _ in self.events():
+            if self._has_ended(handle):
+                return
+
+    def _has_ended(self, handle: str) -> bool:
+        task = self.progress.task(handle)
+        return task is not None and task.ended
+
+    def _observe(self, event: Event) -> None:
+        self.progress.add(event)
+        self._events.append(event)
+        for queue in self._readers:
+            queue.put_nowait(event)
+        for sink in self._sinks:
+            sink(event)
+
+    def _tell_end(self, running: "asyncio.Task[Report]") -> None:
+        for queue in self._readers:
+            queue.put_nowait(None)
+        if not running.cancelled():
+            running.exception()  # asyncio logs an error for an exception that nobody retrieves
