@@ -24,7 +24,10 @@ from starlette.requests import Request
 
 from delegate import Delegator
 from delegate.budget.runs import new_run_id
+from delegate.hosts.host_tool import make_delegate_tool, make_read_tool, make_think_tool
+from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import Clients
+from delegate.hosts.mcp.tools import Tools
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject
 from tests.hosts.drivers.mcp import TOKEN, V2, Session, connected, environment, over_http, over_stdio
@@ -144,6 +147,26 @@ async def test_reports_match_the_listed_output_schema(transport: str, world: Wor
     assert done["structuredContent"]["results"][0]["verdict"]["verdict"] == "PASS"
     assert (done["isError"], refused["isError"]) == (False, True)
     assert refused["structuredContent"]["error"]["code"] == "unknown_field"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        load_settings(),
+        load_settings(tool_name="hand_over", max_steps=7, timeout_seconds=90, max_cost_usd=1.5, max_children=5),
+        load_settings(max_children=0, max_depth=3),
+    ],
+    ids=["defaults", "limits", "no tasks left"],
+)
+def test_the_settings_alone_say_what_a_server_lists(settings: Settings) -> None:
+    delegator, clients = Delegator(settings), Clients(shared_records=False)
+    tools = Tools(
+        clients,
+        delegate=make_delegate_tool(delegator),
+        read=make_read_tool(delegator),
+        think=make_think_tool(delegator),
+    )
+    assert definitions.listed(settings) == tools.listed
 
 
 async def test_the_error_about_an_unknown_tool_names_the_tools(world: World, settings: Settings) -> None:

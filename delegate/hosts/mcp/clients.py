@@ -1,40 +1,50 @@
-"""Tells the clients of a server apart, so that none reads the reports of another, or uses up its limits.
+"""Tells the clients of a server apart, and the runs that their calls belong to.
 
-This is about HTTP. On stdin and stdout there is one client, which started the server as its own user, and can read all
-records without it: it may read its own earlier reports after a restart.
+No client over HTTP reads the reports of another, or uses up its limits. On stdin and stdout there is one client, which
+started the server as its own user, and can read all records without it: it may read its own earlier reports after a
+restart.
 """
 
 import json
+import time
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, cast
 from uuid import uuid4
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 
 from delegate.budget.runs import KEPT_RUNS
 from delegate.errors import CallError
-from delegate.types import Parent
+from delegate.types import JsonObject, Parent
 
 COOKIE = "delegate.client"
 """The key in an HTTP request's scope for the value of the cookie by which a client without a session is recognized."""
 RUN_NAME = "delegate/run"
 """The key in a request's `_meta` for the client's own name of its run. Calls that name the same run share a ledger."""
-_RUN_NAME_CHARS = 200
+CODEX_TURN = "x-codex-turn-metadata"
+"""The key under which Codex describes the turn of its model that makes the call."""
+RUN_SECONDS = 3_600.0
+"""How long the calls of a client that doesn't name its turns belong to the same run, counted from the first of them."""
+_NAME_CHARS = 200
 
 
 class Clients:
     """Knows which client made which run. The latest 10,000 runs are remembered, until the server ends.
 
-    With `shared_records`, a client may read all reports, and a run's name means the same run to all clients.
+    With `shared_records`, a client may read all reports, and a run's name means the same run to all clients. `clock`
+    returns seconds.
     """
 
-    def __init__(self, *, shared_records: bool) -> None:
+    def __init__(self, *, shared_records: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._shared = shared_records
+        self._clock = clock
         self._server = uuid4().hex
         self._starter = f"starter of {self._server}"
         self._made: OrderedDict[tuple[str, Hashable], None] = OrderedDict()
         """Runs' ids, each with a client that made calls of the run. Only the operator puts several into one run."""
+        self._began: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        """For each client that doesn't name its turns, its current run and when it began."""
 
     def identify(self, http: Any) -> str:
         """Identify the client that sent an HTTP request of the SDK. None means the one that started the server.
@@ -52,17 +62,24 @@ class Clients:
         }
         return json.dumps(known) if any(known.values()) else f"request {uuid4().hex}"
 
-    def parent(self, client: str, run_name: object) -> Parent:
-        """What a request says about the parent: its run, if it has a name.
+    def parent(self, client: str, meta: Mapping[str, Any]) -> Parent:
+        """What a request says about the parent: its model, if it says so, and its run.
 
-        Raises CallError if it isn't a name.
+        A run is what the client names, else the turn of its model, else all its calls within an hour.
+
+        Raises CallError if the run's name isn't one.
         """
-        if run_name is None:
-            return Parent()
-        if not isinstance(run_name, str) or not 0 < len(run_name) <= _RUN_NAME_CHARS:
-            message = f"the name of the run is not a text of 1 to {_RUN_NAME_CHARS} characters"
-            raise CallError("wrong_type", message, field=f'_meta["{RUN_NAME}"]', hint="leave it out, or shorten it")
-        return Parent(run_id=json.dumps(["mcp", self._server, None if self._shared else client, run_name]))
+        name, turn = meta.get(RUN_NAME), _codex_turn(meta)
+        if name is not None:
+            if not _is_name(name):
+                message = f"the name of the run is not a text of 1 to {_NAME_CHARS} characters"
+                raise CallError("wrong_type", message, field=f'_meta["{RUN_NAME}"]', hint="leave it out, or shorten it")
+            run = self._id(None if self._shared else client, "name", name)
+        elif _is_name(turn.get("turn_id")):
+            run = self._id(client, "turn", turn["turn_id"])
+        else:
+            run = self._run_of_this_hour(client)
+        return Parent(run_id=run, model=turn["model"] if _is_name(turn.get("model")) else None)
 
     def add_run(self, client: str, run_id: str) -> None:
         """Remember that the client made a call of this run."""
@@ -74,3 +91,30 @@ class Clients:
     def may_read(self, client: Hashable, run_id: str) -> bool:
         """Whether the client may read the reports of this run."""
         return self._shared or client == self._starter or (run_id, client) in self._made
+
+    def _id(self, *parts: str | None) -> str:
+        return json.dumps(["mcp", self._server, *parts])
+
+    def _run_of_this_hour(self, client: str) -> str:
+        run, began = self._began.get(client, ("", -RUN_SECONDS))
+        if self._clock() - began >= RUN_SECONDS or not run:
+            run, began = self._id(client, "from", uuid4().hex), self._clock()
+        self._began[client] = run, began
+        self._began.move_to_end(client)
+        if len(self._began) > KEPT_RUNS:
+            self._began.popitem(last=False)
+        return run
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _NAME_CHARS
+
+
+def _codex_turn(meta: Mapping[str, Any]) -> JsonObject:
+    """What Codex says about the turn: an object, or its JSON text. Empty for other clients."""
+    turn = meta.get(CODEX_TURN)
+    try:
+        turn = json.loads(turn) if isinstance(turn, str) else turn
+    except (ValueError, RecursionError):
+        return {}
+    return cast("JsonObject", turn) if isinstance(turn, dict) else {}

@@ -1,33 +1,36 @@
-"""The tools that the server lists and its answers, as protocol messages, independent of the SDK version."""
+"""Answers the calls of the server's tools, as protocol messages, independent of the SDK version."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 
 from delegate._util.cancellation import Cancellation
-from delegate._util.resources import schema
+from delegate.contract import CallProgress
+from delegate.delegator import Delegator
 from delegate.engine.admission import refusal
+from delegate.engine.delegation import Delegation
 from delegate.errors import CallError
+from delegate.hosts import host_tool
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
+from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import Clients
 from delegate.ports import Event, EventSink
-from delegate.types import JsonObject, Report
+from delegate.types import JsonObject, Parent
 
 T = TypeVar("T")
 ProgressCallback = Callable[[float, float, str], Awaitable[None]]
 """Sends the client one progress notification: the progress, the total, and a line of text."""
 
-_HINTS: Mapping[str, JsonObject] = {
-    # Children may change whatever the operator allows, so a client that asks its user for permission should do so.
-    "delegate": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True},
-    "read": {"readOnlyHint": True, "openWorldHint": False},
-    "think": {"readOnlyHint": True, "openWorldHint": False},
-}
-_TITLES = {"delegate": "Delegate tasks", "read": "Read a delegated task's report", "think": "Think"}
+HEARTBEAT_SECONDS = 10.0
+"""The longest time between two progress notifications."""
+_PAUSE_SECONDS = 0.5
+"""The shortest time between two progress notifications."""
+ANSWER_WITHIN = "delegate/answerWithin"
+"""The key in a request's `_meta` for the seconds that its client waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,45 +41,122 @@ class ToolRequest:
     arguments: JsonObject
     http: Any
     """The SDK's HTTP request that brought it; None over other transports."""
-    run_name: object
-    """The name that the client gave its run, unvalidated; None if it gave none."""
+    meta: Mapping[str, Any]
+    """What the client says besides the arguments, unvalidated."""
     report_progress: ProgressCallback | None
     """None if the client didn't request progress."""
     disconnected: Cancellation | None
     """Canceled when nobody can read the answer any more; None if the SDK cancels the handler itself."""
+    as_task: Callable[[str, Delegation, Callable[[], Awaitable[JsonObject]]], JsonObject] | None = None
+    """Turns a call into a task of the protocol, given its client and what makes its result. None if the client doesn't
+    support them.
+    """
 
 
 class Tools:
-    """The tools of the server. Each keyword, `delegate`, `read` or `think`, gives the kind of its tool."""
+    """The tools of one server.
 
-    def __init__(self, clients: Clients, **host_tools: HostTool) -> None:
+    A call that takes longer than `answer_within` seconds goes on in the background, and is answered with its handles.
+    With `structured`, results have a small `structuredContent` besides the text.
+    """
+
+    def __init__(
+        self,
+        delegator: Delegator,
+        clients: Clients,
+        *,
+        parent: Parent | None = None,
+        answer_within: float | None = None,
+        structured: bool = False,
+    ) -> None:
         self._clients = clients
-        self.listed = [_definition(kind, host_tool) for kind, host_tool in host_tools.items()]
-        self._host_tools = {host_tool.name: host_tool for host_tool in host_tools.values()}
+        self._answer_within = answer_within
+        self._structured = structured
+        self._running: dict[str, set[Delegation]] = {}
+        """For each client, its calls in the background."""
+        self._host_tools = {
+            one.name: one
+            for one in (
+                host_tool.make_delegate_tool(delegator, parent=parent, background=True),
+                host_tool.make_read_tool(delegator, may_read=clients.may_read),
+                host_tool.make_stop_tool(delegator, may_read=clients.may_read),
+                host_tool.make_think_tool(delegator),
+            )
+        }
+        self.listed = definitions.listed(delegator.settings, structured=structured)
 
     async def answer(self, request: ToolRequest) -> JsonObject:
         """Answer one call. Raises only CancelledError, after all children have ended."""
-        host_tool = self._host_tools.get(request.tool)
-        if host_tool is None:
+        tool = self._host_tools.get(request.tool)
+        if tool is None:
             names = ", ".join(self._host_tools)
-            return _result(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
+            return _text(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
         client = self._clients.identify(request.http)
         try:
-            parent = self._clients.parent(client, request.run_name)
+            invocation = Invocation(
+                parent=self._clients.parent(client, request.meta),
+                session=client,
+                cancellation=request.disconnected,
+                answer_within=self._seconds(request.meta) if request.as_task is None else 0,
+            )
         except CallError as error:
-            report = refusal(error)
-            return _result(host_tool.delegator.render(report), report.model_dump(mode="json"), is_error=True)
-        invocation = Invocation(parent=parent, session=client, cancellation=request.disconnected)
-        answer = await _run_to_completion(_answer(host_tool, request, invocation))
-        if run_id := answer.get("structuredContent", {}).get("run_id"):
-            self._clients.add_run(client, run_id)
-        return answer
+            return self._result(ToolAnswer(tool.delegator.render(refusal(error)), is_error=True))
+        answer = await _run_to_completion(_answer(tool, request, invocation))
+        if answer.report and answer.report.run_id:
+            self._clients.add_run(client, answer.report.run_id)
+        if answer.running is not None:
+            self._keep(client, answer.running)
+            if request.as_task is not None:
+                return request.as_task(client, answer.running, lambda: self._finished(tool, answer.running))
+        return self._result(answer)
+
+    def stop(self, client: str) -> None:
+        """Stop what runs in the background for a client that has left."""
+        for delegation in self._running.pop(client, set[Delegation]()):
+            delegation.cancel()
+
+    def _keep(self, client: str, delegation: Delegation) -> None:
+        kept = self._running.setdefault(client, set())
+        kept.add(delegation)
+        delegation.add_done_callback(lambda: kept.discard(delegation))
+        for handle in delegation.handles:
+            self._clients.add_run(client, run_of(handle))
+
+    async def _finished(self, tool: HostTool, delegation: Delegation) -> JsonObject:
+        """The result of a call in the background that has ended."""
+        report = await delegation
+        return self._result(ToolAnswer(tool.delegator.render(report), report.error is not None, report))
+
+    def _seconds(self, meta: Mapping[str, Any]) -> float | None:
+        """How long the client may be kept waiting for an answer."""
+        given = meta.get(ANSWER_WITHIN)
+        if given is None:
+            return self._answer_within
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
+            message = "the time that the client waits is not a number of seconds"
+            raise CallError("wrong_type", message, field=f'_meta["{ANSWER_WITHIN}"]', hint="leave it out")
+        return float(given)
+
+    def _result(self, answer: ToolAnswer) -> JsonObject:
+        result = _text(answer.text, is_error=answer.is_error)
+        if self._structured and answer.report is not None:
+            result["structuredContent"] = definitions.structured(answer.report)
+        elif self._structured and answer.running is not None:
+            result["structuredContent"] = definitions.structured_running(answer.running.handles)
+        return result
+
+
+async def _answer(tool: HostTool, request: ToolRequest, invocation: Invocation) -> ToolAnswer:
+    """Answer one call, with progress notifications if the client requested them."""
+    async with _reported(request.report_progress) as sink:
+        return await tool.call(request.arguments, replace(invocation, on_event=sink))
 
 
 @asynccontextmanager
 async def _reported(send: ProgressCallback | None) -> AsyncGenerator[EventSink | None]:
-    """Send progress notifications while the block runs, after every event but not more than two a second, and at least
-    every ten seconds. Yields the sink for the events, or None if the client requested no progress.
+    """Send progress notifications while the block runs: after an event, and at least every ten seconds.
+
+    Yields the sink for the events, or None if the client requested no progress.
     """
     if send is None:
         yield None
@@ -90,11 +170,11 @@ async def _reported(send: ProgressCallback | None) -> AsyncGenerator[EventSink |
     reporting = asyncio.create_task(_report(progress, changed, send))
     try:
         yield sink
-    finally:
         reporting.cancel()
         await asyncio.wait([reporting])
-    if progress.total:
         await _send(send, progress)
+    finally:
+        reporting.cancel()
 
 
 async def _report(progress: CallProgress, changed: asyncio.Event, send: ProgressCallback) -> None:
@@ -103,32 +183,18 @@ async def _report(progress: CallProgress, changed: asyncio.Event, send: Progress
             async with asyncio.timeout(HEARTBEAT_SECONDS):
                 await changed.wait()
         changed.clear()
-        if progress.total:
-            await _send(send, progress)
+        await _send(send, progress)
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _send(send: ProgressCallback, progress: CallProgress) -> None:
-    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has disconnected
-        await send(progress.advance(), progress.total, progress.line())
+    if progress.total:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has disconnected
+            await send(progress.advance(), progress.total, progress.line())
 
 
-def _definition(kind: str, host_tool: HostTool) -> JsonObject:
-    tool: JsonObject = {
-        "name": host_tool.name,
-        "title": _TITLES[kind],
-        "description": host_tool.description,
-        "inputSchema": host_tool.parameters,
-        "annotations": {"title": _TITLES[kind], **_HINTS[kind]},
-    }
-    if kind == "delegate":
-        tool["outputSchema"] = {key: value for key, value in schema("report").items() if key != "$comment"}
-    return tool
-
-
-def _result(text: str, structured: JsonObject | None = None, *, is_error: bool) -> JsonObject:
-    result: JsonObject = {"content": [{"type": "text", "text": text}], "isError": is_error}
-    return result if structured is None else {**result, "structuredContent": structured}
+def _text(text: str, *, is_error: bool) -> JsonObject:
+    return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 
 async def _run_to_completion(work: Coroutine[Any, Any, T]) -> T:

@@ -1,0 +1,83 @@
+"""The tools as the server lists them. They follow from the settings, so that they are known before the SDK is loaded.
+
+It imports little, because clients wait only a fraction of a second for the list.
+"""
+
+from collections.abc import Sequence
+
+from delegate import contract
+from delegate.contract import Limits
+from delegate.settings import Settings
+from delegate.types import JsonObject, Report
+
+_HANDLE: JsonObject = {"type": ["string", "null"], "description": "With it, read_delegation has the task's report"}
+_RESULT_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "handle": _HANDLE,
+                    "status": {"type": "string", "description": "running, or how the child ended"},
+                    "verdict": {"enum": ["PASS", "FAIL", None], "description": "null: not judged"},
+                    "verified": {"type": ["boolean", "null"], "description": "Whether code found the evidence"},
+                    "code": {"type": ["string", "null"], "description": "Why the verdict is what it is"},
+                },
+                "required": ["handle", "status", "verdict", "verified", "code"],
+            },
+        },
+        "error": {"type": ["object", "null"], "description": "Why nothing was run"},
+    },
+    "required": ["results", "error"],
+}
+"""The schema of `structuredContent`: one entry for each task, in the order of the call."""
+
+
+def listed(settings: Settings, *, structured: bool = False) -> list[JsonObject]:
+    """The tools that a server with these settings lists, whose parent isn't known.
+
+    Raises:
+        ConfigError: The tool's name isn't valid for all hosts.
+    """
+    delegate = contract.tool(
+        "mcp", name=settings.tool_name, limits=_limits_of_a_new_run(settings), background=True
+    )
+    if structured:
+        delegate["outputSchema"] = _RESULT_SCHEMA
+    return [delegate, contract.read_tool("mcp"), contract.stop_tool("mcp"), contract.think_tool("mcp")]
+
+
+def structured(report: Report) -> JsonObject:
+    """The `structuredContent` of a finished call."""
+    return {
+        "results": [
+            {
+                "handle": result.handle,
+                "status": result.status,
+                "verdict": result.verdict and result.verdict.verdict,
+                "verified": result.verdict and result.verdict.verified,
+                "code": result.verdict and result.verdict.code,
+            }
+            for result in report.results
+        ],
+        "error": report.error and report.error.model_dump(mode="json"),
+    }
+
+
+def structured_running(handles: Sequence[str]) -> JsonObject:
+    """The `structuredContent` of a call that goes on in the background."""
+    unknown = {"status": "running", "verdict": None, "verified": None, "code": None}
+    return {"results": [{"handle": handle, **unknown} for handle in handles], "error": None}
+
+
+def _limits_of_a_new_run(settings: Settings) -> Limits:
+    """The limits that a `Delegator` puts into its definition for a parent whose run has only begun."""
+    return Limits(
+        max_steps=settings.max_steps,
+        timeout_seconds=settings.timeout_seconds,
+        tasks_left=settings.max_children,
+        usd_left=settings.max_cost_usd,
+        depth_left=settings.max_depth - 1 if settings.max_depth > 1 else None,
+    )
