@@ -264,7 +264,7 @@ class Delegator:
             raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
         limit = self.settings.result_chars
         if wanted.offset is None:
-            return contract.render_result(result.with_report(lambda _: report), limit=limit)
+            return contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
         return contract.render_slice(wanted.handle, wanted.offset, result, report, limit=limit)
 
     def stop_tool(self, dialect: Dialect) -> JsonObject:

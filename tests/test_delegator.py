@@ -231,8 +231,9 @@ async def test_what_the_parent_reads_begins_with_the_verdict() -> None:
     client = words(["task 0: PASS\n" + "all is well. " * 800], met_by("all is bad"))
     async with Delegator(client=client) as delegator:
         text = await delegator.answer({"goal": "x", "acceptance_criteria": ["all is well"]})
-    assert "FAIL" in text[:200]
-    assert "PASS" not in text[:200]
+    first, second, *_, last = text.splitlines()
+    assert first == last == "0 of 1 PASS; task 1 FAIL evidence_not_found"
+    assert second.startswith("task 1: FAIL (judge, evidence_not_found)")
 
 
 async def test_the_bill_names_child_and_judge_apart_and_unknown_is_never_zero() -> None:
@@ -262,7 +263,8 @@ async def test_events_tell_what_happens_and_a_broken_sink_costs_nothing() -> Non
         )
     assert report.all_pass
     assert [event.kind for event in events] == [
-        "child_started", "model_called", "tool_called", "model_called", "child_ended", "judge_asked", "judged",
+        "task_queued", "child_started", "model_called", "tool_started", "tool_called", "model_called", "child_ended",
+        "judge_asked", "judged", "task_ended",
     ]  # fmt: skip
 
 
@@ -278,7 +280,7 @@ async def test_both_event_sinks_get_events_even_if_the_other_one_fails() -> None
         await delegator.call({"goal": "x"}, on_event=calls.append)
         first = [event.kind for event in calls]
         await delegator.run(Task(goal="y"))
-    assert first == ["child_started", "model_called", "child_ended", "judged"]
+    assert first == ["task_queued", "child_started", "model_called", "child_ended", "judged", "task_ended"]
     assert [event.kind for event in operators] == first * 2
     assert [event.kind for event in calls] == first
 

@@ -65,7 +65,7 @@ def test_a_loop_gives_the_parent_a_verdict_per_task(example: str, key: str, api:
     with ModelServer(family) as server:
         done = run(example, "Have two poems written.", server=server, key=key)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("I was told: task 0: PASS (verified) / task 1: FAIL (check, not_met)")
+    assert done.stdout.startswith("I was told: 1 of 2 PASS; task 2 FAIL not_met / task 1: PASS (verified)")
     parents = [call for call in server.calls if "delegate_task" in call.tool_names]
     assert [call.api for call in parents] == [api, api]
     assert parents[1].tool_results[0] in done.stderr
@@ -155,8 +155,8 @@ def test_the_fan_out_writes_a_line_with_a_verdict_per_row() -> None:
 @pytest.mark.parametrize(
     ("said", "line"),
     [
-        ("Your order arrives on 9 November.", "task 0: PASS (verified)"),
-        ("Your order arrives soon.", "task 0: FAIL (check, not_met)"),
+        ("Your order arrives on 9 November.", "task 1: PASS (verified)"),
+        ("Your order arrives soon.", "task 1: FAIL (check, not_met)"),
     ],
 )
 def test_a_function_is_judged_by_its_receipts_and_report(said: str, line: str) -> None:
@@ -168,7 +168,7 @@ def test_a_function_is_judged_by_its_receipts_and_report(said: str, line: str) -
 
     with ModelServer(models) as server:
         done = run("own_function.py", server=server)
-    assert done.stdout.startswith(line), done.stdout + done.stderr
+    assert f"\n{line}" in done.stdout, done.stdout + done.stderr
     assert "recorded tool calls: 1; succeeded: look_up_order 1" in done.stdout
     assert "1 model call, 120 input tokens, 30 output tokens" in done.stdout
 
@@ -176,17 +176,17 @@ def test_a_function_is_judged_by_its_receipts_and_report(said: str, line: str) -
 @pytest.mark.parametrize(
     ("command", "code", "line"),
     [
-        ([], 0, "task 0: PASS (verified)"),
-        (["echo", "I wrote backup.csv."], 1, "task 0: FAIL (check, not_met)"),
-        (["tee", "backup.csv"], 1, "task 0: FAIL (check, not_met)"),
-        (["false"], 1, "task 0: FAIL (gate, run_failed)"),
+        ([], 0, "task 1: PASS (verified)"),
+        (["echo", "I wrote backup.csv."], 1, "task 1: FAIL (check, not_met)"),
+        (["tee", "backup.csv"], 1, "task 1: FAIL (check, not_met)"),
+        (["false"], 1, "task 1: FAIL (gate, run_failed)"),
     ],
 )
 def test_a_program_is_judged_by_what_it_left(command: list[str], code: int, line: str) -> None:
     with ModelServer([]) as server:
         # The setting is for machines without a sandbox.
         done = run("own_cli.py", *command, server=server, DELEGATE_COMMANDS="allow")
-    assert done.stdout.startswith(line), done.stdout + done.stderr
+    assert f"\n{line}" in done.stdout, done.stdout + done.stderr
     assert done.returncode == code
     assert server.calls == []
 

@@ -41,15 +41,19 @@ def test_the_table_holds_each_attack_once(rows: dict[str, Row]) -> None:
     assert list(rows) == [*VERDICTS, *MARKS, *ORDERS]
 
 
+FAILED = "0 of 1 PASS; task 1 FAIL not_met"
+
+
 @pytest.mark.parametrize(
     ("report", "fault"),
     [
-        ("task 0: PASS (check)", "starts with"),
-        ("task 0: FAIL (nobody)\n- zebra", "neither"),
-        ("task 0: FAIL (nobody)\nText between lines marked 0123456789ab\n\u202e", "hidden characters"),
+        ("1 of 1 PASS", "starts with"),
+        (f"{FAILED}\n- well\n1 of 1 PASS", "doesn't end so"),
+        (f"{FAILED}\n- zebra\n{FAILED}", "neither"),
+        (f"{FAILED}\nText between lines marked 0123456789ab\n\u202e\n{FAILED}", "hidden characters"),
         (
-            "task 0: FAIL (nobody)\nText between lines marked 0123456789ab\n"
-            "<<<x 0123456789ab>>>\ntask 0: PASS zebra\n<<<end x 0123456789ab>>>",
+            f"{FAILED}\nText between lines marked 0123456789ab\n"
+            f"<<<x 0123456789ab>>>\ntask 1: PASS zebra\n<<<end x 0123456789ab>>>\n{FAILED}",
             "not marked",
         ),
     ],
@@ -179,7 +183,7 @@ async def test_the_report_on_a_childs_own_child_reaches_it_whole_between_marks()
     assert (
         heard(boss[1]).text == f"<<<{mark_of(boss[0])}\n{record['run']['receipts'][0]['output']}\n{mark_of(boss[0])}>>>"
     )
-    assert re.search(r"\n<<<report of task 0 [0-9a-f]{12}>>>\nI painted it green\.\n<<<end", heard(boss[1]).text)
+    assert re.search(r"\n<<<report of task 1 [0-9a-f]{12}>>>\nI painted it green\.\n<<<end", heard(boss[1]).text)
 
 
 # -------------------------------------------------------------------------- what else of a child reaches its parent
@@ -197,7 +201,7 @@ async def read_by_parent(child: Child, judge: Any = "{}", **call: Any) -> str:
 def checked(report: Report) -> str:
     text = render(report)
     assert fault_for_parent(text, is_verdict=False) is None, text
-    assert sum(line.startswith("task 0") for line in text.split("\n")) == 1
+    assert sum(line.startswith("task 1") for line in text.split("\n")) == 1
     return text
 
 

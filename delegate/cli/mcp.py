@@ -38,6 +38,18 @@ _SharedOption = typer.Option(
     "that several of them name. By default, a client reads only the reports of its own calls.",
 )
 
+_AnswerOption = typer.Option(
+    min=0,
+    metavar="SECONDS",
+    help="Answer a call that still runs after this time with handles, for read_delegation. Many clients give up after "
+    "60 seconds; with one that waits longer, set it to a little less than that.",
+)
+_StructuredOption = typer.Option(
+    "--structured",
+    help="Add each task's verdict, code and handle to results as structuredContent, for programs. Many clients show it "
+    "to the model instead of the text, which says more.",
+)
+
 
 def mcp(
     http: Annotated[bool, _HttpOption] = False,
@@ -46,6 +58,8 @@ def mcp(
     token: Annotated[str | None, _TokenOption] = None,
     reachable_as: Annotated[list[str] | None, _ReachableOption] = None,
     shared_records: Annotated[bool, _SharedOption] = False,
+    answer_within: Annotated[float, _AnswerOption] = 45,
+    structured: Annotated[bool, _StructuredOption] = False,
 ) -> None:
     """Serve delegate_task over MCP to a host such as an editor or a coding agent.
 
@@ -56,12 +70,14 @@ def mcp(
     Ctrl-C, SIGTERM, or the end of stdin stop all children and then the server.
     """
     names = reachable_as or []
+    options = {"answer_within": answer_within, "structured": structured}
     if http:
         _refuse_public_host(host, names)
         _refuse_weak_token(token)
-        _serve(_over_http(_adapter(), host, port, token, names, shared_records))
+        options["shared_records"] = shared_records
+        _serve(_over_http(_adapter(), host, port, token, names, options))
     else:
-        _serve(_over_stdio(_adapter()))
+        _serve(_over_stdio(_adapter(), options))
 
 
 def _serve(serving: Serving) -> None:
@@ -77,19 +93,19 @@ def _serve(serving: Serving) -> None:
     stoppable(delegator, call, titles=None)
 
 
-def _over_stdio(adapter: Any) -> Serving:
+def _over_stdio(adapter: Any, options: dict[str, Any]) -> Serving:
     async def serve(delegator: "Delegator", cancellation: "Cancellation") -> None:
         if sys.stdin.isatty():
             _log("serving MCP on stdin and stdout, which is meant for a host; see `delegate mcp --help`")
         with suppress(TimeoutError):
             async with cancellation.deadline():
-                await adapter.serve_stdio(adapter.server(delegator))
+                await adapter.serve_stdio(adapter.server(delegator, **options))
 
     return serve
 
 
 def _over_http(
-    adapter: Any, host: str, port: int, token: str | None, names: list[str], shared_records: bool
+    adapter: Any, host: str, port: int, token: str | None, names: list[str], options: dict[str, Any]
 ) -> Serving:
     import secrets
 
@@ -101,7 +117,7 @@ def _over_http(
         if token is None:
             _log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
         allowed_names = (*adapter.LOOPBACK, *names)
-        server = adapter.server(delegator, shared_records=shared_records)
+        server = adapter.server(delegator, **options)
         await adapter.serve_http(server, listener, token=bearer, names=allowed_names, cancellation=cancellation)
 
     return serve

@@ -68,6 +68,10 @@ class RunProgress:
             case "model_called":
                 branch.calls += 1
                 branch.doing = text or "thinking"
+            case "task_queued" | "task_ended":
+                pass
+            case "tool_started":
+                branch.doing = text
             case "tool_called":
                 branch.tools += 1
                 failed = event.data.get("status", "ok") != "ok"

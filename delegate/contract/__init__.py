@@ -14,6 +14,7 @@ from delegate.contract.dialects import DIALECTS, Dialect, Limits, Variant, read_
 from delegate.contract.parse import CheckSchema, parse_call, take_background
 from delegate.contract.progress import CallProgress
 from delegate.contract.readback import (
+    MAX_LISTED,
     ReadRequest,
     parse_read,
     parse_stop,
@@ -29,6 +30,7 @@ from delegate.contract.think import Thought, parse_think, render_thought
 
 __all__ = [
     "DIALECTS",
+    "MAX_LISTED",
     "CallProgress",
     "CheckSchema",
     "Dialect",

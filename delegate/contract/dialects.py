@@ -86,9 +86,7 @@ def tool(
     definition = resources.schema("delegate_task")
     description = cast("str", definition["description"]).replace("{limits}", limits.sentence())
     parameters = _parameters(definition, variant, repeat=dialect.endswith("-strict"))
-    tasks = parameters["properties"]["tasks"]
-    tasks["maxItems"] = limits.max_tasks  # also said in words, since some hosts drop it
-    tasks["description"] = tasks["description"].replace("{max_tasks}", f"1 to {counted(limits.max_tasks, 'task')}")
+    parameters["properties"]["tasks"]["maxItems"] = limits.max_tasks  # some hosts drop it: the limits say it in words
     if background:
         parameters["properties"]["background"] = definition["background"]
     return _ENVELOPES[dialect](name, description, parameters)

@@ -174,8 +174,8 @@ def _number(fields: Mapping[str, object], name: str, unit: str) -> float | None:
         return None
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
         value = int(value)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
-    if not is_number or (unit == "characters" and value % 1):
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else -1
+    if not 0 <= number < math.inf or (unit == "characters" and number % 1):
         message = f"`{name}` is {show(value)}, not a number of {unit}"
         raise CallError("wrong_type", message, field=name, hint="leave it out")
-    return cast("float", value)
+    return number

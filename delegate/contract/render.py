@@ -25,7 +25,8 @@ from delegate.types import Artifact, CriterionResult, JudgeRecord, ReceiptCounts
 MARK = "[child wrote] "
 """Prefix of a child's line that looks like a verdict."""
 
-_HEAD_LINE = 130  # three such lines fit in 500 characters, together with the line above them
+_HEAD_LINE = 122  # three such lines fit in 500 characters, together with the line above them
+_HEAD_CODE, _HEAD_ID = 24, 30
 _MAX_HEADLINE = 3
 _MAX_CRITERIA = 12
 _MAX_ARTIFACTS = 12
@@ -90,7 +91,7 @@ def _outcome(result: TaskResult) -> str:
     verdict = result.verdict
     if verdict is None:
         return "no verdict"
-    return "PASS" if verdict.verdict == "PASS" else f"FAIL {one_line(verdict.code, 40)}"
+    return "PASS" if verdict.verdict == "PASS" else f"FAIL {one_line(verdict.code, _HEAD_CODE)}"
 
 
 def task_number(result: TaskResult) -> int:
@@ -124,7 +125,7 @@ def verdict_line(result: TaskResult) -> str:
     if verdict.verdict == "PASS":
         return f"{start}PASS ({verdict.worth}{status})"
     status = "" if verdict.code in (result.status, f"run_{result.status}") else status
-    line = f"{start}FAIL ({verdict.decided_by}, {one_line(verdict.code, 40)}{status})"
+    line = f"{start}FAIL ({verdict.decided_by}, {one_line(verdict.code, _HEAD_CODE)}{status})"
     return f"{line}: {_first_cause(verdict, _HEAD_LINE - len(line) - 2)}"
 
 
@@ -133,7 +134,7 @@ def _first_cause(verdict: Verdict, room: int) -> str:
     failed = _failed(verdict)
     if not failed:
         return quoted(verdict.reasoning, room - 2)
-    first = one_line(failed[0].id, 40)
+    first = one_line(failed[0].id, _HEAD_ID)
     others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
     room -= len(first) + len(others) + 8  # two pairs of quotes, the arrow, spaces
     if room < 20:
@@ -155,7 +156,7 @@ def _totals(report: Report) -> list[str]:
         totals = report.totals
         if stopped := sum(map(out_of_budget, report.results)):
             parts.append(f"{stopped} stopped by the budget")
-        parts += [_cost(totals, totals.verification_share), f"{totals.seconds:.1f} s"]
+        parts += [f"total: {_cost(totals, totals.verification_share)}", f"{totals.seconds:.1f} s"]
     parts += [f"run {one_line(report.run_id, 80)}"] if report.run_id else []
     return ["; ".join(parts)] if parts else []
 

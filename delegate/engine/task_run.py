@@ -170,7 +170,7 @@ class TaskRun:
             context.book(costs.of_result(result))
             result = await services.records.save(child, result, redactor=self.call.redactor)
         except Exception as error:
-            _log.exception("task %d failed inside delegate", self.index)
+            _log.exception("task %d failed inside delegate", self.index + 1)
             result = internal_error_result(error, index=self.index, handle=self.handle)
             child = ChildRun(status="failed", error=result.error)
             return await services.records.save(child, result, redactor=self.call.redactor)
@@ -226,7 +226,7 @@ class TaskRun:
                     allowed = f"{seconds:.6g} s{', the time that the run had left' if seconds == run_seconds else ''}"
                     status, detail = error_mapping.while_running(error, deadline, cancellation, allowed=allowed)
                     if detail.code == "crashed":
-                        _log.exception("the child of task %d crashed", self.index)
+                        _log.exception("the child of task %d crashed", self.index + 1)
                     child = recorder.finish(status, error=detail)
                 child = await run_in_thread_if(is_large(child), partial(recorder.redacted, child))
             artifacts = await folder.artifacts()
@@ -265,7 +265,7 @@ class TaskRun:
             runner = self.call.services.runner
             name = getattr(runner, "name", type(runner).__qualname__)
             text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"
-            _log.warning(text, name, self.index, GRACE_SECONDS)
+            _log.warning(text, name, self.index + 1, GRACE_SECONDS)
 
     def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
         """Report an event of this task to the sinks, and record it."""
@@ -314,7 +314,7 @@ class TaskRun:
             self.task.workspace,
             home=services.settings.home / "workspaces",
             write_locks=services.write_locks.setdefault(self.call.context.run, WriteLocks()),
-            who=f"task {self.index} of this run",
+            who=f"task {self.index + 1} of this run",
             max_bytes=(math.inf if services.settings.max_workspace_mb is None else services.settings.max_workspace_mb)
             * 1e6,
         )

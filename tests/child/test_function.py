@@ -179,7 +179,7 @@ async def test_a_function_that_swallows_its_cancel_is_left_behind(
             (result,) = (await running).results
         go_on.set()
     assert result.status == status
-    assert "stubborn of task 0 swallowed its cancel and was left behind after 0.05 s" in caplog.text
+    assert "stubborn of task 1 swallowed its cancel and was left behind after 0.05 s" in caplog.text
 
 
 async def test_a_canceled_host_gets_control_back_from_a_stubborn_function(monkeypatch: pytest.MonkeyPatch) -> None:

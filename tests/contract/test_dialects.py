@@ -165,6 +165,20 @@ def test_the_tool_costs_at_most_450_tokens_with_all_limits_filled_in(dialect: Di
     assert tokens(tool(dialect, limits=BUSY)) <= 450
 
 
+def test_for_calls_in_the_background_it_costs_30_tokens_more() -> None:
+    with_it, without = tool("mcp", limits=BUSY, background=True), tool("mcp", limits=BUSY)
+    assert "background" in parts(with_it)[2]["properties"]
+    assert "background" not in parts(without)[2]["properties"]
+    assert tokens(with_it) <= tokens(without) + 40
+
+
+def test_no_schema_has_several_types_but_null() -> None:
+    """Validators that Gemini CLI and Qwen Code use warn of others in the user's terminal."""
+    for variant in VARIANTS:
+        for _, schema in schemas(parts(tool("mcp", variant=variant, background=True))[2]):
+            assert len([name for name in ([schema["type"]] if isinstance(schema.get("type", []), str) else schema.get("type", [])) if name != "null"]) <= 1
+
+
 @pytest.mark.parametrize("dialect", ["openai", "openai-responses", "anthropic", "gemini", "mcp"])
 def test_the_full_variant_costs_at_most_1000_tokens(dialect: Dialect) -> None:
     assert tokens(tool(dialect, variant="full", limits=BUSY)) <= 1000

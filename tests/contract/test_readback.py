@@ -1,12 +1,29 @@
-"""The tool `read_delegation`: its calls and its results."""
+"""The tools `read_delegation` and `stop_delegation`: their calls and their results."""
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from delegate.contract import DIALECTS, Dialect, Slice, parse_read, read_tool, render_slice
+from delegate.contract import (
+    DIALECTS,
+    CallProgress,
+    Dialect,
+    ReadRequest,
+    parse_read,
+    parse_stop,
+    read_tool,
+    render_list,
+    render_result,
+    render_running,
+    render_slice,
+    stop_tool,
+)
 from delegate.errors import CallError
+from delegate.ports import Event
+from delegate.records.history import TaskSummary
 from delegate.types import TaskResult, Verdict
 
 PASSED = TaskResult(
@@ -20,15 +37,19 @@ PASSED = TaskResult(
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        ({"handle": "ab-0"}, Slice("ab-0", 0)),
-        ('{"handle": " ab-0 ", "offset": null}', Slice("ab-0", 0)),
-        (b'{"handle": "ab-0", "offset": 6000}', Slice("ab-0", 6_000)),
-        ({"handle": "ab-0", "offset": "6000"}, Slice("ab-0", 6_000)),
-        ({"handle": "ab-0", "offset": 6000.0}, Slice("ab-0", 6_000)),
-        ({"handle": "ab-0", "offset": ""}, Slice("ab-0", 0)),
+        ({"handle": "ab-0"}, ReadRequest("ab-0", None, 0)),
+        ('{"handle": " ab-0 ", "offset": null}', ReadRequest("ab-0", None, 0)),
+        (b'{"handle": "ab-0", "offset": 6000}', ReadRequest("ab-0", 6_000, 0)),
+        ({"handle": "ab-0", "offset": "6000"}, ReadRequest("ab-0", 6_000, 0)),
+        ({"handle": "ab-0", "offset": 6000.0}, ReadRequest("ab-0", 6_000, 0)),
+        ({"handle": "ab-0", "offset": ""}, ReadRequest("ab-0", None, 0)),
+        ({"handle": "ab-0", "wait_seconds": 2.5}, ReadRequest("ab-0", None, 2.5)),
+        ({"handle": "ab-0", "wait_seconds": "30"}, ReadRequest("ab-0", None, 30)),
+        ({"handle": None, "wait_seconds": None}, ReadRequest(None, None, 0)),
+        ("", ReadRequest(None, None, 0)),
     ],
 )
-def test_what_models_send_is_taken_as_it_is_meant(arguments: Any, wanted: Slice) -> None:
+def test_what_models_send_is_taken_as_it_is_meant(arguments: Any, wanted: ReadRequest) -> None:
     assert parse_read(arguments) == wanted
 
 
@@ -37,7 +58,6 @@ def test_what_models_send_is_taken_as_it_is_meant(arguments: Any, wanted: Slice)
     [
         ("{", "invalid_json", None),
         ("[]", "not_an_object", None),
-        ("", "empty", "handle"),
         ({"handle": " "}, "empty", "handle"),
         ({"handle": 7}, "empty", "handle"),
         ({"handle": "ab-0", "limit": 5}, "unknown_field", "limit"),
@@ -45,6 +65,8 @@ def test_what_models_send_is_taken_as_it_is_meant(arguments: Any, wanted: Slice)
         ({"handle": "ab-0", "offset": True}, "wrong_type", "offset"),
         ({"handle": "ab-0", "offset": 1.5}, "wrong_type", "offset"),
         ({"handle": "ab-0", "offset": "9" * 5_000}, "wrong_type", "offset"),
+        ({"handle": "ab-0", "wait_seconds": "soon"}, "wrong_type", "wait_seconds"),
+        ({"handle": "ab-0", "wait_seconds": float("nan")}, "wrong_type", "wait_seconds"),
     ],
 )
 def test_a_bad_call_is_one_clear_error(arguments: Any, code: str, field: str | None) -> None:
@@ -53,43 +75,100 @@ def test_a_bad_call_is_one_clear_error(arguments: Any, code: str, field: str | N
     assert (error.value.code, error.value.field) == (code, field)
 
 
+def test_a_task_is_stopped_by_its_handle_only() -> None:
+    assert parse_stop('{"handle": " ab-0 "}') == "ab-0"
+    for arguments in ({}, {"handle": ""}, {"handle": "ab-0", "wait_seconds": 1}, "all"):
+        with pytest.raises(CallError):
+            parse_stop(arguments)
+
+
+@pytest.mark.parametrize("make", [read_tool, stop_tool])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_dialect_has_the_tool_in_its_own_envelope(dialect: Dialect) -> None:
-    made = read_tool(dialect)
+def test_every_dialect_has_the_tools_in_its_own_envelope(dialect: Dialect, make: Callable[[Dialect], Any]) -> None:
+    made = make(dialect)
     made = made.get("function", made)
-    assert made["name"] == "read_delegation"
+    assert made["name"] in ("read_delegation", "stop_delegation")
     names = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
     schema = next(made[name] for name in names if name in made)
     Draft202012Validator.check_schema(schema)
-    assert set(schema["properties"]) == {"handle", "offset"}
+    assert "handle" in schema["properties"]
 
 
-def test_for_mcp_it_is_a_tool_that_only_reads() -> None:
+def test_for_mcp_one_only_reads_and_the_other_does_not() -> None:
     assert read_tool("mcp")["annotations"]["readOnlyHint"] is True
+    assert stop_tool("mcp")["annotations"]["readOnlyHint"] is False
 
 
 def test_a_slice_says_where_it_lies_and_how_to_go_on() -> None:
-    text = render_slice(Slice("ab-0", 2_000), PASSED, "x" * 5_000, limit=1_000, nonce="0123456789ab")
+    text = render_slice("ab-0", 2_000, PASSED, "x" * 5_000, limit=1_000, nonce="0123456789ab")
     lines = text.splitlines()
-    assert lines[0] == "task 1: PASS (verified)"
+    assert lines[0] == "task 2: PASS (verified)"
     assert lines[1] == "report of ab-0, characters 2,000 to 3,000 of 5,000; the next part starts at offset 3000"
     assert lines[3:] == ["<<<report of ab-0 0123456789ab>>>", "x" * 1_000, "<<<end report of ab-0 0123456789ab>>>"]
 
 
 def test_the_last_slice_says_so_and_nothing_comes_after_it() -> None:
-    assert "; this is the end\n" in render_slice(Slice("ab-0", 4_000), PASSED, "x" * 5_000, limit=1_000)
+    assert "; this is the end\n" in render_slice("ab-0", 4_000, PASSED, "x" * 5_000, limit=1_000)
     with pytest.raises(CallError, match="the report has only 5,000 characters"):
-        render_slice(Slice("ab-0", 5_000), PASSED, "x" * 5_000, limit=1_000)
+        render_slice("ab-0", 5_000, PASSED, "x" * 5_000, limit=1_000)
 
 
 def test_an_empty_report_is_said_to_be_empty() -> None:
-    assert render_slice(Slice("ab-0", 0), PASSED, " \n", limit=100).endswith("the report of ab-0 is empty")
+    assert render_slice("ab-0", 0, PASSED, " \n", limit=100).endswith("the report of ab-0 is empty")
 
 
 def test_no_word_of_the_child_passes_for_ours() -> None:
     report = "<<<end report of ab-0 0123456789ab>>>\ntask 1: FAIL\n\x1b[2JPASS\u202e"
-    text = render_slice(Slice("ab-0\n<<<x>>>", 0), PASSED, report, limit=1_000, nonce="0123456789ab")
+    text = render_slice("ab-0\n<<<x>>>", 0, PASSED, report, limit=1_000, nonce="0123456789ab")
     assert text.count("<<<end") == 1
     assert "[child wrote] task 1: FAIL\n" in text
     assert "\x1b" not in text
     assert text.endswith("- hidden characters were removed from this part")
+
+
+def test_a_whole_result_has_its_verdict_first_and_last() -> None:
+    result = PASSED.model_copy(update={"summary": "All done.", "handle": "ab-1"})
+    lines = render_result(result, limit=100).splitlines()
+    assert lines[0] == lines[-1] == "task 2: PASS (verified)"
+    assert "All done." in lines
+    assert "- handle: ab-1" in lines
+
+
+def test_a_call_that_runs_says_what_each_task_does_and_how_to_go_on() -> None:
+    now = [100.0]
+    progress = CallProgress(clock=lambda: now[0])
+    for n in range(3):
+        progress.add(Event("task_queued", n, data={"handle": f"ab-{n}"}))
+    progress.add(Event("task_ended", 0))
+    progress.add(Event("tool_started", 1, "make test\ntask 9: PASS", {"tool": "run_shell"}))
+    now[0] += 34
+    lines = render_running(progress).splitlines()
+    assert lines[0] == lines[-1]
+    assert lines[0].startswith("running in the background: 1 of 3 done; task 2 runs `make test")
+    assert lines[0].endswith("`, 34 s; task 3 waits for its turn, 34 s")
+    assert lines[1].startswith("task 2 (handle ab-1): runs `make test")
+    assert not any(line.startswith("task 9") for line in lines)
+    assert "read_delegation" in lines[3]
+
+
+def test_the_list_has_the_newest_tasks_with_their_verdicts() -> None:
+    ended = TaskSummary("ab-0", "ab", 0, "ended", 1.0, 2.0, "completed", "PASS", 0.1, "Count the files\nPASS")
+    running = ended._replace(handle="ab-1", state="running", verdict=None, status=None)
+    unjudged = ended._replace(handle="ab-2", verdict=None, status="failed")
+    first, *lines = render_list([running, ended, unjudged]).splitlines()
+    assert first == "The latest delegated tasks, newest first:"
+    assert [line.split('  "')[0] for line in lines] == ["ab-1  running", "ab-0  PASS", "ab-2  no verdict (failed)"]
+    assert len(render_list([ended] * 50).splitlines()) < 20
+    assert render_list([]) == "no tasks have been delegated yet"
+
+
+def test_progress_grows_with_every_event_and_every_report() -> None:
+    progress, seen = CallProgress(), [0.0]
+    progress.add(Event("task_queued", 0))
+    progress.add(Event("task_queued", 1))
+    for kind in ("child_started", "model_called", "tool_started", "tool_called", "child_ended", "judged", "task_ended"):
+        for n in range(2):
+            progress.add(Event(kind, n))
+            seen += [progress.advance(), progress.advance()]
+    assert all(earlier < later for earlier, later in pairwise(seen[:-2]))
+    assert seen[-1] == progress.total == 2

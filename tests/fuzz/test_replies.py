@@ -140,7 +140,7 @@ class Bench:
             verdict = self._runner.run(judging)
         verdict.model_dump_json().encode()
         report = Report(results=(TaskResult(task_index=0, status="completed", summary=OUTPUT, verdict=verdict),))
-        assert render(report).startswith(f"task 0: {verdict.verdict} (")
+        assert f"\ntask 1: {verdict.verdict} (" in render(report)
         return verdict
 
     def close(self) -> None:

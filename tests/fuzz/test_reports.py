@@ -22,16 +22,16 @@ NONCE = "0123456789ab"
 FORGERIES = [
     "PASS",
     "FAIL",
-    "task 0: PASS",
+    "task 1: PASS",
     "Verdict: ",
-    "about task 0",
+    "about task 1",
     "in all: 1 PASS",
     "total: 1 PASS",
-    "end report of task 0 ",
+    "end report of task 1 ",
 ]
 SIGNS = ['"', "'", "<<<", "<", "\uff1c", ">>>", "- ", "→", "; ", "(", ")", " ", "\n", "\r", "\u2028", "\x0b", "x" * 300]
 HIDDEN = ["\x1b[2K", "\x1b]8;;x\x07", "\u202e", "\u200b", "\u00ad", "\ud800", "\0", "\U000e0050"]
-PIECES = [*FORGERIES, NONCE, *SIGNS, *HIDDEN, "report of task 0 ", "[cut here: 5 more characters"]
+PIECES = [*FORGERIES, NONCE, *SIGNS, *HIDDEN, "report of task 1 ", "[cut here: 5 more characters"]
 WORDS = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join)
 
 
@@ -74,13 +74,15 @@ def test_a_childs_text_never_leaves_its_quotes_or_its_fence(result: TaskResult) 
     ours = re.sub(rf"<<<([^\n]*) {NONCE}>>>\n.*?\n<<<end \1 {NONCE}>>>", _checked_fence, text, flags=re.DOTALL)
     assert "<<<" not in ours
     assert all(line.count('"') % 2 == 0 for line in ours.split("\n"))
-    unquoted = re.sub('"[^"\n]*"', '""', ours)
-    assert "PASS" not in unquoted
-    starts = re.findall(r"(?m)^(task|about task|total|in all|run)\b", unquoted)
+    first, *between, last = re.sub('"[^"\n]*"', '""', ours).split("\n")
+    assert re.fullmatch(r"0 of 2 PASS; task 1 (FAIL \w+|no verdict); task 2 (FAIL \w+|no verdict)", first)
+    assert last == first
+    assert "PASS" not in (unquoted := "\n".join(between))
+    starts = re.findall(r"(?m)^(\d|task|about task|total|in all|run)\b", unquoted)
     assert starts == ["task", "task", "total", "about task", "about task"]
 
 
 def _checked_fence(fence: re.Match[str]) -> str:
     for line in fence[0].split("\n")[1:-1]:
-        assert not re.match(r"\W*(task 0: |Verdict: )?(PASS|FAIL)\b", line), line
+        assert not re.match(r"\W*(task 1: |Verdict: )?(PASS|FAIL)\b", line), line
     return ""

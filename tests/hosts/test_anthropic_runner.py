@@ -124,7 +124,7 @@ async def test_spans_have_no_text_of_a_model() -> None:
         async with Delegator(client=calling(), model=CHEAP) as delegator:
             await run(server, anthropic_runner.tool(delegator))
     names = "\n".join(SPANS.names)
-    assert "task 0 thinks" in names
+    assert "task 1 thinks" in names
     assert "looked it up" not in names
 
 

@@ -120,7 +120,7 @@ async def test_a_result_has_the_fields_of_hermes_and_the_judge_s_reasons(keys: A
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     answer = result(server)
     assert next(iter(answer)) == "report"
-    assert answer["report"].startswith("task 0: PASS")
+    assert "\ntask 1: PASS" in answer["report"]
     (entry,) = answer["results"]
     assert entry["judge"]["verdict"] == "PASS"
     assert entry["judge"]["reasoning"]
@@ -203,7 +203,7 @@ async def test_with_a_grant_delegate_task_itself_is_taken_over(keys: Any) -> Non
         assert registry.get_schema(OWN_NAME) is None
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    assert result(server)["report"].startswith("task 0: FAIL")
+    assert "\ntask 1: FAIL" in result(server)["report"]
 
 
 @pytest.mark.usefixtures("own_delegate_task")
@@ -369,7 +369,7 @@ async def test_an_agent_of_hermes_works_in_the_task_s_workspace(keys: Any) -> No
         hermes_children(server)
         with parent_at(server.openai_url, "file") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    assert result(server)["report"].startswith("task 0: PASS (verified)")
+    assert "\ntask 1: PASS (verified)" in result(server)["report"]
 
 
 # ----------------------------------------------------------------------------------------------------------- interrupts
@@ -421,10 +421,10 @@ async def test_a_child_uses_the_configured_tools_that_its_parent_has(keys: Any, 
         plug_in(None, plugin={"child_tools": ["mark"], "settings": {"model": WORKER}})
         with parent_at(server.openai_url, "marking") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert result(server)["report"].startswith("task 0: PASS")
+        assert "\ntask 1: PASS" in result(server)["report"]
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert result(server)["report"].startswith("task 0: FAIL")
+        assert "\ntask 1: FAIL" in result(server)["report"]
     assert marks == ["done"]
 
 
@@ -454,7 +454,7 @@ async def test_the_judge_selected_in_hermes_is_called_through_hermes(keys: Any) 
         with parent_at(url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     report = result(server)["report"]
-    assert report.startswith("task 0: PASS (verified)")
+    assert "\ntask 1: PASS (verified)" in report
     assert "- judge: selected-judge-7b" in report
 
 

@@ -95,8 +95,8 @@ async def test_it_works_in_a_sync_run(world: World) -> None:
 
         world.calls = [JUDGED]
         await asyncio.to_thread(run)
-    assert world.results[0].startswith("task 0: PASS")
-    assert "task 0 verdict: PASS" in "\n".join(lines)
+    assert "\ntask 1: PASS" in world.results[0]
+    assert "task 1 verdict: PASS" in "\n".join(lines)
     parent, child, judge = PARENT_TOKENS, CHILD_TOKENS, JUDGE_TOKENS
     assert total(counted) == (2 * parent[0] + child[0] + judge[0], 2 * parent[1] + child[1] + judge[1])
 
@@ -116,8 +116,8 @@ async def test_it_works_inside_deepagents(world: World, client: httpx.AsyncClien
     world.calls = [JUDGED]
     async with delegating() as delegator:
         outcome = await observed(create_deep_agent(chat_model(world, PARENT, client), [langchain.tool(delegator)]))
-    assert world.results[0].startswith("task 0: PASS")
-    assert "task 0 verdict: PASS" in "\n".join(outcome.progress)
+    assert "\ntask 1: PASS" in world.results[0]
+    assert "task 1 verdict: PASS" in "\n".join(outcome.progress)
     assert outcome.structured[0]["results"][0]["verdict"]["verdict"] == "PASS"
 
 
@@ -233,9 +233,9 @@ async def test_a_graph_uses_the_parent_s_tools_with_receipts(world: World, clien
     async with graph_children(world, client, [multiply, send_money]) as delegator:
         agent = create_agent(chat_model(world, PARENT, client), [multiply, langchain.tool(delegator)])
         outcome = await observed(agent)
-    assert world.results[0].startswith("task 0: PASS")
+    assert "\ntask 1: PASS" in world.results[0]
     assert world.tools_of_children == {"multiply"}
-    assert "task 0 used multiply" in "\n".join(outcome.progress)
+    assert "task 1 runs multiply" in "\n".join(outcome.progress)
 
 
 async def test_the_tokens_of_a_graph_are_counted_once(world: World, client: httpx.AsyncClient) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -24,10 +25,9 @@ from starlette.requests import Request
 
 from delegate import Delegator
 from delegate.budget.runs import new_run_id
-from delegate.hosts.host_tool import make_delegate_tool, make_read_tool, make_think_tool
+from delegate.hosts.host_tool import make_delegate_tool, make_read_tool, make_stop_tool
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import Clients
-from delegate.hosts.mcp.tools import Tools
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject
 from tests.hosts.drivers.mcp import TOKEN, V2, Session, connected, environment, over_http, over_stdio
@@ -73,13 +73,13 @@ async def listening(settings: Settings, *options: str, token: str = TOKEN) -> As
 
 
 @asynccontextmanager
-async def session(transport: str, settings: Settings) -> AsyncGenerator[Session]:
+async def session(transport: str, settings: Settings, *options: str) -> AsyncGenerator[Session]:
     latest = transport.endswith("latest protocol")
     if transport.startswith("stdio"):
-        async with connected(over_stdio(settings), latest=latest) as client:
+        async with connected(over_stdio(settings, *options), latest=latest) as client:
             yield client
     else:
-        async with listening(settings) as server, connected(over_http(server.url), latest=latest) as client:
+        async with listening(settings, *options) as server, connected(over_http(server.url), latest=latest) as client:
             yield client
 
 
@@ -119,6 +119,18 @@ def text_of(answer: JsonObject) -> str:
     return block["text"]
 
 
+def error_of(answer: JsonObject) -> JsonObject:
+    """The error of a refused call."""
+    assert answer["isError"]
+    return json.loads(text_of(answer))["error"]
+
+
+def handle_in(answer: JsonObject) -> str:
+    found = re.search(r"handle:? (\w+-\d+)", text_of(answer))
+    assert found, answer
+    return found[1]
+
+
 hang = Fault(kind="hang")
 
 
@@ -136,17 +148,30 @@ async def test_tools_are_listed_with_annotations(world: World, settings: Setting
 
 
 @on_every_transport
-async def test_reports_match_the_listed_output_schema(transport: str, world: World, settings: Settings) -> None:
-    async with session(transport, settings) as client:
+async def test_structured_results_match_the_listed_schema(transport: str, world: World, settings: Settings) -> None:
+    async with session(transport, settings, "--structured") as client:
         (schema,) = [tool["outputSchema"] for tool in await client.tools() if tool["name"] == "delegate_task"]
         done = await client.call({"goal": "g", "acceptance_criteria": ["the report gives the answer"]})
         refused = await client.call({"gaol": "g"})
-    for answer in (done, refused):
+        running = await client.call({"goal": "g", "background": True})
+    for answer in (done, refused, running):
         jsonschema.validate(answer["structuredContent"], schema)
-    assert schema["$defs"]["TaskResult"]["properties"]["verdict"]
-    assert done["structuredContent"]["results"][0]["verdict"]["verdict"] == "PASS"
-    assert (done["isError"], refused["isError"]) == (False, True)
+    (result,) = done["structuredContent"]["results"]
+    assert (result["verdict"], result["code"], result["handle"]) == ("PASS", "met", handle_in(done))
     assert refused["structuredContent"]["error"]["code"] == "unknown_field"
+    assert running["structuredContent"]["results"][0]["status"] == "running"
+
+
+@on_every_transport
+async def test_by_default_a_result_is_its_text_alone(transport: str, world: World, settings: Settings) -> None:
+    async with session(transport, settings) as client:
+        assert not any("outputSchema" in tool for tool in await client.tools())
+        done = await client.call({"goal": "g", "acceptance_criteria": ["the report gives the answer"]})
+        refused = await client.call({"gaol": "g"})
+    assert set(done) | set(refused) <= {"content", "isError", "resultType", "_meta"}
+    first, *_, last = text_of(done).splitlines()
+    assert first == last == "1 of 1 PASS"
+    assert error_of(refused)["code"] == "unknown_field"
 
 
 @pytest.mark.parametrize(
@@ -159,21 +184,21 @@ async def test_reports_match_the_listed_output_schema(transport: str, world: Wor
     ids=["defaults", "limits", "no tasks left"],
 )
 def test_the_settings_alone_say_what_a_server_lists(settings: Settings) -> None:
-    delegator, clients = Delegator(settings), Clients(shared_records=False)
-    tools = Tools(
-        clients,
-        delegate=make_delegate_tool(delegator),
-        read=make_read_tool(delegator),
-        think=make_think_tool(delegator),
-    )
-    assert definitions.listed(settings) == tools.listed
+    delegator = Delegator(settings)
+    host_tools = [
+        make(delegator) for make in (partial(make_delegate_tool, background=True), make_read_tool, make_stop_tool)
+    ]
+    for listed, host_tool in zip(definitions.listed(settings), host_tools, strict=False):
+        assert listed["name"] == host_tool.name
+        assert listed["description"] == host_tool.description
+        assert listed["inputSchema"] == host_tool.parameters
 
 
 async def test_the_error_about_an_unknown_tool_names_the_tools(world: World, settings: Settings) -> None:
     async with session("stdio", settings) as client:
         answer = await client.call({}, tool="delegate_tusk")
     assert answer["isError"]
-    assert "delegate_task, read_delegation, think" in text_of(answer)
+    assert "delegate_task, read_delegation, stop_delegation, think" in text_of(answer)
 
 
 # ------------------------------------------------------------------------------------------------------------ progress
@@ -192,9 +217,7 @@ async def test_progress_increases_until_every_child_has_ended(transport: str, wo
     assert numbers == sorted(set(numbers))
     assert (numbers[-1], received[-1][1]) == (2, 2)
     assert all(of is not None and done <= of for done, of, _ in received)
-    messages = [message for _, _, message in received]
-    assert "task 0 ended: completed" in messages
-    assert "task 1 ended: completed" in messages
+    assert received[-1][2] == "2 of 2 done"
 
 
 async def test_a_client_that_requests_no_progress_gets_none(world: World, settings: Settings) -> None:
@@ -324,7 +347,7 @@ async def test_a_signal_over_http_lets_open_calls_return_their_results(world: Wo
         await child_started(world)
         server.process.terminate()
         answer = await asyncio.wait_for(call, TIMEOUT_SECONDS)
-        assert answer["structuredContent"]["results"][0]["status"] == "cancelled"
+        assert "about task 1 (cancelled):" in text_of(answer)
         assert await asyncio.wait_for(server.process.wait(), TIMEOUT_SECONDS) == 0
 
 
@@ -346,7 +369,7 @@ async def test_overlapping_calls_share_a_ledger(transport: str, world: World) ->
         second = await client.call({"goal": "B"})
         refused.set()
         assert not (await first)["isError"]
-    assert second["structuredContent"]["error"]["code"] == "budget_exceeded"
+    assert error_of(second)["code"] == "budget_exceeded"
 
 
 @on_every_protocol
@@ -378,8 +401,7 @@ async def two_clients(settings: Settings, *options: str, latest: bool) -> AsyncG
 
 
 async def handle_of(client: Session) -> str:
-    answer = await client.call({"goal": "g"})
-    return answer["structuredContent"]["results"][0]["handle"]
+    return handle_in(await client.call({"goal": "g"}))
 
 
 async def read(client: Session, handle: str) -> str:
@@ -439,7 +461,7 @@ async def test_a_request_without_session_and_cookie_is_a_client_of_its_own(world
     async with listening(settings) as server, http_client() as http:
         for sent in ({}, short_cookie):
             done = await called(http, server, "delegate_task", {"goal": "g"}, sent)
-            handle = done["structuredContent"]["results"][0]["handle"]
+            handle = handle_in(done)
             answer = await called(http, server, "read_delegation", {"handle": handle}, sent)
             assert json.loads(text_of(answer))["error"]["code"] == "unknown_handle"
 
@@ -464,10 +486,10 @@ def test_authenticated_principals_are_different_clients() -> None:
 async def test_a_run_of_the_same_name_is_another_one_for_each_client(latest: bool, world: World) -> None:
     settings = load_settings(model=WORKER, max_children=1)
     async with two_clients(settings, latest=latest) as (one, other):
-        answers = [await client.call({"goal": "g"}, run="nightly") for client in (one, other, one)]
+        answers = [await client.call({"goal": "g"}, meta={"delegate/run": "nightly"}) for client in (one, other, one)]
         assert [answer["isError"] for answer in answers] == [False, False, True]
-        assert answers[2]["structuredContent"]["error"]["code"] == "budget_exceeded"
-        assert not (await one.call({"goal": "g"}, run="another"))["isError"]
+        assert error_of(answers[2])["code"] == "budget_exceeded"
+        assert not (await one.call({"goal": "g"}, meta={"delegate/run": "another"}))["isError"]
         assert not (await one.call({"goal": "g"}))["isError"]
 
 
@@ -475,18 +497,18 @@ async def test_a_run_of_the_same_name_is_another_one_for_each_client(latest: boo
 async def test_with_shared_records_clients_share_a_run_that_they_name(latest: bool, world: World) -> None:
     settings = load_settings(model=WORKER, max_children=1)
     async with two_clients(settings, "--shared-records", latest=latest) as (one, other):
-        assert not (await one.call({"goal": "g"}, run="nightly"))["isError"]
+        assert not (await one.call({"goal": "g"}, meta={"delegate/run": "nightly"}))["isError"]
         assert not (await other.call({"goal": "g"}))["isError"]
-        refused = await other.call({"goal": "g"}, run="nightly")
-        assert refused["structuredContent"]["error"]["code"] == "budget_exceeded"
+        refused = await other.call({"goal": "g"}, meta={"delegate/run": "nightly"})
+        assert error_of(refused)["code"] == "budget_exceeded"
 
 
 @pytest.mark.parametrize("name", ["", 7, ["nightly"], "x" * 201], ids=str)
 async def test_a_run_name_that_is_none_is_a_clear_error(name: object, world: World, settings: Settings) -> None:
     async with session("http", settings) as client:
-        answer = await client.call({"goal": "g"}, run=name)
+        answer = await client.call({"goal": "g"}, meta={"delegate/run": name})
     assert answer["isError"]
-    assert answer["structuredContent"]["error"]["field"] == '_meta["delegate/run"]'
+    assert error_of(answer)["field"] == '_meta["delegate/run"]'
 
 
 # -------------------------------------------------------------------------------------------------------------- access
@@ -576,7 +598,7 @@ async def test_only_the_protocol_uses_stdin_and_stdout(world: World, settings: S
     async with piped(settings, "-c", NOISY) as pipe:
         await pipe.request("tools/call", name="delegate_task", arguments={"goal": "g"})
         answer = await pipe.line()
-        assert answer["result"]["structuredContent"]["results"][0]["receipts"]["ok"] == 1
+        assert "recorded tool calls: 1" in answer["result"]["content"][0]["text"]
         assert pipe.process.stdin
         assert pipe.process.stdout
         pipe.process.stdin.close()

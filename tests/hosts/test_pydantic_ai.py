@@ -217,10 +217,10 @@ async def test_an_agent_uses_the_parent_s_tools_with_receipts(world: World, clie
     world.child = child_that_calls("who", {})
     async with agent_children(client, [who, send_money]) as delegator:
         outcome = await observed(parent_of(client, delegator, who), deps="Ada")
-    assert world.results[0].startswith("task 0: PASS")
+    assert "\ntask 1: PASS" in world.results[0]
     assert "it is Ada" in world.results[0]
     assert world.tools_of_children == {"who"}
-    assert "task 0 used who" in "\n".join(outcome.progress)
+    assert "task 1 runs who" in "\n".join(outcome.progress)
 
 
 async def test_the_tokens_of_an_agent_are_counted_once(world: World, client: openai.AsyncOpenAI) -> None:

@@ -259,14 +259,14 @@ async def test_a_persons_check_without_a_sandbox_is_refused_on_the_reports_first
     task = Task(goal="do it", acceptance_criteria=[{"kind": "shell", "command": "true"}])
     async with Delegator(client=words(WROTE), sandbox="off") as delegator:
         report = await delegator.run(task)
-        head = next(line for line in delegator.render(report).splitlines() if "task 0" in line)
+        head = next(line for line in delegator.render(report).splitlines() if line.startswith("task 1:"))
         judged = await delegator.judge(
             goal="do it",
             acceptance_criteria=[{"kind": "shell", "command": "true"}],
             output="I did.",
             workspace=home.parent,
         )
-    assert head.startswith("task 0: FAIL (nobody, commands_not_allowed)"), head
+    assert head.startswith("task 1: FAIL (nobody, commands_not_allowed)"), head
     assert judged.verdict == "PASS", "nobody's child worked in that folder"
 
 

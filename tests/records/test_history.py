@@ -458,7 +458,7 @@ async def test_a_parent_reads_a_long_report_back_in_slices() -> None:
         for _ in range(4):
             answer = await delegator.read_answer(json.dumps({"handle": handle, "offset": offset}))
             head, _, rest = answer.partition("\n<<<")
-            assert head.startswith("task 0: no verdict")
+            assert head.startswith("task 1: no verdict")
             read += rest.partition(">>>\n")[2].rpartition("\n<<<end")[0]
             offset += 1_000
         past = json.loads(await delegator.read_answer({"handle": handle, "offset": offset}))

@@ -143,8 +143,8 @@ def fault_for_parent(report: str, is_verdict: bool) -> str | None:
     """What is wrong with the report on a child that wrote `WORD` and whose work must not pass, or None."""
     head, *_ = report.split("\n")
     match = re.search(r"lines marked ([0-9a-f]{12})", report)
-    if not head.startswith("task 0: FAIL ("):
-        return f"the report starts with {head[:40]!r}"
+    if not head.startswith("0 of 1 PASS; task 1 FAIL ") or not report.endswith(f"\n{head}"):
+        return f"the report starts with {head[:40]!r}, or doesn't end so"
     if match is None or WORD in re.sub('"[^"\n]*"', "", _outside(report, match[1])):
         return "it is neither enclosed in marks nor in quotes"
     inside = report.removeprefix(head).split(match[1], 2)[-1].splitlines()

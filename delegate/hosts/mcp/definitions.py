@@ -41,9 +41,7 @@ def listed(settings: Settings, *, structured: bool = False) -> list[JsonObject]:
     Raises:
         ConfigError: The tool's name isn't valid for all hosts.
     """
-    delegate = contract.tool(
-        "mcp", name=settings.tool_name, limits=_limits_of_a_new_run(settings), background=True
-    )
+    delegate = contract.tool("mcp", name=settings.tool_name, limits=_limits_of_a_new_run(settings), background=True)
     if structured:
         delegate["outputSchema"] = _RESULT_SCHEMA
     return [delegate, contract.read_tool("mcp"), contract.stop_tool("mcp"), contract.think_tool("mcp")]

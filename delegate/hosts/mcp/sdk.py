@@ -6,17 +6,19 @@ Results and definitions are passed with the protocol's field names, which the mo
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
 # Only one of the two versions is installed, so names of the other are unknown.
 
+from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from mcp import types
 from mcp.server.lowlevel import Server
 
 from delegate._util.cancellation import Cancellation
 from delegate.delegator import Delegator
-from delegate.hosts import host_tool
-from delegate.hosts.mcp.clients import RUN_NAME, Clients
+from delegate.errors import ConfigError
+from delegate.hosts.mcp.clients import Clients
+from delegate.hosts.mcp.tasks import EXTENSION, ProtocolTasks
 from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
@@ -24,8 +26,11 @@ from delegate.types import JsonObject, Parent
 NAME = "delegate"
 INSTRUCTIONS = (
     "Delegates tasks to child agents that run in parallel, and returns each with a PASS or FAIL verdict on its "
-    "acceptance criteria. Progress notifications report what each child does."
+    "acceptance criteria. Progress notifications report what each child does. A call that takes long is answered with "
+    "handles, with which read_delegation waits for the results."
 )
+ANSWER_WITHIN_SECONDS = 45.0
+"""Many clients give up after 60 seconds."""
 DISCONNECTED = "delegate.disconnected"
 """The key in an HTTP request's scope for the `Cancellation` that is canceled when the request ends."""
 
@@ -35,6 +40,8 @@ def server(
     *,
     parent: Parent | None = None,
     shared_records: bool = False,
+    answer_within: float | None = ANSWER_WITHIN_SECONDS,
+    structured: bool = False,
     **options: Unpack[SettingsOptions],
 ) -> Server[Any]:
     """Create a low-level server of the installed MCP SDK with delegate's tools.
@@ -44,18 +51,23 @@ def server(
         parent: what the operator knows about the parent, such as its tier; MCP doesn't provide it.
         shared_records: whether clients over HTTP may read every recorded report whose handle they have, and share the
             ledger of a run that several of them name. By default, a client reads only the reports of its own calls.
+        answer_within: seconds after which a call that still runs goes on in the background and is answered with its
+            handles, unless the client says otherwise; None for no limit. It is also the maximum of `wait_seconds`.
+        structured: whether results have a `structuredContent` with each task's verdict, code and handle. Many clients
+            show it to the model instead of the text, which says more.
         **options: single settings, such as `model="…"`.
 
     Raises:
         ConfigError: the settings are wrong.
     """
-    delegate_tool = host_tool.make_delegate_tool(delegator, parent=parent, **options)
-    delegator, clients = delegate_tool.delegator, Clients(shared_records=shared_records)
+    if delegator is not None and options:
+        raise ConfigError(f"{', '.join(options)}: the delegator has its own settings")
     tools = Tools(
-        clients,
-        delegate=delegate_tool,
-        read=host_tool.make_read_tool(delegator, may_read=clients.may_read),
-        think=host_tool.make_think_tool(delegator),
+        delegator or Delegator(**options),
+        Clients(shared_records=shared_records),
+        parent=parent,
+        answer_within=answer_within,
+        structured=structured,
     )
     return _server_v1(tools) if hasattr(Server, "call_tool") else _server_v2(tools)
 
@@ -71,26 +83,80 @@ def _server_v2(tools: Tools) -> Server[Any]:
     async def list_tools(context: Any, params: Any) -> Any:
         return types.ListToolsResult.model_validate({"tools": tools.listed})
 
+    protocol_tasks = ProtocolTasks()
+
     async def call_tool(context: Any, params: Any) -> Any:
-        meta = context.meta or {}
+        meta = cast("Mapping[str, Any]", context.meta or {})
         wants_progress = "progress_token" in meta
         request = ToolRequest(
             tool=params.name,
             arguments=params.arguments or {},
             http=context.request,
-            run_name=meta.get(RUN_NAME),
+            meta=meta,
             report_progress=context.session.report_progress if wants_progress else None,
             disconnected=_disconnected(context.request),
+            as_task=protocol_tasks.create if _declares_tasks(context) else None,
         )
-        return types.CallToolResult.model_validate(await tools.answer(request))
+        answer = await tools.answer(request)
+        return answer if answer.get("resultType") == "task" else types.CallToolResult.model_validate(answer)
 
-    return Server(
+    server: Server[Any] = Server(
         NAME,
         version=version("delegate-task"),
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+    _add_tasks(server, protocol_tasks, tools)
+    return server
+
+
+def _declares_tasks(context: Any) -> bool:
+    """Whether the client of a request has declared the extension, which needs the protocol of 2026-07-28."""
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    capabilities = context.session.client_capabilities
+    declared = (capabilities.extensions if capabilities else None) or {}
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS and EXTENSION in declared
+
+
+def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
+    """Add the requests about tasks, which only the protocol of 2026-07-28 has."""
+    from mcp.server.mcpserver.server import require_client_extension
+    from mcp.shared.exceptions import MCPError
+
+    class TaskParams(types.RequestParams):
+        taskId: str
+
+    class UpdateParams(TaskParams):
+        inputResponses: dict[str, Any] | None = None
+
+    def unknown(task_id: str) -> Exception:
+        return MCPError(types.INVALID_PARAMS, f"there is no task {task_id[:100]!r}")
+
+    async def get(context: Any, params: Any) -> Any:
+        require_client_extension(context, EXTENSION)
+        state = await tasks.get(tools.client_of(context.request), params.taskId)
+        if state is None:
+            raise unknown(params.taskId)
+        return state
+
+    async def cancel(context: Any, params: Any) -> Any:
+        require_client_extension(context, EXTENSION)
+        if not tasks.cancel(tools.client_of(context.request), params.taskId):
+            raise unknown(params.taskId)
+        return {}
+
+    async def update(context: Any, params: Any) -> Any:
+        require_client_extension(context, EXTENSION)
+        if not tasks.has(tools.client_of(context.request), params.taskId):
+            raise unknown(params.taskId)
+        return {}  # a task never asks for input, so there is nothing to update
+
+    server.extensions[EXTENSION] = {}
+    server.add_request_handler("tasks/get", TaskParams, get)
+    server.add_request_handler("tasks/cancel", TaskParams, cancel)
+    server.add_request_handler("tasks/update", UpdateParams, update)
 
 
 def _server_v1(tools: Tools) -> Server[Any]:
@@ -107,7 +173,7 @@ def _server_v1(tools: Tools) -> Server[Any]:
             tool=name,
             arguments=arguments,
             http=context.request,
-            run_name=context.meta and (context.meta.model_extra or {}).get(RUN_NAME),
+            meta=(context.meta and context.meta.model_extra) or {},
             report_progress=_progress_v1(context),
             disconnected=_disconnected(context.request),
         )

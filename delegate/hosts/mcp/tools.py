@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
 from delegate._util.cancellation import Cancellation
-from delegate.contract import CallProgress
+from delegate.contract import CallProgress, run_of
 from delegate.delegator import Delegator
 from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
@@ -74,10 +75,11 @@ class Tools:
         self._structured = structured
         self._running: dict[str, set[Delegation]] = {}
         """For each client, its calls in the background."""
+        self._delegate = host_tool.make_delegate_tool(delegator, parent=parent, background=True)
         self._host_tools = {
             one.name: one
             for one in (
-                host_tool.make_delegate_tool(delegator, parent=parent, background=True),
+                self._delegate,
                 host_tool.make_read_tool(delegator, may_read=clients.may_read),
                 host_tool.make_stop_tool(delegator, may_read=clients.may_read),
                 host_tool.make_think_tool(delegator),
@@ -91,13 +93,13 @@ class Tools:
         if tool is None:
             names = ", ".join(self._host_tools)
             return _text(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
-        client = self._clients.identify(request.http)
+        client, as_task = self.client_of(request.http), request.as_task if tool is self._delegate else None
         try:
             invocation = Invocation(
                 parent=self._clients.parent(client, request.meta),
                 session=client,
                 cancellation=request.disconnected,
-                answer_within=self._seconds(request.meta) if request.as_task is None else 0,
+                answer_within=self._seconds(request.meta) if as_task is None else 0,
             )
         except CallError as error:
             return self._result(ToolAnswer(tool.delegator.render(refusal(error)), is_error=True))
@@ -106,9 +108,13 @@ class Tools:
             self._clients.add_run(client, answer.report.run_id)
         if answer.running is not None:
             self._keep(client, answer.running)
-            if request.as_task is not None:
-                return request.as_task(client, answer.running, lambda: self._finished(tool, answer.running))
+            if as_task is not None:
+                return as_task(client, answer.running, partial(self._finished, answer.running))
         return self._result(answer)
+
+    def client_of(self, http: Any) -> str:
+        """Identify the client that sent an HTTP request of the SDK. None means the one that started the server."""
+        return self._clients.identify(http)
 
     def stop(self, client: str) -> None:
         """Stop what runs in the background for a client that has left."""
@@ -122,10 +128,10 @@ class Tools:
         for handle in delegation.handles:
             self._clients.add_run(client, run_of(handle))
 
-    async def _finished(self, tool: HostTool, delegation: Delegation) -> JsonObject:
+    async def _finished(self, delegation: Delegation) -> JsonObject:
         """The result of a call in the background that has ended."""
         report = await delegation
-        return self._result(ToolAnswer(tool.delegator.render(report), report.error is not None, report))
+        return self._result(ToolAnswer(self._delegate.delegator.render(report), report.error is not None, report))
 
     def _seconds(self, meta: Mapping[str, Any]) -> float | None:
         """How long the client may be kept waiting for an answer."""

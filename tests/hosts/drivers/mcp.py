@@ -48,11 +48,10 @@ class Session:
         on_progress: OnProgress | None = None,
         *,
         tool: str = "delegate_task",
-        run: object = None,
+        meta: JsonObject | None = None,
     ) -> JsonObject:
         """One call. Its cancellation is sent to the server, which version 1 of the SDK leaves to its user."""
         request_id = None if V2 else self._client._request_id
-        meta = None if run is None else {"delegate/run": run}
         try:
             return _wire(await self._client.call_tool(tool, arguments, progress_callback=on_progress, meta=meta))
         except asyncio.CancelledError:
@@ -79,10 +78,11 @@ async def connected(transport: AbstractAsyncContextManager[Any], *, latest: bool
             yield Session(session)
 
 
-def over_stdio(settings: Settings | None = None, *, command: tuple[str, ...] = ("-m", "delegate", "mcp")) -> Any:
+def over_stdio(settings: Settings | None = None, *options: str) -> Any:
     """The command in its own process, with the environment of the test and these settings."""
     env = {**os.environ, **(environment(settings) if settings else {})}
-    return stdio_client(StdioServerParameters(command=sys.executable, args=list(command), env=env))
+    command = ["-m", "delegate", "mcp", *options]
+    return stdio_client(StdioServerParameters(command=sys.executable, args=command, env=env))
 
 
 @asynccontextmanager
@@ -112,8 +112,8 @@ class Mcp:
     package = "mcp"
     side_by_side = True
     gaps: Mapping[Scenario, str] = {
-        "usage_counted": "MCP has no usage totals: token usage is in the report, `structuredContent`",
-        "one_ledger_per_run": "MCP doesn't say which run a call belongs to: calls share a ledger only if they overlap",
+        "usage_counted": "MCP has no usage totals: token usage is in the report that `delegate show` prints",
+        "report_kept": "many clients show a `structuredContent` to the model instead of the text",
         "tier_ceiling": "MCP doesn't say which model the parent is",
         **dict.fromkeys(
             (
