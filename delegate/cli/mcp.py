@@ -1,8 +1,8 @@
 """`delegate mcp`: serves the tool to hosts that speak MCP."""
 
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +12,9 @@ from delegate.cli import PROGRAM
 if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
     from delegate.delegator import Delegator
+    from delegate.hosts.mcp.connection import Connection
     from delegate.ports import EventSink
+    from delegate.settings import Settings
 
 Serving = Callable[["Delegator", "Cancellation"], Coroutine[Any, Any, None]]
 """Serves a delegator until the cancellation is cancelled."""
@@ -75,17 +77,34 @@ def mcp(
         _refuse_public_host(host, names)
         _refuse_weak_token(token)
         options["shared_records"] = shared_records
-        _serve(_over_http(_adapter(), host, port, token, names, options))
+        adapter = _adapter("listen", "serve_http", "server")
+        _serve(_over_http(adapter, host, port, token, names, options))
     else:
-        _serve(_over_stdio(_adapter(), options))
+        _serve_stdio(options)
 
 
-def _serve(serving: Serving) -> None:
+def _serve_stdio(options: dict[str, Any]) -> None:
+    """Serve the client on stdin and stdout, whose first requests are answered before the rest is loaded."""
+    from delegate.hosts.mcp import connection, definitions, opening
+    from delegate.models.overrides import effective_catalog
+    from delegate.settings import load_settings
+
+    if sys.stdin.isatty():
+        _log("serving MCP on stdin and stdout, which is meant for a host; see `delegate mcp --help`")
+    settings = load_settings()
+    effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)  # a client is told of no wrong one
+    with _sdk_required():
+        first = opening.Opening(definitions.listed(settings, structured=options["structured"]))
+    with connection.reserved_stdio(first) as client:
+        _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options), settings)
+
+
+def _serve(serving: Serving, settings: "Settings | None" = None) -> None:
     """Serve until the client leaves, or the first Ctrl-C or SIGTERM."""
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
 
-    delegator = Delegator()
+    delegator = Delegator(settings)
 
     def call(*, on_event: "EventSink | None", cancellation: "Cancellation") -> Coroutine[Any, Any, None]:
         return serving(delegator, cancellation)
@@ -93,13 +112,11 @@ def _serve(serving: Serving) -> None:
     stoppable(delegator, call, titles=None)
 
 
-def _over_stdio(adapter: Any, options: dict[str, Any]) -> Serving:
+def _over_stdio(adapter: Any, client: "Connection", options: dict[str, Any]) -> Serving:
     async def serve(delegator: "Delegator", cancellation: "Cancellation") -> None:
-        if sys.stdin.isatty():
-            _log("serving MCP on stdin and stdout, which is meant for a host; see `delegate mcp --help`")
         with suppress(TimeoutError):
             async with cancellation.deadline():
-                await adapter.serve_stdio(adapter.server(delegator, **options))
+                await adapter.serve_stdio(adapter.server(delegator, **options), client)
 
     return serve
 
@@ -123,15 +140,25 @@ def _over_http(
     return serve
 
 
-def _adapter() -> Any:
-    """The host adapter. It is untyped, because the SDK may not be installed; then this raises ConfigError."""
+def _adapter(*needed: str) -> Any:
+    """The host adapter, with the names that are needed of it. It is untyped, because the SDK may not be installed."""
     from importlib import import_module
 
+    with _sdk_required():
+        module = import_module("delegate.hosts.mcp")
+        for name in needed:
+            getattr(module, name)  # imports the SDK
+        return module
+
+
+@contextmanager
+def _sdk_required() -> Generator[None]:
+    """Raise ConfigError if the SDK turns out to be missing."""
     from delegate.errors import ConfigError
 
     try:
-        return import_module("delegate.hosts.mcp")
-    except ModuleNotFoundError as error:
+        yield
+    except ModuleNotFoundError as error:  # includes PackageNotFoundError
         if (error.name or "").partition(".")[0] not in _SDK:
             raise
         fix = "run `pip install '.[mcp]'` in a clone of delegate"

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -132,6 +133,62 @@ def handle_in(answer: JsonObject) -> str:
 
 
 hang = Fault(kind="hang")
+
+
+# ------------------------------------------------------------------------------------- clients that send raw messages
+
+
+class Pipe:
+    """A client that sends raw messages and reads each line."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self._requests = 0
+
+    async def request(self, method: str, **params: Any) -> None:
+        self._requests += 1
+        await self.notify(method, id=self._requests, params=params)
+
+    async def notify(self, method: str, **fields: Any) -> None:
+        await self.send(json.dumps({"jsonrpc": "2.0", "method": method, **fields}).encode() + b"\n")
+
+    async def send(self, data: bytes) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(data)
+        await self.process.stdin.drain()
+
+    async def line(self) -> JsonObject:
+        assert self.process.stdout
+        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), TIMEOUT_SECONDS))
+
+
+@asynccontextmanager
+async def piped(settings: Settings, *arguments: str) -> AsyncGenerator[Pipe]:
+    """A client of the command, or of another program, after the handshake."""
+    async with connecting(settings, *arguments) as pipe:
+        await pipe.request("initialize", **INITIALIZE)
+        assert "result" in await pipe.line()
+        await pipe.notify("notifications/initialized")
+        yield pipe
+
+
+@asynccontextmanager
+async def connecting(settings: Settings, *arguments: str, **variables: str) -> AsyncGenerator[Pipe]:
+    """A client of the command, or of another program, that has sent nothing yet."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *(arguments or ("-m", "delegate", "mcp"))),
+        env={**os.environ, **environment(settings), **variables},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=1_000_000,
+    )
+    try:
+        yield Pipe(process)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
 
 
 # --------------------------------------------------------------------------------------------------- tools and schemas
@@ -573,6 +630,186 @@ async def test_a_port_in_use_is_a_one_line_error(world: World) -> None:
     assert stderr.decode() == f"delegate: can't listen on 127.0.0.1, port {taken}: Address already in use\n"
 
 
+# ---------------------------------------------------------------------------------------- before the SDK is loaded
+
+HELD_BACK = """
+import sys
+
+class Gate:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mcp":
+            sys.meta_path.remove(self)
+            open({gate!r}).read()
+
+sys.meta_path.insert(0, Gate())
+"""
+"""Lets the import of the SDK wait until something has opened the pipe for writing."""
+THE_SDK_ALONE = """
+import asyncio
+from delegate import Delegator
+from delegate.hosts import mcp
+asyncio.run(mcp.serve_stdio(mcp.server(Delegator())))
+"""
+META: JsonObject = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {"roots": {}, "elicitation": {"form": {}}},
+    "io.modelcontextprotocol/clientInfo": INITIALIZE["clientInfo"],
+}
+
+
+def message(id: object, method: str, **params: Any) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def handshake(id: object = 1, **params: Any) -> JsonObject:
+    return message(id, "initialize", **{**INITIALIZE, **params})
+
+
+LISTING: JsonObject = {"jsonrpc": "2.0", "id": "list", "method": "tools/list"}
+OPENINGS: dict[str, list[JsonObject]] = {
+    version: [handshake(protocolVersion=version), LISTING, message(7, "ping")]
+    for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+}
+OPENINGS["details"] = [
+    handshake(
+        0,
+        capabilities={"roots": {"listChanged": True}, "elicitation": {"form": {}}, "experimental": {"x": {"y": 7}}},
+        clientInfo={"name": "a", "title": "A", "version": "1"},
+        _meta={"progressToken": 0},
+    ),
+    message(1, "tools/list", _meta={"progressToken": 1, "x-vendor": ["anything"]}),
+]
+if V2:
+    OPENINGS["latest"] = [message("1", "server/discover", _meta=META), message(1, "tools/list", _meta=META)]
+UNUSUAL: dict[str, list[JsonObject]] = {
+    "an unknown version": [handshake(protocolVersion="2099-01-01"), LISTING],
+    "the latest version": [handshake(protocolVersion="2026-07-28"), LISTING],
+    "no version": [handshake(protocolVersion=None), handshake(2), LISTING],
+    "wrong capabilities": [handshake(capabilities={"roots": 5}), handshake(2), LISTING],
+    "no client": [handshake(clientInfo={"name": "a"}), handshake(2), LISTING],
+    "no handshake": [LISTING, handshake(2), message(3, "tools/list", cursor="c")],
+    "two handshakes": [handshake(), handshake(2), LISTING],
+    "of both protocols": [handshake(), message(2, "tools/list", _meta=META), message(3, "ping")],
+    "half of the latest": [message(1, "server/discover", _meta={**META, next(iter(META)): 7}), LISTING],
+    "a wrong cursor": [handshake(), message(2, "tools/list", cursor=7), message(3, "ping", cursor=7)],
+    "a wrong token": [handshake(), message(2, "tools/list", _meta={"progressToken": []}), message(3, "ping")],
+    "unknown members": [handshake(x=1), {**LISTING, "x": 1}, message(3, "ping", x=1)],
+    "unknown methods": [handshake(), message(2, "resources/list"), message(3, "server/discover")],
+}
+
+
+@dataclass
+class Gate:
+    """Holds back the import of the SDK in a server until it is opened."""
+
+    folder: Path
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"PYTHONPATH": os.pathsep.join((str(self.folder), os.environ.get("PYTHONPATH", "")))}
+
+    async def open(self) -> None:
+        await asyncio.wait_for(asyncio.to_thread((self.folder / "gate").write_text, "open"), TIMEOUT_SECONDS)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    os.mkfifo(tmp_path / "gate")
+    (tmp_path / "sitecustomize.py").write_text(HELD_BACK.format(gate=str(tmp_path / "gate")))
+    return Gate(tmp_path)
+
+
+async def answers(pipe: Pipe, requests: list[JsonObject]) -> list[JsonObject]:
+    """The answers to the requests, which are sent one after the other."""
+    received: list[JsonObject] = []
+    for request in requests:
+        await pipe.send(json.dumps(request).encode() + b"\n")
+        received.append(await pipe.line())
+    return received
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+async def test_first_requests_are_answered_before_the_sdk_is_loaded(
+    opening: str, gate: Gate, world: World, settings: Settings
+) -> None:
+    requests = OPENINGS[opening]
+    meta = {"_meta": META} if opening == "latest" else {}
+    think = message(8, "tools/call", name="think", arguments={"thought": "t"}, **meta)
+    async with connecting(settings, "-c", THE_SDK_ALONE) as pipe:
+        expected = await answers(pipe, requests)
+    assert all("result" in answer for answer in expected)
+    async with connecting(settings, **gate.variables) as pipe:
+        assert await answers(pipe, requests) == expected
+        await gate.open()
+        (answer,) = await answers(pipe, [think])  # the SDK doesn't repeat what was answered
+        assert answer["id"] == 8
+        assert text_of(answer["result"]) == "Noted."
+        assert await answers(pipe, requests[1:]) == expected[1:]  # now by the SDK
+
+
+@pytest.mark.parametrize("opening", UNUSUAL)
+async def test_unusual_first_requests_are_left_to_the_sdk(opening: str, gate: Gate, settings: Settings) -> None:
+    requests = UNUSUAL[opening]
+
+    async def received(pipe: Pipe) -> list[JsonObject]:
+        return sorted([await pipe.line() for _ in requests], key=lambda answer: str(answer["id"]))
+
+    sent = b"".join(json.dumps(request).encode() + b"\n" for request in requests)
+    async with connecting(settings, "-c", THE_SDK_ALONE) as pipe:
+        await pipe.send(sent)
+        expected = await received(pipe)
+    async with connecting(settings, **gate.variables) as pipe:
+        await pipe.send(sent)
+        await gate.open()
+        assert await received(pipe) == expected
+
+
+async def test_unreadable_lines_before_the_sdk_is_loaded_are_answered_later(gate: Gate, settings: Settings) -> None:
+    async with connecting(settings, **gate.variables) as pipe:
+        await answers(pipe, [handshake()])
+        for line in (b"garbage", THINK[:-1], THINK.replace(b"HERE", rb"\ud800"), THINK.replace(b"HERE", OVERLONG)):
+            await pipe.send(line + b"\n")
+        assert (await answers(pipe, [message(2, "ping")]))[0]["id"] == 2
+        await gate.open()
+        refused = [await pipe.line() for _ in range(4)]
+        assert [(answer["id"], answer["error"]["code"]) for answer in refused] == [
+            (None, -32700),
+            (None, -32700),
+            (7, -32700),
+            (7, -32600),
+        ]
+        assert "result" in (await answers(pipe, [message(3, "tools/list")]))[0]
+
+
+async def test_a_client_that_leaves_before_the_sdk_is_loaded_ends_the_server(gate: Gate, settings: Settings) -> None:
+    async with connecting(settings, **gate.variables) as pipe:
+        await answers(pipe, [handshake()])
+        assert pipe.process.stdin
+        pipe.process.stdin.close()
+        await gate.open()
+        assert await asyncio.wait_for(pipe.process.communicate(), TIMEOUT_SECONDS) == (b"", b"")
+        assert pipe.process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("toml", "word"),
+    [
+        ("model = ", "can't be read as TOML"),
+        ("max_steps = 0", "max_steps"),
+        ('tool_name = "a b"', "tool's name"),
+        ('[judge_accuracy]\n"no-such-model" = 0.5', "no-such-model"),
+    ],
+)
+async def test_wrong_settings_are_one_error_and_no_answer(toml: str, word: str, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(toml)
+    async with connecting(load_settings(), DELEGATE_CONFIG=str(tmp_path / "own.toml")) as pipe:
+        await pipe.send(json.dumps(handshake()).encode() + b"\n")
+        stdout, stderr = await asyncio.wait_for(pipe.process.communicate(), TIMEOUT_SECONDS)
+    assert (pipe.process.returncode, stdout) == (2, b"")
+    assert stderr.count(b"\n") == 1
+    assert word in stderr.decode()
+
+
 # ---------------------------------------------------------------------------------------------------- stdin and stdout
 
 NOISY = """
@@ -685,56 +922,6 @@ async def test_half_a_surrogate_pair_in_a_report_reaches_the_client(
     async with session(transport, settings) as client:
         assert "half" in text_of(await client.call({"goal": "g"}))
         assert await client.tools()
-
-
-# ------------------------------------------------------------------------------------- clients that send raw messages
-
-
-class Pipe:
-    """A client that sends raw messages and reads each line."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self._requests = 0
-
-    async def request(self, method: str, **params: Any) -> None:
-        self._requests += 1
-        await self.notify(method, id=self._requests, params=params)
-
-    async def notify(self, method: str, **fields: Any) -> None:
-        await self.send(json.dumps({"jsonrpc": "2.0", "method": method, **fields}).encode() + b"\n")
-
-    async def send(self, data: bytes) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(data)
-        await self.process.stdin.drain()
-
-    async def line(self) -> JsonObject:
-        assert self.process.stdout
-        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), TIMEOUT_SECONDS))
-
-
-@asynccontextmanager
-async def piped(settings: Settings, *arguments: str) -> AsyncGenerator[Pipe]:
-    """A client of the command, or of another program, after the handshake."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *(arguments or ("-m", "delegate", "mcp"))),
-        env={**os.environ, **environment(settings)},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=1_000_000,
-    )
-    pipe = Pipe(process)
-    try:
-        await pipe.request("initialize", **INITIALIZE)
-        assert "result" in await pipe.line()
-        await pipe.notify("notifications/initialized")
-        yield pipe
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
 
 
 def http_client() -> aiohttp.ClientSession:

@@ -19,8 +19,29 @@ a client reads only the reports of its own calls, unless the server is made with
 totals: token usage is in the report's `totals`.
 """
 
-from delegate.hosts.mcp.http import LOOPBACK, PATH, listen, serve_http
-from delegate.hosts.mcp.sdk import server
-from delegate.hosts.mcp.stdio import serve_stdio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delegate.hosts.mcp.http import LOOPBACK, PATH, listen, serve_http
+    from delegate.hosts.mcp.sdk import server
+    from delegate.hosts.mcp.stdio import serve_stdio
 
 __all__ = ["LOOPBACK", "PATH", "listen", "serve_http", "serve_stdio", "server"]
+
+_MODULES = {
+    "delegate.hosts.mcp.http": ("LOOPBACK", "PATH", "listen", "serve_http"),
+    "delegate.hosts.mcp.sdk": ("server",),
+    "delegate.hosts.mcp.stdio": ("serve_stdio",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use: the SDK takes longer to load than clients wait for their first answer."""
+    from importlib import import_module
+
+    for module, names in _MODULES.items():
+        if name in names:
+            value = getattr(import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,15 +1,22 @@
-"""The tools as the server lists them. They follow from the settings, so that they are known before the SDK is loaded.
+"""What the server says about itself and its tools. It follows from the settings, and is known before the SDK is loaded.
 
 It imports little, because clients wait only a fraction of a second for the list.
 """
 
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from delegate import contract
 from delegate.contract import Limits
 from delegate.settings import Settings
 from delegate.types import JsonObject, Report
 
+NAME = "delegate"
+INSTRUCTIONS = (
+    "Delegates tasks to child agents that run in parallel, and returns each with a PASS or FAIL verdict on its "
+    "acceptance criteria. Progress notifications report what each child does. A call that takes long is answered with "
+    "handles, with which read_delegation waits for the results."
+)
 _HANDLE: JsonObject = {"type": ["string", "null"], "description": "With it, read_delegation has the task's report"}
 _RESULT_SCHEMA: JsonObject = {
     "type": "object",
@@ -33,6 +40,11 @@ _RESULT_SCHEMA: JsonObject = {
     "required": ["results", "error"],
 }
 """The schema of `structuredContent`: one entry for each task, in the order of the call."""
+
+
+def server_version() -> str:
+    """The version of delegate that is installed."""
+    return version("delegate-task")
 
 
 def listed(settings: Settings, *, structured: bool = False) -> list[JsonObject]:

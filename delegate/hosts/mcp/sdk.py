@@ -8,7 +8,6 @@ Results and definitions are passed with the protocol's field names, which the mo
 
 from collections.abc import Mapping
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Unpack, cast
 
 from mcp import types
@@ -18,17 +17,12 @@ from delegate._util.cancellation import Cancellation
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts.mcp.clients import Clients
+from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, server_version
 from delegate.hosts.mcp.tasks import EXTENSION, ProtocolTasks
 from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
-NAME = "delegate"
-INSTRUCTIONS = (
-    "Delegates tasks to child agents that run in parallel, and returns each with a PASS or FAIL verdict on its "
-    "acceptance criteria. Progress notifications report what each child does. A call that takes long is answered with "
-    "handles, with which read_delegation waits for the results."
-)
 ANSWER_WITHIN_SECONDS = 45.0
 """Many clients give up after 60 seconds."""
 DISCONNECTED = "delegate.disconnected"
@@ -102,7 +96,7 @@ def _server_v2(tools: Tools) -> Server[Any]:
 
     server: Server[Any] = Server(
         NAME,
-        version=version("delegate-task"),
+        version=server_version(),
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
@@ -160,7 +154,7 @@ def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
 
 
 def _server_v1(tools: Tools) -> Server[Any]:
-    server: Any = Server(NAME, version=version("delegate-task"), instructions=INSTRUCTIONS)
+    server: Any = Server(NAME, version=server_version(), instructions=INSTRUCTIONS)
 
     @server.list_tools()
     async def list_tools() -> Any:  # pyright: ignore[reportUnusedFunction]
