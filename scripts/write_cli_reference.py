@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from typer.models import OptionInfo, ParameterInfo
 
 from delegate.cli import PROGRAM
-from delegate.cli.app import app
+from delegate.cli.app import app_with
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 
@@ -30,6 +30,7 @@ Every command and option of `{PROGRAM}`, in the words of `{PROGRAM} COMMAND --he
 
 def document() -> str:
     """The whole page."""
+    app = app_with()
     commands = {str(one.name or one.callback.__name__): one.callback for one in app.registered_commands if one.callback}
     listed = [f"* [`{PROGRAM} {name}`](#{PROGRAM}-{name}): {_paragraphs(run)[0]}" for name, run in commands.items()]
     parts = [HEAD, "\n".join(listed) + "\n", _joined(str(app.info.epilog)) + "\n"]

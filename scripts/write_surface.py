@@ -14,7 +14,7 @@ import typer
 
 import delegate
 from delegate._util import resources
-from delegate.cli.app import app
+from delegate.cli.app import app_with
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tests" / "data" / "public_surface.json"
@@ -23,7 +23,7 @@ PROSE = ("description", "title", "$comment", "examples")
 
 def surface() -> dict[str, Any]:
     """The public surface as it is now."""
-    commands = cast("Any", typer.main.get_command(app)).commands
+    commands = cast("Any", typer.main.get_command(app_with())).commands
     package = Path(delegate.__file__).parent
     hosts = sorted(path for path in (package / "hosts").iterdir() if not path.name.startswith("_"))
     return {

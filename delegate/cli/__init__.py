@@ -20,10 +20,10 @@ PROGRAM = "delegate"
 def main() -> None:
     """Run the command line and exit the process. Shows a traceback only under `python -X dev`."""
     _set_up_process()
-    from delegate.cli.app import app
+    from delegate.cli.app import app_for
 
     try:
-        app(prog_name=PROGRAM)
+        app_for(sys.argv[1:])(prog_name=PROGRAM)
     except SystemExit as end:
         if end.code == 130:
             _print_error("interrupted")

@@ -1,37 +1,49 @@
 """Assembles the command line from its subcommands, which import what they need when they run."""
 
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from delegate.cli import batch, call, demo, doctor, judge, lint, mcp, models, run, runs, show, tool, trust
-
-app = typer.Typer(
-    help="Delegate work to other agents and get verdicts that rest on evidence.",
-    epilog="Exit codes: 0 if every verdict is PASS (or, without criteria, the child completed); 1 if any verdict is "
-    "FAIL or a child didn't complete; 2 for invalid usage; 130 if interrupted before there was a report. Results go to "
-    "stdout; progress goes to stderr, only on a terminal.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
+COMMANDS = (
+    "run",
+    "batch",
+    "judge",
+    "lint",
+    "call",
+    "demo",
+    "models",
+    "doctor",
+    "trust",
+    "tool",
+    "mcp",
+    "runs",
+    "show",
 )
+"""The subcommands, as the help lists them. Each is the function of this name in the module of this name."""
 
-for command in (
-    run.run,
-    batch.batch,
-    judge.judge,
-    lint.lint,
-    call.call,
-    demo.demo,
-    models.models,
-    doctor.doctor,
-    trust.trust,
-    tool.tool,
-    mcp.mcp,
-    runs.runs,
-    show.show,
-):
-    app.command()(command)
+
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """The app for these arguments of the program. It has only the subcommand that they name, as each costs time."""
+    return app_with(arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS)
+
+
+def app_with(commands: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The app with these subcommands."""
+    app = typer.Typer(
+        help="Delegate work to other agents and get verdicts that rest on evidence.",
+        epilog="Exit codes: 0 if every verdict is PASS (or, without criteria, the child completed); 1 if any verdict "
+        "is FAIL or a child didn't complete; 2 for invalid usage; 130 if interrupted before there was a report. "
+        "Results go to stdout; progress goes to stderr, only on a terminal.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(options)
+    for name in commands:
+        app.command()(getattr(import_module(f"delegate.cli.{name}"), name))
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -40,7 +52,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
