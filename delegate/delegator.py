@@ -338,6 +338,11 @@ class Delegator:
 
         return await self._started(Delegation(run, on_event))
 
+    async def join(self) -> None:
+        """Wait until all calls in the background have ended."""
+        for delegation in set(self._delegations.values()):
+            await delegation.wait()
+
     async def stop(self, handle: str) -> bool:
         """Stop one task that runs in this process, and wait until its result is recorded. False if it doesn't run."""
         task = self._admission.executor.running.get(handle)

@@ -52,6 +52,10 @@ _StructuredOption = typer.Option(
     "to the model instead of the text, which says more.",
 )
 
+_KeepOption = typer.Option(
+    "--keep", help="Let children finish when their client disconnects, instead of stopping them. Results are recorded."
+)
+
 
 def mcp(
     http: Annotated[bool, _HttpOption] = False,
@@ -62,6 +66,7 @@ def mcp(
     shared_records: Annotated[bool, _SharedOption] = False,
     answer_within: Annotated[float, _AnswerOption] = 45,
     structured: Annotated[bool, _StructuredOption] = False,
+    keep: Annotated[bool, _KeepOption] = False,
 ) -> None:
     """Serve delegate_task over MCP to a host such as an editor or a coding agent.
 
@@ -69,7 +74,8 @@ def mcp(
     --http, you start it; it listens at http://127.0.0.1:8765/mcp and requires a
     bearer token: set DELEGATE_MCP_TOKEN, or use the one printed on stderr.
 
-    Ctrl-C, SIGTERM, or the end of stdin stop all children and then the server.
+    Ctrl-C, SIGTERM, or the end of stdin stop all children and then the server;
+    with --keep, the end of stdin lets the children finish first.
     """
     names = reachable_as or []
     options = {"answer_within": answer_within, "structured": structured}
@@ -78,12 +84,12 @@ def mcp(
         _refuse_weak_token(token)
         options["shared_records"] = shared_records
         adapter = _adapter("listen", "serve_http", "server")
-        _serve(_over_http(adapter, host, port, token, names, options))
+        _serve(_over_http(adapter, host, port, token, names, options, keep=keep))
     else:
-        _serve_stdio(options)
+        _serve_stdio(options, keep=keep)
 
 
-def _serve_stdio(options: dict[str, Any]) -> None:
+def _serve_stdio(options: dict[str, Any], *, keep: bool) -> None:
     """Serve the client on stdin and stdout, whose first requests are answered before the rest is loaded."""
     from delegate.hosts.mcp import connection, definitions, opening
     from delegate.models.overrides import effective_catalog
@@ -96,7 +102,7 @@ def _serve_stdio(options: dict[str, Any]) -> None:
     with _sdk_required():
         first = opening.Opening(definitions.listed(settings, structured=options["structured"]))
     with connection.reserved_stdio(first) as client:
-        _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options), settings)
+        _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options, keep=keep), settings)
 
 
 def _serve(serving: Serving, settings: "Settings | None" = None) -> None:
@@ -112,17 +118,18 @@ def _serve(serving: Serving, settings: "Settings | None" = None) -> None:
     stoppable(delegator, call, titles=None)
 
 
-def _over_stdio(adapter: Any, client: "Connection", options: dict[str, Any]) -> Serving:
+def _over_stdio(adapter: Any, client: "Connection", options: dict[str, Any], *, keep: bool) -> Serving:
     async def serve(delegator: "Delegator", cancellation: "Cancellation") -> None:
         with suppress(TimeoutError):
             async with cancellation.deadline():
-                await adapter.serve_stdio(adapter.server(delegator, **options), client)
+                before_end = delegator.join if keep else None
+                await adapter.serve_stdio(adapter.server(delegator, **options), client, before_end=before_end)
 
     return serve
 
 
 def _over_http(
-    adapter: Any, host: str, port: int, token: str | None, names: list[str], options: dict[str, Any]
+    adapter: Any, host: str, port: int, token: str | None, names: list[str], options: dict[str, Any], *, keep: bool
 ) -> Serving:
     import secrets
 
@@ -135,7 +142,9 @@ def _over_http(
             _log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
         allowed_names = (*adapter.LOOPBACK, *names)
         server = adapter.server(delegator, **options)
-        await adapter.serve_http(server, listener, token=bearer, names=allowed_names, cancellation=cancellation)
+        await adapter.serve_http(
+            server, listener, token=bearer, names=allowed_names, cancellation=cancellation, keep=keep
+        )
 
     return serve
 

@@ -68,6 +68,11 @@ class CallProgress:
         """The number of tasks."""
         return len(self._tasks)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all tasks have ended."""
+        return self._ended == self.total
+
     def advance(self) -> float:
         """How much is done: a number between 0 and `total` that is greater with every event and every call of this.
 

@@ -176,7 +176,8 @@ def test_no_schema_has_several_types_but_null() -> None:
     """Validators that Gemini CLI and Qwen Code use warn of others in the user's terminal."""
     for variant in VARIANTS:
         for _, schema in schemas(parts(tool("mcp", variant=variant, background=True))[2]):
-            assert len([name for name in ([schema["type"]] if isinstance(schema.get("type", []), str) else schema.get("type", [])) if name != "null"]) <= 1
+            types = schema.get("type", [])
+            assert isinstance(types, str) or len([name for name in types if name != "null"]) <= 1
 
 
 @pytest.mark.parametrize("dialect", ["openai", "openai-responses", "anthropic", "gemini", "mcp"])

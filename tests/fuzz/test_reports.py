@@ -77,7 +77,8 @@ def test_a_childs_text_never_leaves_its_quotes_or_its_fence(result: TaskResult) 
     first, *between, last = re.sub('"[^"\n]*"', '""', ours).split("\n")
     assert re.fullmatch(r"0 of 2 PASS; task 1 (FAIL \w+|no verdict); task 2 (FAIL \w+|no verdict)", first)
     assert last == first
-    assert "PASS" not in (unquoted := "\n".join(between))
+    unquoted = "\n".join(between)
+    assert "PASS" not in unquoted
     starts = re.findall(r"(?m)^(\d|task|about task|total|in all|run)\b", unquoted)
     assert starts == ["task", "task", "total", "about task", "about task"]
 

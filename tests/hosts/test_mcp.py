@@ -924,9 +924,11 @@ async def test_half_a_surrogate_pair_in_a_report_reaches_the_client(
         assert await client.tools()
 
 
-def http_client() -> aiohttp.ClientSession:
+def http_client(*, cookies: bool = False) -> aiohttp.ClientSession:
+    """A client that sends the cookies it gets, or none."""
+    jar = aiohttp.CookieJar(unsafe=True) if cookies else aiohttp.DummyCookieJar()
     accepted = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKEN}"}
-    return aiohttp.ClientSession(headers=accepted, timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
+    return aiohttp.ClientSession(headers=accepted, timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS), cookie_jar=jar)
 
 
 def posted(

@@ -219,7 +219,8 @@ def _annotate(manager: BaseCallbackManager, model: str) -> None:
 def _usage_entries(report: Report | None) -> Iterator[tuple[str, str, Usage]]:
     """The name, model and usage of each child, each judge, and what the children delegated."""
     for result in report.results if report else ():
-        task, judge, delegated = f"task {result.task_index + 1}", result.verdict and result.verdict.judge, result.delegated
+        task, judge = f"task {result.task_index + 1}", result.verdict and result.verdict.judge
+        delegated = result.delegated
         entries = [(f"{task}: child", result.model, result.usage)]
         if judge:
             entries.append((f"{task}: judge", judge.model_served or judge.model, judge.usage))

@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 from delegate._util.cancellation import Cancellation
 from delegate.errors import ConfigError
 from delegate.hosts.mcp.clients import COOKIE
-from delegate.hosts.mcp.sdk import DISCONNECTED
+from delegate.hosts.mcp.sdk import DISCONNECTED, client_left
 
 PATH = "/mcp"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -56,6 +56,7 @@ async def serve_http(
     token: str,
     names: Sequence[str] = LOOPBACK,
     cancellation: Cancellation | None = None,
+    keep: bool = False,
 ) -> None:
     """Serve at `PATH` on `listener` until canceled, then stop all running calls and close the listener.
 
@@ -65,11 +66,12 @@ async def serve_http(
         token: the bearer token that clients must send as `Authorization: Bearer …`.
         names: the host names and addresses that a client's Host header may contain, without a port.
         cancellation: stops the server.
+        keep: whether calls go on when their client disconnects, instead of being stopped.
     """
     manager = StreamableHTTPSessionManager(server, security_settings=_transport_security(names))
     shutdown = cancellation or Cancellation()
     config = uvicorn.Config(
-        _AuthenticatedApp(manager, token, shutdown),
+        _AuthenticatedApp(manager, token, shutdown, keep=keep),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -95,10 +97,13 @@ class _AuthenticatedApp:
     server doesn't, so after a disconnect nobody could read the answer.
     """
 
-    def __init__(self, manager: StreamableHTTPSessionManager, token: str, shutdown: Cancellation) -> None:
+    def __init__(
+        self, manager: StreamableHTTPSessionManager, token: str, shutdown: Cancellation, *, keep: bool
+    ) -> None:
         self._manager = manager
         self._token = token.encode()
         self._shutdown = shutdown
+        self._keep = keep
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._has_token(scope):
@@ -116,7 +121,10 @@ class _AuthenticatedApp:
                 try:
                     await self._manager.handle_request(scope, receive, _with_cookie(scope, send))
                 finally:
-                    disconnected.cancel()
+                    if not self._keep:
+                        disconnected.cancel()
+            if scope["method"] == "DELETE" and not self._keep:  # the end of a session
+                client_left(self._manager.app, HTTPConnection(scope))
 
     def _has_token(self, scope: Scope) -> bool:
         scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")

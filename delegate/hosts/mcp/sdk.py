@@ -9,6 +9,7 @@ Results and definitions are passed with the protocol's field names, which the mo
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Unpack, cast
+from weakref import WeakKeyDictionary
 
 from mcp import types
 from mcp.server.lowlevel import Server
@@ -25,6 +26,7 @@ from delegate.types import JsonObject, Parent
 
 ANSWER_WITHIN_SECONDS = 45.0
 """Many clients give up after 60 seconds."""
+_TOOLS: "WeakKeyDictionary[Server[Any], Tools]" = WeakKeyDictionary()
 DISCONNECTED = "delegate.disconnected"
 """The key in an HTTP request's scope for the `Cancellation` that is canceled when the request ends."""
 
@@ -63,7 +65,15 @@ def server(
         answer_within=answer_within,
         structured=structured,
     )
-    return _server_v1(tools) if hasattr(Server, "call_tool") else _server_v2(tools)
+    made = _server_v1(tools) if hasattr(Server, "call_tool") else _server_v2(tools)
+    _TOOLS[made] = tools
+    return made
+
+
+def client_left(server: Server[Any], http: Any) -> None:
+    """Stop what the client that sent an HTTP request has running in the background."""
+    if tools := _TOOLS.get(server):
+        tools.stop(tools.client_of(http))
 
 
 def is_notification_in(text: str) -> bool:

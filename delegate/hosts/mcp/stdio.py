@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext, suppress
 from typing import Any, TypeVar, cast
 
@@ -18,17 +18,25 @@ _log = logger(__name__)
 T = TypeVar("T")
 
 
-async def serve_stdio(server: Server[Any], connection: Connection | None = None) -> None:
+async def serve_stdio(
+    server: Server[Any],
+    connection: Connection | None = None,
+    *,
+    before_end: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     """Serve one client until it closes stdin, or until canceled. Both stop all running calls.
 
-    `connection` is the one that `reserved_stdio` opened, if the client may already have sent requests.
+    Args:
+        server: the server that `server()` returned.
+        connection: the one that `reserved_stdio` opened, if the client may already have sent requests.
+        before_end: is awaited when the client has left. `Delegator.join` waits for its calls instead of stopping them.
     """
     try:
         with reserved_stdio() if connection is None else nullcontext(connection) as client:
             client.end_opening()
             # The SDK uses only the few methods of its streams that these two have.
-            writer = _Writer(client)
-            lines = _LineReader(client, writer)
+            writer = _Writer(client, needs_reader=before_end is None)
+            lines = _LineReader(client, writer, before_end)
             async with stdio_server(stdin=cast("Any", lines), stdout=cast("Any", writer)) as (read, write):
                 await server.run(read, write, server.create_initialization_options())
     except* BrokenPipeError:
@@ -41,9 +49,10 @@ class _LineReader:
     What the SDK couldn't read is answered here, because the SDK doesn't, and its sender may wait for an answer.
     """
 
-    def __init__(self, client: Connection, writer: "_Writer") -> None:
+    def __init__(self, client: Connection, writer: "_Writer", before_end: Callable[[], Awaitable[None]] | None) -> None:
         self._client = client
         self._writer = writer
+        self._before_end = before_end
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         while (line := await _run_in_daemon_thread(self._client.next_line)) is not None:
@@ -54,18 +63,25 @@ class _LineReader:
             else:
                 _log.warning("a message on stdin was refused: %s", refused["error"]["message"])
                 await self._writer.write(json.dumps(refused) + "\n")
+        if self._before_end is not None:
+            await self._before_end()
 
 
 class _Writer:
-    """Sends messages to the client, one after the other."""
+    """Sends messages to the client, one after the other. With `needs_reader`, it is an error that the client has left."""
 
-    def __init__(self, client: Connection) -> None:
+    def __init__(self, client: Connection, *, needs_reader: bool) -> None:
         self._client = client
+        self._needs_reader = needs_reader
         self._lock = asyncio.Lock()
 
     async def write(self, text: str) -> None:
         async with self._lock:
-            await _run_in_daemon_thread(self._client.send, text)
+            try:
+                await _run_in_daemon_thread(self._client.send, text)
+            except BrokenPipeError:
+                if self._needs_reader:
+                    raise
 
     async def flush(self) -> None:
         pass  # nothing is buffered

@@ -176,11 +176,11 @@ async def _reported(send: ProgressCallback | None) -> AsyncGenerator[EventSink |
     reporting = asyncio.create_task(_report(progress, changed, send))
     try:
         yield sink
-        reporting.cancel()
-        await asyncio.wait([reporting])
-        await _send(send, progress)
     finally:
         reporting.cancel()
+        await asyncio.wait([reporting])
+    if changed.is_set():
+        await _send(send, progress)
 
 
 async def _report(progress: CallProgress, changed: asyncio.Event, send: ProgressCallback) -> None:
@@ -188,15 +188,15 @@ async def _report(progress: CallProgress, changed: asyncio.Event, send: Progress
         with suppress(TimeoutError):
             async with asyncio.timeout(HEARTBEAT_SECONDS):
                 await changed.wait()
-        changed.clear()
-        await _send(send, progress)
+        if progress.total and not progress.is_done:
+            changed.clear()
+            await _send(send, progress)
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _send(send: ProgressCallback, progress: CallProgress) -> None:
-    if progress.total:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has disconnected
-            await send(progress.advance(), progress.total, progress.line())
+    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has disconnected
+        await send(progress.advance(), progress.total, progress.line())
 
 
 def _text(text: str, *, is_error: bool) -> JsonObject:
