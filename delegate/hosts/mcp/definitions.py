@@ -12,6 +12,8 @@ from delegate.settings import Settings
 from delegate.types import JsonObject, Report
 
 NAME = "delegate"
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+"""The extension of the protocol by which a client polls a call (see `tasks`)."""
 INSTRUCTIONS = (
     "Delegates tasks to child agents that run in parallel, and returns each with a PASS or FAIL verdict on its "
     "acceptance criteria. Progress notifications report what each child does. A call that takes long is answered with "

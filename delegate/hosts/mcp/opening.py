@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Literal, cast
 
 from delegate._util.redaction import logger
-from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, server_version
+from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
 from delegate.hosts.mcp.lines import Line
 from delegate.types import JsonObject
 
@@ -127,7 +127,8 @@ class Opening:
         shared = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         shared["_meta"] = {f"{_META}serverInfo": self._server}
         if is_usual and method == "server/discover":
-            about = {"supportedVersions": [_LATEST], "capabilities": _CAPABILITIES, "instructions": INSTRUCTIONS}
+            capabilities = _CAPABILITIES | {"extensions": {TASKS_EXTENSION: {}}}
+            about = {"supportedVersions": [_LATEST], "capabilities": capabilities, "instructions": INSTRUCTIONS}
             return about | shared
         return {"tools": self._tools, **shared} if is_usual and method == "tools/list" else None
 

@@ -18,8 +18,8 @@ from delegate._util.cancellation import Cancellation
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts.mcp.clients import Clients
-from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, server_version
-from delegate.hosts.mcp.tasks import EXTENSION, ProtocolTasks
+from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
+from delegate.hosts.mcp.tasks import ProtocolTasks
 from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
@@ -121,7 +121,7 @@ def _declares_tasks(context: Any) -> bool:
 
     capabilities = context.session.client_capabilities
     declared = (capabilities.extensions if capabilities else None) or {}
-    return context.protocol_version in MODERN_PROTOCOL_VERSIONS and EXTENSION in declared
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS and TASKS_EXTENSION in declared
 
 
 def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
@@ -139,25 +139,25 @@ def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
         return MCPError(types.INVALID_PARAMS, f"there is no task {task_id[:100]!r}")
 
     async def get(context: Any, params: Any) -> Any:
-        require_client_extension(context, EXTENSION)
+        require_client_extension(context, TASKS_EXTENSION)
         state = await tasks.get(tools.client_of(context.request), params.taskId)
         if state is None:
             raise unknown(params.taskId)
         return state
 
     async def cancel(context: Any, params: Any) -> Any:
-        require_client_extension(context, EXTENSION)
+        require_client_extension(context, TASKS_EXTENSION)
         if not tasks.cancel(tools.client_of(context.request), params.taskId):
             raise unknown(params.taskId)
         return {}
 
     async def update(context: Any, params: Any) -> Any:
-        require_client_extension(context, EXTENSION)
+        require_client_extension(context, TASKS_EXTENSION)
         if not tasks.has(tools.client_of(context.request), params.taskId):
             raise unknown(params.taskId)
         return {}  # a task never asks for input, so there is nothing to update
 
-    server.extensions[EXTENSION] = {}
+    server.extensions[TASKS_EXTENSION] = {}
     server.add_request_handler("tasks/get", TaskParams, get)
     server.add_request_handler("tasks/cancel", TaskParams, cancel)
     server.add_request_handler("tasks/update", UpdateParams, update)

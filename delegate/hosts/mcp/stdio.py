@@ -68,7 +68,7 @@ class _LineReader:
 
 
 class _Writer:
-    """Sends messages to the client, one after the other. With `needs_reader`, it is an error that the client has left."""
+    """Sends messages to the client, one after the other. With `needs_reader`, it's an error if the client has left."""
 
     def __init__(self, client: Connection, *, needs_reader: bool) -> None:
         self._client = client

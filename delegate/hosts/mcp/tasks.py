@@ -13,7 +13,6 @@ from uuid import uuid4
 from delegate.engine.delegation import Delegation
 from delegate.types import JsonObject
 
-EXTENSION = "io.modelcontextprotocol/tasks"
 _POLL_MS = 2_000
 _KEPT = 1_000
 """The number of tasks that are remembered; the oldest ones that have ended are dropped first."""
