@@ -57,8 +57,11 @@ class Server:
 
 
 @asynccontextmanager
-async def listening(settings: Settings, *options: str, token: str = TOKEN) -> AsyncGenerator[Server]:
-    command = [sys.executable, "-m", "delegate", "mcp", "--http", "--port", "0", *options]
+async def listening(
+    settings: Settings, *options: str, token: str = TOKEN, program: tuple[str, ...] = ()
+) -> AsyncGenerator[Server]:
+    """The command, or another program, which says its address in the first line of stderr."""
+    command = [sys.executable, *(program or ("-m", "delegate", "mcp", "--http", "--port", "0", *options))]
     env = {**os.environ, **environment(settings), "DELEGATE_MCP_TOKEN": token}
     process = await asyncio.create_subprocess_exec(*command, env=env, stderr=asyncio.subprocess.PIPE)
     assert process.stderr
@@ -406,6 +409,50 @@ async def test_a_signal_over_http_lets_open_calls_return_their_results(world: Wo
         server.process.terminate()
         answer = await asyncio.wait_for(call, TIMEOUT_SECONDS)
         assert "about task 1 (cancelled):" in text_of(answer)
+        assert await asyncio.wait_for(server.process.wait(), TIMEOUT_SECONDS) == 0
+
+
+SLOW_OVER_HTTP = """
+import asyncio, os, signal, sys
+from delegate import Cancellation, Delegator, Tool
+from delegate.hosts import mcp
+
+async def work(arguments):
+    print("started", file=sys.stderr, flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(1)  # longer than the server lets event streams go on after its end
+
+async def main():
+    tool = Tool("work", "Work.", {"type": "object", "properties": {}}, work)
+    cancellation, listener = Cancellation(), mcp.listen("127.0.0.1", 0)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, cancellation.cancel)
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}{mcp.PATH}", file=sys.stderr, flush=True)
+    async with Delegator(tools=[tool]) as delegator:
+        token = os.environ["DELEGATE_MCP_TOKEN"]
+        await mcp.serve_http(mcp.server(delegator), listener, token=token, cancellation=cancellation)
+
+asyncio.run(main())
+"""
+
+
+@on_every_protocol
+async def test_a_signal_over_http_cuts_no_answer_of_a_call_that_takes_time_to_end(
+    latest: bool, world: World, settings: Settings
+) -> None:
+    world.child = lambda call: Reply(tool_calls=(("work", {}),))
+    async with (
+        listening(settings, program=("-c", SLOW_OVER_HTTP)) as server,
+        connected(over_http(server.url), latest=latest) as client,
+    ):
+        await client.tools()
+        call = asyncio.create_task(client.call({"goal": "g"}))
+        assert server.process.stderr
+        assert await asyncio.wait_for(server.process.stderr.readline(), TIMEOUT_SECONDS) == b"started\n"
+        server.process.terminate()
+        answer = await asyncio.wait_for(call, TIMEOUT_SECONDS)
+        assert answer["structuredContent"]["results"][0]["status"] == "cancelled"
         assert await asyncio.wait_for(server.process.wait(), TIMEOUT_SECONDS) == 0
 
 

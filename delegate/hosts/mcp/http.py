@@ -4,6 +4,7 @@ A web page in a browser on this machine can reach a loopback port. It doesn't ha
 Origin header, and the Host header of a foreign name that was rebound to this machine.
 """
 
+import asyncio
 import os
 import secrets
 import signal
@@ -31,8 +32,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _COOKIE = "delegate-client"
 _COOKIE_CHARS = 22
 """The minimum length of a cookie's value: 128 random bits. A shorter one is not ours, and could be guessed."""
-_SHUTDOWN_SECONDS = 3
-"""How long clients may take to read the answers of calls that were stopped by the server's shutdown."""
+_SHUTDOWN_SECONDS = 10
+"""How long calls that are stopped by the server's shutdown may take to end, and clients to read their answers."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -70,8 +71,9 @@ async def serve_http(
     """
     manager = StreamableHTTPSessionManager(server, security_settings=_transport_security(names))
     shutdown = cancellation or Cancellation()
+    app = _AuthenticatedApp(manager, token, shutdown, keep=keep)
     config = uvicorn.Config(
-        _AuthenticatedApp(manager, token, shutdown, keep=keep),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -80,7 +82,7 @@ async def serve_http(
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     async with manager.run():
-        with shutdown.linked(_Server(config)) as web_server:
+        with shutdown.linked(_Server(config, app)) as web_server:
             await web_server.serve(sockets=[listener])
 
 
@@ -104,6 +106,14 @@ class _AuthenticatedApp:
         self._token = token.encode()
         self._shutdown = shutdown
         self._keep = keep
+        self._open_requests = 0
+        self._idle = asyncio.Event()
+
+    async def answered(self) -> None:
+        """Wait until all requests have been answered, except for those of event streams, which have no end."""
+        while self._open_requests:
+            self._idle.clear()
+            await self._idle.wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._has_token(scope):
@@ -116,7 +126,7 @@ class _AuthenticatedApp:
         elif scope["path"] != PATH:
             await PlainTextResponse(f"not found: the MCP endpoint is {PATH}", 404)(scope, receive, send)
         else:
-            with self._shutdown.part() as disconnected:
+            with self._shutdown.part() as disconnected, self._counted(scope):
                 scope[DISCONNECTED] = disconnected
                 try:
                     await self._manager.handle_request(scope, receive, _with_cookie(scope, send))
@@ -125,6 +135,16 @@ class _AuthenticatedApp:
                         disconnected.cancel()
             if scope["method"] == "DELETE" and not self._keep:  # the end of a session
                 client_left(self._manager.app, HTTPConnection(scope))
+
+    @contextmanager
+    def _counted(self, scope: Scope) -> Generator[None]:
+        requests = 0 if scope["method"] == "GET" else 1
+        self._open_requests += requests
+        try:
+            yield
+        finally:
+            self._open_requests -= requests
+            self._idle.set()
 
     def _has_token(self, scope: Scope) -> bool:
         scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
@@ -155,6 +175,10 @@ def _with_cookie(scope: Scope, send: Send) -> Send:
 class _Server(uvicorn.Server):
     """A uvicorn server that leaves signals to the program that runs it."""
 
+    def __init__(self, config: uvicorn.Config, app: _AuthenticatedApp) -> None:
+        super().__init__(config)
+        self._app = app
+
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         """Capture no signals."""
@@ -162,4 +186,15 @@ class _Server(uvicorn.Server):
 
     def cancel(self) -> None:
         """Stop accepting requests, send the last answers, and exit."""
-        self.handle_exit(signal.SIGTERM, None)  # also ends the event streams, unlike setting `should_exit`
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait until the last answers have been sent, and end the event streams only then: an answer may be on one."""
+        ending, answered = asyncio.ensure_future(super().shutdown(sockets)), asyncio.ensure_future(self._app.answered())
+        try:
+            await asyncio.wait([ending, answered], return_when=asyncio.FIRST_COMPLETED)
+            self.handle_exit(signal.SIGTERM, None)  # ends all event streams
+            await ending
+        finally:
+            ending.cancel()
+            answered.cancel()
