@@ -321,13 +321,49 @@ async def test_a_client_gets_no_messages_of_a_call_that_it_cancelled(world: Worl
     assert [line for line in lines if line.get("id") == 2 and "result" in line] == []
 
 
-async def test_the_end_of_stdin_stops_children(world: World, settings: Settings) -> None:
+async def test_the_end_of_stdin_stops_children_and_is_reported(world: World, settings: Settings) -> None:
     world.child = lambda call: hang
     async with piped(settings) as pipe:
         await pipe.request("tools/call", name="delegate_task", arguments={"goal": "g"})
         await child_started(world)
         assert pipe.process.stdin
         pipe.process.stdin.close()
+        _, stderr = await asyncio.wait_for(pipe.process.communicate(), TIMEOUT_SECONDS)
+        assert stderr == b"delegate: the client closed stdin; 1 unanswered call was stopped\n"
+        assert pipe.process.returncode == 0
+        assert world.server.in_flight == 0
+    assert await states() == ["cancelled"]
+
+
+async def test_an_end_of_stdin_at_which_nothing_is_lost_is_silent(world: World, settings: Settings) -> None:
+    world.child = lambda call: hang
+    async with piped(settings) as pipe:
+        await pipe.request("tools/call", name="think", arguments={"thought": "t"})
+        assert "result" in await pipe.line()
+        await pipe.request("tools/call", name="delegate_task", arguments={"goal": "g"})
+        await child_started(world)
+        await pipe.notify("notifications/cancelled")
+        await pipe.notify("notifications/cancelled", params={"requestId": [3]})
+        await pipe.notify("notifications/cancelled", params={"requestId": 3})
+        await quiet(world)
+        assert pipe.process.stdin
+        pipe.process.stdin.close()
+        _, stderr = await asyncio.wait_for(pipe.process.communicate(), TIMEOUT_SECONDS)
+    assert b"stopped" not in stderr
+    assert pipe.process.returncode == 0
+
+
+async def test_a_client_that_reads_no_more_ends_the_server(world: World, settings: Settings) -> None:
+    world.child = lambda call: hang
+    async with piped(settings) as pipe:
+        await pipe.request("tools/call", name="delegate_task", arguments={"goal": "g"})
+        await child_started(world)
+        transport: Any = pipe.process._transport  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        transport.get_pipe_transport(1).close()
+        await pipe.request("ping")
+        assert pipe.process.stderr
+        stderr = await asyncio.wait_for(pipe.process.stderr.read(), TIMEOUT_SECONDS)
+        assert stderr == b"delegate: the client has disconnected; 1 unanswered call was stopped\n"
         assert await asyncio.wait_for(pipe.process.wait(), TIMEOUT_SECONDS) == 0
         assert world.server.in_flight == 0
     assert await states() == ["cancelled"]
@@ -369,7 +405,7 @@ async def test_a_server_ends_after_its_children(world: World, settings: Settings
         lines = [await asyncio.wait_for(pipe.process.stderr.readline(), TIMEOUT_SECONDS)]
         pipe.process.stdin.close()
         lines += (await asyncio.wait_for(pipe.process.stderr.read(), TIMEOUT_SECONDS)).splitlines(keepends=True)
-    assert lines == [b"started\n", b"ended\n", b"served\n"]
+    assert [line.split()[-1] for line in lines] == [b"started", b"ended", b"stopped", b"served"]
 
 
 async def test_a_lost_connection_stops_children(world: World, settings: Settings) -> None:

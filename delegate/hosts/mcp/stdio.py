@@ -11,6 +11,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from delegate._util.redaction import logger
+from delegate.contract.amounts import counted
 from delegate.hosts.mcp.connection import Connection, reserved_stdio
 from delegate.hosts.mcp.refusals import refusal
 
@@ -31,16 +32,53 @@ async def serve_stdio(
         connection: the one that `reserved_stdio` opened, if the client may already have sent requests.
         before_end: is awaited when the client has left. `Delegator.join` waits for its calls instead of stopping them.
     """
+    calls = _OpenCalls()
     try:
         with reserved_stdio() if connection is None else nullcontext(connection) as client:
             client.end_opening()
             # The SDK uses only the few methods of its streams that these two have.
-            writer = _Writer(client, needs_reader=before_end is None)
-            lines = _LineReader(client, writer, before_end)
+            writer = _Writer(client, calls, needs_reader=before_end is None)
+            lines = _LineReader(client, writer, calls, before_end)
             async with stdio_server(stdin=cast("Any", lines), stdout=cast("Any", writer)) as (read, write):
                 await server.run(read, write, server.create_initialization_options())
+        calls.report_lost("the client closed stdin")
     except* BrokenPipeError:
-        pass  # the client has disconnected
+        calls.report_lost("the client has disconnected")
+
+
+class _OpenCalls:
+    """The calls that the client made and neither canceled nor got an answer to."""
+
+    def __init__(self) -> None:
+        self._ids: set[str | int] = set()
+        self._is_over = False
+
+    def end(self) -> None:
+        """Take note that the client has left: the SDK stops the calls, and answers with an error, or not at all."""
+        self._is_over = True
+
+    def receive(self, text: str) -> None:
+        """Take note of a message of the client, which the SDK can read."""
+        if '"tools/call"' in text:
+            message = json.loads(text)
+            if message.get("method") == "tools/call" and "id" in message:
+                self._ids.add(message["id"])
+        elif self._ids and '"notifications/cancelled"' in text:
+            canceled = (json.loads(text).get("params") or {}).get("requestId")
+            self._ids -= {canceled} if isinstance(canceled, str | int) else set()
+
+    def send(self, text: str) -> None:
+        """Take note of a message to the client, once it is sent."""
+        if not self._ids or "method" in (message := json.loads(text)):
+            return
+        if "result" in message or not self._is_over:
+            self._ids.discard(message.get("id"))
+
+    def report_lost(self, reason: str) -> None:
+        """Tell the operator, because nobody else is left, that work was for nothing."""
+        if self._ids:
+            were = "was" if len(self._ids) == 1 else "were"
+            _log.warning("%s; %s %s stopped", reason, counted(len(self._ids), "unanswered call"), were)
 
 
 class _LineReader:
@@ -49,9 +87,16 @@ class _LineReader:
     What the SDK couldn't read is answered here, because the SDK doesn't, and its sender may wait for an answer.
     """
 
-    def __init__(self, client: Connection, writer: "_Writer", before_end: Callable[[], Awaitable[None]] | None) -> None:
+    def __init__(
+        self,
+        client: Connection,
+        writer: "_Writer",
+        calls: _OpenCalls,
+        before_end: Callable[[], Awaitable[None]] | None,
+    ) -> None:
         self._client = client
         self._writer = writer
+        self._calls = calls
         self._before_end = before_end
 
     async def __aiter__(self) -> AsyncGenerator[str]:
@@ -59,19 +104,23 @@ class _LineReader:
             if line.is_blank:
                 continue
             if (refused := refusal(line)) is None:
+                self._calls.receive(line.text)
                 yield line.text
             else:
                 _log.warning("a message on stdin was refused: %s", refused["error"]["message"])
                 await self._writer.write(json.dumps(refused) + "\n")
         if self._before_end is not None:
             await self._before_end()
+        else:
+            self._calls.end()
 
 
 class _Writer:
     """Sends messages to the client, one after the other. With `needs_reader`, it's an error if the client has left."""
 
-    def __init__(self, client: Connection, *, needs_reader: bool) -> None:
+    def __init__(self, client: Connection, calls: _OpenCalls, *, needs_reader: bool) -> None:
         self._client = client
+        self._calls = calls
         self._needs_reader = needs_reader
         self._lock = asyncio.Lock()
 
@@ -82,6 +131,7 @@ class _Writer:
             except BrokenPipeError:
                 if self._needs_reader:
                     raise
+        self._calls.send(text)
 
     async def flush(self) -> None:
         pass  # nothing is buffered
