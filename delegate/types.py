@@ -440,6 +440,8 @@ class Parent(Value):
     """Wall time that the parent has left, in seconds. Its children and their judging finish within it."""
     tools: tuple[str, ...] | None = None
     """Names of the parent's tools. If children use the host's tools, they get no others."""
+    workspace: Workspace | None = None
+    """The workspace of its children, such as the user's project. The parent can't choose one. None: a fresh folder."""
 
 
 def _with_id(criterion: object, id: str) -> object:
@@ -799,6 +801,9 @@ class TaskResult(Value):
     """Totals of the tasks that the child delegated. None if there were none."""
     seconds: float = 0
     workspace: str | None = None
+    take_over: str | None = None
+    """The shell command that brings the changes of a worktree into the checkout that it was made from. None if there
+    are no changes, or they can't be brought there with one command."""
     handle: str | None = None
     """The key of the task's record, for `delegate show HANDLE` and `Delegator.read(handle)`."""
     _read_report: Callable[[], str] | None = None

@@ -23,7 +23,7 @@ from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
 from delegate.sandbox.commands import Author
 from delegate.settings import Settings
-from delegate.types import Parent, Tier, Totals
+from delegate.types import Parent, Tier, Totals, Workspace
 
 KEPT_RUNS = 10_000
 """The number of host runs that are remembered. The least recently used one is dropped first."""
@@ -95,6 +95,8 @@ class RunContext:
     """Names of the tools that its children may have at most; None if there is no such limit."""
     deadline: float | None = None
     """The caller's own deadline on the monotonic clock, or None."""
+    workspace: Workspace | None = None
+    """The workspace of the children that a model asks for; None for a fresh one."""
     delegated: list[Totals] = field(default_factory=list[Totals])
     """The totals of each task that it delegated."""
 
@@ -177,11 +179,13 @@ class RunRegistry:
         tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
             run = self._host_run(parent.run_id) if parent.run_id else Run(self._settings)
-            return RunContext(run, run.ledger, tier=tier, tools=tools, deadline=deadline)
+            return RunContext(run, run.ledger, tier=tier, tools=tools, deadline=deadline, workspace=parent.workspace)
         deadlines = [one for one in (deadline, current.deadline) if one is not None]
         if current.tools is not None:
             tools = current.tools if tools is None else current.tools & tools
-        return replace(current, tier=tier, tools=tools, deadline=min(deadlines, default=None))
+        # A child's own children get fresh folders: the host's project is for the parent's children.
+        workspace = None if current.depth else parent.workspace
+        return replace(current, tier=tier, tools=tools, deadline=min(deadlines, default=None), workspace=workspace)
 
     def batch(self, *, concurrency: int, id: str | None = None, max_cost_usd: float | None = None) -> RunContext:
         """The context of a batch: a new run that executes `concurrency` tasks at once and may also limit its cost.

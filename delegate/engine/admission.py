@@ -54,6 +54,8 @@ class Admission:
             raise CallError("too_deep", message, hint="do the work yourself")
         if self.executor.services.host_tools is None:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
+        if author == "model" and context.workspace is not None:
+            tasks = [task.model_copy(update={"workspace": context.workspace}) for task in tasks]
         models = self._select_models(tasks, context)
         connections = [await self.connections.open(model) if model else None for model in models]
         _reserve_children(tasks, author, context)

@@ -21,6 +21,7 @@ def build_result(
     requested: Model | None,
     served: Model | None,
     workspace: Path | None,
+    take_over: str | None,
     delegated: Sequence[Totals],
     tools_recorded: bool,
     seconds: float,
@@ -57,6 +58,7 @@ def build_result(
         delegated=below,
         seconds=round(seconds, 6),
         workspace=str(workspace) if workspace and workspace.is_dir() else None,
+        take_over=take_over,
         handle=handle,
     )
 

@@ -50,6 +50,8 @@ class Folder:
 
     root: Path
     owned: bool
+    take_over: str | None = None
+    """The shell command that brings the changes into the checkout that a worktree was made from. See `artifacts`."""
     unlisted: int = 0
     """How many more files changed than `artifacts` listed."""
     baseline: "Baseline | None" = None
@@ -211,7 +213,8 @@ class Folder:
         found = await run_in_thread_if(not self.is_small, self.changes)
         if self._worktree is None or not found:
             return found
-        await self._worktree.write_diff()
+        if await self._worktree.write_diff():
+            self.take_over = self._worktree.take_over
         return (*await run_in_thread(partial(_diff_artifact, self._worktree)), *found)
 
     async def record_baseline(self, machinery: "Machinery") -> None:

@@ -9,7 +9,10 @@ Nothing that the repository or the user's configuration names is run: no hooks, 
 import asyncio
 import logging
 import os
+import re
+import shlex
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +30,7 @@ from delegate.sandbox.trees import remove_tree
 ADD_SECONDS = 120.0
 DIFF_SECONDS = 60.0
 MAX_DIFF_BYTES = 16 << 20
+MAX_UNCOMMITTED_BYTES = 50_000_000
 DIFFED_FILE = "5m"
 """Larger files appear in a diff by name only."""
 _MAX_OUTPUT_BYTES = 64_000
@@ -45,6 +49,15 @@ _DIFF = (
     "--dst-prefix=b/",
 )  # fmt: skip
 
+_UNCOMMITTED = (
+    "status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames",
+)  # fmt: skip
+_SNAPSHOT_AUTHOR = {
+    f"GIT_{role}_{field}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for field, value in (("NAME", "delegate"), ("EMAIL", ""))
+}
+
 _log = logging.getLogger(__name__)
 _add_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path], asyncio.Lock] = WeakValueDictionary()
 """Worktrees are added to a repository one at a time: git's own locks fail instead of waiting."""
@@ -55,6 +68,7 @@ class Worktree:
     """A worktree in the folder `root`. Created by `add`, removed by `workspace.discard`."""
 
     root: Path
+    repository: Path
     base: str
     """The full hash of the commit."""
     _admin: Path
@@ -69,7 +83,7 @@ class Worktree:
         env = await _environment(repository)
         common = await _common_folder(repository, env)
         commit = await _commit(repository, base, env)
-        worktree = cls(root, commit, common / "worktrees" / root.name)
+        worktree = cls(root, repository, commit, common / "worktrees" / root.name)
         try:
             async with _add_locks.setdefault((asyncio.get_running_loop(), common), asyncio.Lock()):
                 args = ("worktree", "add", "--quiet", "--detach", "--no-checkout", str(root), commit)
@@ -94,8 +108,16 @@ class Worktree:
         """Where `write_diff` writes the diff: next to the worktree, where a confined child can't write."""
         return self.root.with_name(f"{self.root.name}.diff")
 
-    async def write_diff(self) -> None:
-        """Write what differs from `base`, with commits and new files but not ignored ones; or why there is no diff."""
+    @property
+    def take_over(self) -> str:
+        """The shell command that applies the diff to the repository's checkout."""
+        return f"git -C {shlex.quote(str(self.repository))} apply {shlex.quote(str(self.diff_path))}"
+
+    async def write_diff(self) -> bool:
+        """Write what differs from `base`, with commits and new files but not ignored ones; or why there is no diff.
+
+        Returns whether it can be applied: it names binary and large files only.
+        """
         try:
             self.diff_path.unlink(missing_ok=True)
             # Private like the worktree itself, which git knows nothing about.
@@ -103,8 +125,12 @@ class Worktree:
             failure = await self._diff()
             if failure:
                 self.diff_path.write_text(f"There is no diff against {self.base}: {failure}\n")
+                return False
+            diff = await run_in_thread(self.diff_path.read_bytes)
+            return bool(diff) and re.search(rb"^Binary files .* differ$", diff, re.MULTILINE) is None
         except (OSError, CallError) as problem:
             _log.warning("%s: the diff can't be written: %s", self.root, problem)
+            return False
 
     async def _diff(self) -> str | None:
         """Write the diff. Returns what went wrong, if anything."""
@@ -147,6 +173,46 @@ def _line(folder: Path, name: str) -> str:
 def _remove_entry(admin: Path) -> None:
     if admin.is_dir() and not admin.is_symlink():
         remove_tree(admin)
+
+
+async def snapshot(repository: Path) -> str:
+    """Commit what the checkout contains, with uncommitted changes and new files that aren't ignored. Returns the hash.
+
+    The user's branches, index and files stay as they are. Git removes the commit in time once nothing uses it.
+
+    Raises:
+        CallError: The folder is no repository with a commit, git fails, or too much is uncommitted
+            (`workspace_too_large`).
+    """
+    env = await _environment(repository)
+    await _common_folder(repository, env)
+    head = await _commit(repository, "HEAD", env)
+    index = repository / (await _asked(("rev-parse", "--git-path", "index"), repository, env)).strip()
+    with tempfile.TemporaryDirectory(prefix="delegate-") as folder:
+        copied = Path(folder) / "index"
+        with suppress(FileNotFoundError):  # nothing has been added yet
+            await run_in_thread(partial(shutil.copyfile, index, copied))
+        env = {**env, **_SNAPSHOT_AUTHOR, "GIT_INDEX_FILE": str(copied)}
+        changed = await _asked(_UNCOMMITTED, repository, env)
+        await run_in_thread(partial(_refuse_too_much, repository, changed))
+        if not changed:
+            return head
+        await _asked(("add", "--all", "--ignore-errors", "--", "."), repository, env, or_code=1)
+        tree = (await _asked(("write-tree",), repository, env)).strip()
+        commit = ("commit-tree", tree, "-p", head, "-m", "Uncommitted changes, for a worktree of delegate")
+        return (await _asked(commit, repository, env)).strip()
+
+
+def _refuse_too_much(repository: Path, status: str) -> None:
+    """Raise CallError if the files of this status can't be committed in a short time."""
+    total = 0
+    for entry in filter(None, status.split("\0")):
+        with suppress(OSError):  # it is deleted
+            total += os.lstat(repository / entry[3:]).st_size
+    if len(status) >= _MAX_OUTPUT_BYTES or total > MAX_UNCOMMITTED_BYTES:
+        message = f"too much is uncommitted in {repository}: over {MAX_UNCOMMITTED_BYTES / 1e6:g} MB, or many files"
+        hint = "commit it, or let git ignore it"
+        raise CallError("workspace_too_large", message, field="workspace", hint=hint)
 
 
 # -------------------------------------------------------------------------------------------------- running git
@@ -197,6 +263,15 @@ async def _commit(repository: Path, base: str, env: Mapping[str, str]) -> str:
         hint = "commit something first" if base == "HEAD" else "name a branch, a tag or a commit"
         raise CallError("workspace_base_not_found", message, field="workspace", hint=hint)
     return asked.stdout.strip()
+
+
+async def _asked(args: Sequence[str], repository: Path, env: Mapping[str, str], *, or_code: int = 0) -> str:
+    """What git prints. Raises CallError if it fails, with any other code than `or_code`."""
+    done = await _git(args, repository, env, ADD_SECONDS)
+    if done.exit_code not in (0, or_code):
+        message = f"git can't read the checkout {repository}: {_failure(done, ADD_SECONDS)}"
+        raise CallError("workspace_git_failed", message, field="workspace")
+    return done.stdout
 
 
 async def _git(args: Sequence[str], cwd: Path, env: Mapping[str, str], seconds: float) -> ProcessResult:
