@@ -35,7 +35,8 @@ from delegate.judging import standalone
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.judge.session import JudgePool
 from delegate.judging.verdict import Judging
-from delegate.models.connections import connect, through_client
+from delegate.models.catalog import Model
+from delegate.models.connections import connect, through_client, with_host_models
 from delegate.models.overrides import effective_catalog
 from delegate.ports import ChatClient, EventSink, Tool, ToolOutput
 from delegate.records.history import Records, RunSummary, TaskSummary
@@ -59,6 +60,8 @@ class Delegator:
         settings: The operator's settings. By default, they are loaded from the environment and `delegate.toml`.
         client: A client for all models, instead of the providers' own endpoints. For scripted models
             (`delegate.models.providers.scripted`) and for hosts with their own model access.
+        host_models: Models that the host calls itself, with the client for each, in addition to all others. They
+            replace the catalog's entries with the same IDs, and need an `endpoint` that no other model has.
         runner: Runs the children, instead of the built-in agent loop. An async function, which gets a `Job` and
             returns the report, is run by a `FunctionRunner`.
         tools: The tools of children, instead of the built-in toolbox. A function with type hints becomes a tool as by
@@ -77,6 +80,7 @@ class Delegator:
         settings: Settings | None = None,
         *,
         client: ChatClient | None = None,
+        host_models: Mapping[Model, ChatClient] | None = None,
         runner: ChildRunner | ChildFunction | None = None,
         tools: Sequence[Tool | Callable[..., Any]] | None = None,
         on_event: EventSink | None = None,
@@ -85,12 +89,14 @@ class Delegator:
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
         self.child_tools = None if tools is None else tuple(map(_tool_of, tools))
         """The tools of children. None means the built-in toolbox."""
-        self.catalog = catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
-        self.connections = (
+        catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
+        self.catalog = catalog = catalog.with_models(host_models) if host_models else catalog
+        connections = (
             through_client(client, catalog)
             if client is not None
             else connect(catalog, settings.endpoints, os.environ, timeout_seconds=settings.call_timeout_seconds)
         )
+        self.connections = with_host_models(connections, host_models) if host_models else connections
         runner = AgentLoop() if runner is None else runner_of(runner)
         self._secret_variables = frozenset(
             {endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env}

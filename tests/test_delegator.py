@@ -13,6 +13,7 @@ import pytest
 
 from delegate import ChildRun, DelegateError, Delegator, Job, Report, Task
 from delegate.errors import ProviderError
+from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, Event, Tool
 from delegate.types import Workspace
@@ -409,3 +410,28 @@ async def test_a_report_that_could_not_be_stored_is_kept(tmp_path: Path) -> None
         (result,) = (await delegator.run(Task(goal="write much", workspace=shared))).results
     assert result.handle is None
     assert result.report == whole
+
+
+async def test_models_that_the_host_calls_run_children_and_judge() -> None:
+    client = words(lambda request: "The answer is 42.", met_by("The answer is 42."))
+    house = Model(
+        id="house-model",
+        provider="house",
+        endpoint="house",
+        family="house",
+        tier="standard",
+        context_tokens=100_000,
+        max_output_tokens=4_000,
+        structured_output=True,
+        tools=True,
+    )
+    async with Delegator(host_models={house: client}) as delegator:
+        report = await delegator.call({"goal": "Find it.", "acceptance_criteria": ["the report gives a number"]})
+    (result,) = report.results
+    assert result.model == "house-model"
+    assert result.verdict is not None
+    assert result.verdict.verdict == "PASS"
+    assert result.verdict.judge is not None
+    assert (result.verdict.judge.model, result.verdict.judge.provider) == ("house-model", "house")
+    chosen = {candidate.model for candidate in result.verdict.judge.candidates if candidate.rank}
+    assert chosen == {"house-model"}  # and no model without a key

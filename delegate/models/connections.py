@@ -5,7 +5,7 @@ Keys come from the SDKs' own environment variables. A key is sent only to the en
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from delegate.models.catalog import Catalog, Model
 from delegate.models.overrides import DeclaredEndpoint
@@ -88,6 +88,19 @@ def through_client(client: ChatClient, catalog: Catalog) -> Connections:
         return client
 
     return Connections(catalog, frozenset((provider, None) for provider in _PROVIDER_VARIABLES), same_client)
+
+
+def with_host_models(connections: Connections, clients: Mapping[Model, ChatClient]) -> Connections:
+    """`connections`, and those to models that a host calls itself, each through its own client.
+
+    The endpoints of these models, which no other model may share, count as available.
+    """
+
+    async def client(model: Model) -> ChatClient:
+        return clients[model] if model in clients else await connections.client(model)
+
+    available = connections.available | {(model.provider, model.endpoint) for model in clients}
+    return replace(connections, available=available, client=client)
 
 
 def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str]) -> dict[EndpointKey, Endpoint]:
