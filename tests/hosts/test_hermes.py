@@ -5,11 +5,14 @@
 import asyncio
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +23,14 @@ pytest.importorskip("hermes_cli")
 import hermes_cli.plugins
 import model_tools
 from hermes_cli.middleware import run_tool_execution_middleware
+from hermes_state import SessionDB
 from tools.delegate_tool import delegate_task
 from tools.registry import registry
 
 from delegate.errors import ConfigError
 from delegate.hosts import hermes
 from delegate.hosts.hermes import OWN_NAME
-from tests.hosts.drivers.hermes import PLUGIN, Parent, parent_at, plug_in
+from tests.hosts.drivers.hermes import HOME, PLUGIN, Parent, parent_at, plug_in, tokens_of
 from tests.hosts.world import JUDGE, PARENT, WORKER
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import verdicts
@@ -438,24 +442,117 @@ def test_tools_that_are_not_for_children_are_refused() -> None:
 # ----------------------------------------------------------------------------------------------------------- the judge
 
 
-async def test_the_judge_selected_in_hermes_is_called_through_hermes(keys: Any) -> None:
-    def script(call: Call) -> Reply:
-        if call.model == "selected-judge-7b":
-            return Reply(verdicts(c1=("met", "The answer is 42.")))
-        if is_parent(call):
-            return delegates({"goal": "Find the answer.", "acceptance_criteria": [CRITERION]})(call)
-        return Reply("The answer is 42.")
-
-    with ModelServer(script) as server:
-        url = server.openai_url
-        access = {"provider": "custom", "base_url": url, "api_key": "dummy"}
-        judge = {**access, "model": "selected-judge-7b"}
-        plug_in(None, plugin={"children": "hermes"}, model={**access, "default": PARENT}, auxiliary={"judge": judge})
-        with parent_at(url) as agent:
+async def test_the_judge_selected_in_hermes_is_called_through_hermes() -> None:
+    with ModelServer(judged()) as server:
+        keyless(server, selected_judge="selected-judge-7b", children="hermes")
+        with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     report = result(server)["report"]
     assert "\ntask 1: PASS (verified)" in report
     assert "- judge: selected-judge-7b" in report
+    assert [call.model for call in server.calls if call.api == "chat" and is_judge(call)] == ["selected-judge-7b"]
+
+
+async def test_children_may_have_a_key_and_the_selected_judge_none(keys: Any) -> None:
+    with ModelServer(judged()) as server:
+        keys(server)
+        keyless(server, selected_judge="selected-judge-7b", settings={"model": WORKER})
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+    assert "- judge: selected-judge-7b" in result(server)["report"]
+    assert {call.model for call in server.calls if call.api == "chat"} == {PARENT, WORKER, "selected-judge-7b"}
+
+
+def keyless(server: ModelServer, *, selected_judge: str = "", **plugin: Any) -> None:
+    """Load the plugin into a Hermes whose own provider is at `server`."""
+    access = {"provider": "custom", "base_url": server.openai_url, "api_key": "dummy"}
+    judge = {**access, "model": selected_judge} if selected_judge else {}
+    plug_in(None, plugin=plugin, model={**access, "default": PARENT}, auxiliary={"judge": judge})
+
+
+def judged(quote: str = "The answer is 42.") -> Callable[[Call], Reply]:
+    """A model that is parent, child and judge. The judge finds the criterion met, with this quote."""
+
+    def script(call: Call) -> Reply:
+        if is_judge(call):
+            return Reply(verdicts(c1=("met", quote)), input_tokens=500, output_tokens=50)
+        if is_parent(call):
+            return delegates({"goal": "Find the answer.", "acceptance_criteria": [CRITERION]})(call)
+        return Reply("The answer is 42.", input_tokens=1_000, output_tokens=100)
+
+    return script
+
+
+def is_judge(call: Call) -> bool:
+    return call.wants_json or "must be one JSON object" in call.last_text
+
+
+@pytest.mark.parametrize("children", ["own", "hermes"])
+async def test_without_a_key_hermes_s_provider_runs_children_and_judges(children: str) -> None:
+    with ModelServer(judged()) as server:
+        keyless(server, children=children)
+        database = SessionDB(HOME / f"{children}.db")
+        with closing(database), parent_at(server.openai_url, session_db=database) as agent:
+            session = (await asyncio.to_thread(agent.run_conversation, "Find it out."))["session_id"]
+            counted = tokens_of(session, database)
+        report = result(server)["report"]
+    assert report.startswith("task 0: PASS (verified)")
+    assert f"- judge: {PARENT}" in report
+    own = 20, 10  # of the parent's two calls
+    assert counted == (own[0] + 1_000 + 500, own[1] + 100 + 50)
+
+
+async def test_a_judge_called_through_hermes_needs_a_quote_that_is_there() -> None:
+    with ModelServer(judged("The answer is 43.")) as server:
+        keyless(server)
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        assert result(server)["report"].startswith("task 0: FAIL")
+
+
+async def test_hermes_s_provider_may_refuse_the_format_of_replies() -> None:
+    def script(call: Call) -> Reply | Fault:
+        if call.wants_json:
+            return Fault(400, {"error": {"message": "response_format: Extra inputs are not permitted"}})
+        return judged()(call)
+
+    with ModelServer(script) as server:
+        keyless(server)
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        assert result(server)["report"].startswith("task 0: PASS (verified)")
+    asked = [call for call in server.calls if call.api == "chat" and is_judge(call)]
+    assert [call.wants_json for call in asked] == [True, False]
+    assert '"answers"' in asked[-1].last_text
+
+
+async def test_the_parent_s_model_does_not_judge_above_the_highest_tier() -> None:
+    with ModelServer(judged()) as server:
+        keyless(server, children="hermes", settings={"max_tier": "parent-1"})
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        report = result(server)["report"]
+    assert "no_eligible_judge" in report.split("\n")[0]
+    assert not [call for call in server.calls if call.api == "chat" and is_judge(call)]
+
+
+async def test_a_judge_that_has_a_key_comes_before_hermes_s_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ModelServer(judged()) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "dummy")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.anthropic_url)
+        keyless(server, children="hermes")
+        with parent_at(server.openai_url, model=JUDGE) as agent:  # the cheapest of all
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        assert result(server)["report"].startswith("task 0: PASS (verified)")
+    assert [call.api for call in server.calls if call.api != "models" and is_judge(call)] == ["messages"]
+
+
+async def test_a_judge_named_in_the_settings_is_not_replaced_by_hermes_s() -> None:
+    with ModelServer(judged()) as server:
+        keyless(server, selected_judge="selected-judge-7b", settings={"judge_model": JUDGE})
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        assert "no_eligible_judge" in result(server)["report"].split("\n")[0]
 
 
 def test_hermes_lists_the_judge_among_its_auxiliary_models() -> None:
@@ -474,6 +571,65 @@ def test_an_error_in_config_yaml_disables_the_plugin_and_is_named() -> None:
     assert "plugins.entries.under-test.config.wait_seconds" in plugin["error"]
 
 
+def test_the_read_tool_is_there_by_default() -> None:
+    plug_in(None)
+    assert registry.get_toolset_for_tool("read_delegation") == "delegate"
+    plug_in(None, plugin={"also": []})
+    assert registry.get_toolset_for_tool("read_delegation") is None
+
+
+def offered() -> list[str]:
+    """The plugin's tools that an agent created now would get."""
+    definitions = model_tools.get_tool_definitions(enabled_toolsets=["delegate"], quiet_mode=True)
+    return sorted(definition["function"]["name"] for definition in definitions)
+
+
+async def test_the_tools_are_offered_while_a_model_can_be_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [OWN_NAME, "read_delegation"]
+    with ModelServer(lambda _: Reply("Hello.")) as server:
+        plug_in(None)
+        assert offered() == []
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "dummy")
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Hello.")
+        assert offered() == both
+        monkeypatch.delenv("ANTHROPIC_API_KEY")
+        with parent_at(server.openai_url) as agent:
+            assert agent.valid_tool_names == set(both)
+            await asyncio.to_thread(agent.run_conversation, "Hello.")
+        assert offered() == []
+
+
+@pytest.mark.parametrize(
+    ("model", "login", "expected"),
+    [
+        ({"provider": "custom", "base_url": "http://127.0.0.1:1/v1"}, "", True),
+        ({"provider": "custom:own-server"}, "", True),
+        ({"provider": "nous"}, "", True),
+        ({"provider": "zai"}, "", False),
+        ({"provider": "openrouter"}, "", False),
+        ({"provider": "openrouter"}, '{"credential_pool": {"openrouter": [{"key": "dummy"}]}}', True),
+        ({}, '{"providers": {}, "credential_pool": {}}', False),
+        ({}, "[no JSON", False),
+    ],
+)
+def test_hermes_s_own_provider_counts(model: dict[str, str], login: str, expected: bool) -> None:
+    (HOME / "auth.json").write_text(login)
+    try:
+        plug_in(None, model=model)
+        assert bool(offered()) is expected
+    finally:
+        (HOME / "auth.json").unlink(missing_ok=True)
+
+
+def test_a_model_of_the_settings_without_a_key_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", "dummy")
+    plug_in(None)
+    assert offered()
+    plug_in(None, plugin={"settings": {"model": WORKER}})
+    assert not offered()
+
+
 def test_the_additional_tools_work_and_are_not_for_children() -> None:
     plug_in(None, plugin={"also": ["think", "read"]})
     thought = {"thought": "It is 42.", "acceptance_criteria": ["it is a number"]}
@@ -484,6 +640,50 @@ def test_the_additional_tools_work_and_are_not_for_children() -> None:
         with pytest.raises(ConfigError, match="not for children"):
             hermes.child_tools([name])
         registry.deregister(name)
+
+
+async def test_the_terminal_shows_the_verdicts_as_one_line(tmp_path: Path) -> None:
+    def script(call: Call) -> Reply:
+        if is_judge(call):
+            met = "the report says 43" not in call.last_text
+            return Reply(verdicts(c1=("met", "The answer is 42.") if met else ("not_met", "")))
+        if is_parent(call):
+            criteria = [CRITERION, CRITERION, "the report says 43"]
+            return delegates(*({"goal": "Find it.", "acceptance_criteria": [one]} for one in criteria))(call)
+        return Reply("The answer is 42.")
+
+    with ModelServer(script) as server:
+        model = {"provider": "custom", "base_url": server.openai_url, "api_key": "dummy", "default": PARENT}
+        config = {"plugins": {"enabled": ["delegate-task"]}, "model": {**model, "context_length": 128_000}}
+        (tmp_path / "config.yaml").write_text(json.dumps(config))
+        shown, printed = [
+            await asyncio.to_thread(_hermes, "chat", *quiet, "-q", "Find it out.", terminal=terminal, home=tmp_path)
+            for quiet, terminal in (((), True), (("-Q",), False))
+        ]
+    lines = [line.strip() for line in shown.splitlines()]
+    assert "┊ ⚖️  verdict   2 of 3 PASS; task 3 FAIL not_met" in lines
+    assert "I have read it." in lines
+    assert "I have read it." in printed
+    assert "verdict" not in printed  # a program reads it
+
+
+def _hermes(*arguments: str, terminal: bool, home: Path) -> str:
+    """What the command prints, in a terminal or not, without colors."""
+    theirs, ours = pty.openpty()
+    command = [str(Path(sys.executable).parent / "hermes"), *arguments]
+    env = {**os.environ, "HERMES_HOME": str(home), "TERM": "xterm", "COLUMNS": "100"}
+    out = ours if terminal else subprocess.PIPE
+    process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL)
+    os.close(ours)
+    chunks: list[bytes] = []
+    with suppress(OSError):  # the end of a terminal's output
+        while chunk := os.read(theirs if terminal else process.stdout.fileno(), 65_536):  # type: ignore[union-attr]
+            chunks.append(chunk)
+    os.close(theirs)
+    if process.stdout:
+        process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)", "", b"".join(chunks).decode())
 
 
 _FRESH = """

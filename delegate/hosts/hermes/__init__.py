@@ -14,12 +14,22 @@ Hermes's model then has the tool `delegate_verified`. The plugin's options are i
             children: hermes                 # Hermes's agents, with the parent's model and tools; default: own
             takeover: true                   # answer delegate_task itself
             wait_seconds: 380
-            also: [read, think]              # additional small tools
+            also: [read, think]              # additional small tools; default: [read], which reads cut reports
             settings: {max_cost_usd: 2}
 
-`hermes model` selects the judge's model, as the auxiliary model `auxiliary.judge`. The folder
-`delegate/hosts/hermes_plugin` is the same plugin as a directory plugin. A plugin of your own can call `register(ctx,
-delegator)` with any delegator, such as `Delegator(runner=runner())` or `Delegator(tools=child_tools([…]))`.
+No key is needed besides that of Hermes's own provider. Children and judges run on the models whose keys are in the
+environment (`OPENAI_API_KEY` and the like). If there is none for children, or none for any judge, Hermes calls the
+parent's model for them, under the same rules: the verdict names it, and no judge is above the highest tier allowed. A
+parent's model that the catalog doesn't know counts as `standard`, unless the setting `parent_tier` says otherwise. Its
+price is unknown, so it isn't used where a cost limit is set. `hermes model` selects another judge, as the auxiliary
+model `auxiliary.judge`. While there is neither a key nor a provider, the tools aren't offered; once there is one,
+agents created after the next turn get them.
+
+In a terminal, each call leaves a line like `⚖️  verdict   2 of 3 PASS; task 3 FAIL not_met`.
+
+The folder `delegate/hosts/hermes_plugin` is the same plugin as a directory plugin. A plugin of your own can call
+`register(ctx, delegator)` with any delegator, such as `Delegator(runner=runner())` or
+`Delegator(tools=child_tools([…]))`.
 
 The calls of one user turn share a run and its limits. Differences from other hosts:
 
@@ -31,8 +41,8 @@ The calls of one user turn share a run and its limits. Differences from other ho
 * Such a child works in its workspace if Hermes's terminal runs on this machine, and it isn't confined to it.
 * Such a child ends within a second of an interrupt. Hermes leaves the connection of a hanging request open until it
   times out, and a tool that doesn't check for interrupts keeps running.
-* A judge that Hermes calls (`auxiliary.judge`, with Hermes's children) can't be stopped during a call; its answer is
-  ignored.
+* A model call that Hermes makes can't be stopped; it ends in the background, and its answer is ignored. A judge has
+  120 s, unless `auxiliary.judge.timeout` says otherwise.
 """
 
 from delegate.hosts.hermes.plugin import OWN_NAME, register

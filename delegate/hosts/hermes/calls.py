@@ -8,7 +8,9 @@ from typing import Any
 
 from delegate.delegator import Delegator
 from delegate.hosts import progress
+from delegate.hosts.hermes import terminal
 from delegate.hosts.hermes.compat import hermes_attribute, is_interrupted
+from delegate.hosts.hermes.delegators import DelegatorSource
 from delegate.hosts.hermes.result import as_json, error_json, used_tools
 from delegate.hosts.hermes.sessions import Session, sessions
 from delegate.hosts.hermes.usage import UsageTable
@@ -24,26 +26,29 @@ KEEPALIVE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
-def delegate_handler(host_tool: HostTool, *, wait_seconds: float, judged_by_hermes: bool) -> Handler:
+def delegate_handler(source: DelegatorSource, *, wait_seconds: float) -> Handler:
     """The handler of the delegate tool. It doesn't raise."""
 
     def answer(args: Mapping[str, Any], *, session_id: str = "", task_id: str = "", **_: Any) -> str:
         if sessions.is_child(session_id):
             return error_json("too_deep", "a child can't delegate to children of its own", "do the work yourself")
-        usage_table = UsageTable.of_current_turn(include_judges=not judged_by_hermes)
         with sessions.call_from(session_id or "", task_id or "") as session:
+            host_tool = source.tool(session.model)
+            usage_table = UsageTable.of_current_turn(include_judges=not source.judged_by_hermes(session.model))
             result = _call(host_tool, args, session, wait_seconds)
         if result.report is not None:
             usage_table.record(result.report)
+            terminal.show(result.report, session.platform)
         return as_json(result, _receipts(host_tool.delegator, result.report))
 
     return _errors_as_json(answer)
 
 
-def simple_handler(host_tool: HostTool) -> Handler:
+def simple_handler(source: DelegatorSource, make_tool: Callable[[Delegator], HostTool]) -> Handler:
     """The handler of the read or think tool, which runs no children. It doesn't raise."""
 
     def answer(args: Mapping[str, Any], *, session_id: str = "", **_: Any) -> str:
+        host_tool = make_tool(source.tool(sessions.model_of(session_id)).delegator)
         return host_tool.call_sync(args, Invocation(session=session_id or None)).text
 
     return _errors_as_json(answer)

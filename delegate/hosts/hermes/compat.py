@@ -6,6 +6,7 @@ caller works without that part.
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 
@@ -26,6 +27,12 @@ def config(*path: str) -> Mapping[str, Any]:
     for name in path:
         section = cast("Mapping[str, Any]", section).get(name) if isinstance(section, Mapping) else None
     return cast("Mapping[str, Any]", section) if isinstance(section, Mapping) else {}
+
+
+def home() -> Path:
+    """Hermes's folder."""
+    find = hermes_attribute("hermes_constants", "get_hermes_home")
+    return Path(find()) if find else Path.home() / ".hermes"
 
 
 def is_interrupted() -> bool:

@@ -20,7 +20,7 @@ class Options(Value):
     """Replace Hermes's own `delegate_task`; requires `allow_tool_override: true` in the plugin's entry."""
     wait_seconds: float = Field(default=380, gt=0)
     """The maximum duration of a call, including judging. Newer versions of Hermes stop a tool after 420 s."""
-    also: tuple[Literal["read", "think"], ...] = ()
+    also: tuple[Literal["read", "think"], ...] = ("read",)
     """Additional tools: `read` reads the rest of a report that was cut, `think` checks a thought against criteria."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings by name; they override the variables."""

@@ -28,6 +28,8 @@ class Session:
     turn_id: str = ""
     model: str = ""
     provider: str = ""
+    platform: str = ""
+    """Where its user is: `cli` is a terminal."""
     tools: tuple[str, ...] | None = None
     """Names of the tools in the last request to its model; None if not known."""
 
@@ -44,9 +46,11 @@ class Sessions:
         self._known: OrderedDict[str, Session] = OrderedDict()
         self._children: OrderedDict[str, None] = OrderedDict()
 
-    def on_turn_start(self, *, session_id: str = "", turn_id: str = "", model: str = "", **_: Any) -> None:
+    def on_turn_start(
+        self, *, session_id: str = "", turn_id: str = "", model: str = "", platform: str = "", **_: Any
+    ) -> None:
         """The hook `pre_llm_call`: once per user turn."""
-        self._update(session_id, turn_id=turn_id, model=model)
+        self._update(session_id, turn_id=turn_id, model=model, platform=platform)
 
     def on_llm_request(
         self,
@@ -69,6 +73,11 @@ class Sessions:
         if session_id:
             with self._lock:
                 _remember(self._children, session_id, None)
+
+    def model_of(self, session_id: str) -> str:
+        """The model of this session; empty if not known."""
+        session = self._known.get(session_id)
+        return session.model if session else ""
 
     def is_child(self, session_id: str) -> bool:
         """Whether this session is a child, created by Hermes or by delegate."""

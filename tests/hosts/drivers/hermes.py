@@ -124,7 +124,7 @@ class Hermes:
                 await cancel.wait()
                 agent.interrupt("stop")
             session = (await running)["session_id"]
-            usage = _tokens(session, database)
+            usage = tokens_of(session, database)
             results = [_report(text) if world.own == "delegate" else text for text in world.results]
             return Outcome(progress=agent.activity, usage=usage, errors=errors, results=results)
 
@@ -154,7 +154,7 @@ _register_native_tool("send_money", "to")
 _register_native_tool("erase", "path")
 
 
-def _tokens(session: str, database: Any) -> tuple[int, int]:
+def tokens_of(session: str, database: Any) -> tuple[int, int]:
     """The sums of Hermes's insights: the agent's own tokens, and the others recorded for its session."""
     sums = "SELECT COALESCE(SUM(input_tokens), 0), COALESCE(SUM(output_tokens), 0) FROM session_model_usage"
     with database._lock:

@@ -1,0 +1,177 @@
+"""Creates the plugin's delegator, and another one when the access to models changes.
+
+A key that is in the environment comes first. Without one for children in delegate's own loop, or without one for any
+judge, Hermes makes those calls with its own provider, on the parent's model.
+"""
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Protocol
+
+from delegate.delegator import Delegator
+from delegate.hosts.hermes import models
+from delegate.hosts.hermes.models import HermesClient, hermes_model
+from delegate.hosts.hermes.options import Options
+from delegate.hosts.hermes.runner import HermesChildren
+from delegate.hosts.hermes.tools import child_tools
+from delegate.hosts.host_tool import HostTool, make_delegate_tool
+from delegate.models.catalog import Model
+from delegate.models.connections import find_endpoints
+from delegate.models.overrides import effective_catalog
+from delegate.models.providers import Endpoint
+from delegate.models.routing import EndpointKey, JudgeRequest, choose_judge
+from delegate.settings import SettingsOptions, load_settings
+from delegate.types import Parent
+
+OWN_NAME = "delegate_verified"
+"""The tool's name, since Hermes has its own `delegate_task`."""
+CLOSE_SECONDS = 2.0
+"""How long connections may take to close when Hermes exits."""
+_USUAL_TOKENS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How models are called, now."""
+
+    endpoints: frozenset[tuple[EndpointKey, Endpoint]]
+    """The endpoints that have a key, or need none."""
+    child: Model | None = None
+    """The model of children in delegate's own loop, if Hermes calls it."""
+    judge: Model | None = None
+    """A judge that Hermes calls."""
+    only_judge: str | None = None
+    """The judge that the user selected in Hermes."""
+
+
+class DelegatorSource(Protocol):
+    """Gives the tool that answers a call, and says whether any call can be answered."""
+
+    def tool(self, model: str = "") -> HostTool:
+        """The tool for a session on that model."""
+        ...
+
+    def is_usable(self) -> bool:
+        """Whether children have a model, now."""
+        ...
+
+    def judged_by_hermes(self, model: str) -> bool:
+        """Whether Hermes calls the judges of a session on that model."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GivenDelegator:
+    """The delegator of a plugin that calls `register` itself. It never changes."""
+
+    host_tool: HostTool
+
+    def tool(self, model: str = "") -> HostTool:
+        return self.host_tool
+
+    def is_usable(self) -> bool:
+        return True
+
+    def judged_by_hermes(self, model: str) -> bool:
+        return False
+
+
+class ConfiguredDelegators:
+    """The delegators of config.yaml: one for each way to access models. They are closed when the process exits."""
+
+    def __init__(self, options: Options, parent: Parent | None) -> None:
+        """Raises ConfigError if the settings are wrong."""
+        self._options = options
+        self._own = options.children == "own"
+        self._parent = parent or Parent()
+        self._settings = load_settings(**{"tool_name": OWN_NAME, **options.settings})
+        settings = self._settings
+        self._catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
+        self._lock = threading.Lock()
+        self._tools: dict[Access, HostTool] = {}
+
+    def tool(self, model: str = "") -> HostTool:
+        """The tool for a session on that model. Raises ConfigError if it can't be created."""
+        access = self._access(model)
+        with self._lock:
+            if access not in self._tools:
+                self._tools[access] = make_delegate_tool(self._create(access), parent=self._parent)
+            return self._tools[access]
+
+    def is_usable(self) -> bool:
+        """Whether children have a model: by a key, or by Hermes's provider. It makes no request."""
+        if self._own and self._has_child_key(find_endpoints(self._settings.endpoints, os.environ)):
+            return True
+        needs_key = self._own and self._settings.model is not None
+        return not needs_key and models.has_provider()
+
+    def judged_by_hermes(self, model: str) -> bool:
+        """Whether Hermes calls the judges of a session on that model, and so counts their tokens itself."""
+        return self._access(model).judge is not None
+
+    def _access(self, model: str) -> Access:
+        endpoints = find_endpoints(self._settings.endpoints, os.environ)
+        main = model or models.main_model()
+        parents = self._parents_model(main) if main else None
+        needs_child = self._own and self._settings.model is None and not self._has_child_key(endpoints)
+        child, found = parents if needs_child else None, frozenset(endpoints.items())
+        if self._settings.judge_model is not None:
+            return Access(found, child)
+        if selected := models.selected_judge():
+            judge = self._selected_judge(selected, endpoints)
+            return Access(found, child, judge, judge.id if judge else selected)
+        return Access(found, child, None if self._has_judge_key(endpoints) else parents)
+
+    def _selected_judge(self, name: str, endpoints: Mapping[EndpointKey, Endpoint]) -> Model | None:
+        """The entry of the judge that the user selected in Hermes; None if delegate itself calls it, with a key.
+
+        The user chose it, so one that the catalog doesn't know has the lowest tier: no ceiling excludes it.
+        """
+        known = self._catalog.find(name)
+        if self._own and known is not None and (known.provider, known.endpoint) in endpoints:
+            return None
+        return hermes_model(name, known, "fast")
+
+    def _parents_model(self, name: str) -> Model:
+        """The entry of the parent's model. An unknown one has the tier that also limits the parent's children."""
+        tier = self._parent.tier or self._settings.parent_tier or "standard"
+        return hermes_model(name, self._catalog.find(name), tier)
+
+    def _has_child_key(self, endpoints: Mapping[EndpointKey, Endpoint]) -> bool:
+        only = self._settings.model and self._catalog.find(self._settings.model)
+        wanted = (only,) if only else self._catalog.models
+        return any(model.tools and (model.provider, model.endpoint) in endpoints for model in wanted)
+
+    def _has_judge_key(self, endpoints: Mapping[EndpointKey, Endpoint]) -> bool:
+        """Whether a model with a key could judge a short text."""
+        request = JudgeRequest(
+            worker=None,
+            evidence_tokens=_USUAL_TOKENS,
+            reply_tokens=_USUAL_TOKENS,
+            on=date.today(),
+            available=frozenset(endpoints),
+            min_accuracy=self._settings.min_judge_accuracy,
+        )
+        return choose_judge(self._catalog, request).chosen is not None
+
+    def _create(self, access: Access) -> Delegator:
+        tools, client = self._options.child_tools, HermesClient()
+        pinned: SettingsOptions = {}
+        if access.child is not None:
+            pinned["model"] = access.child.id
+        if access.only_judge is not None:
+            pinned["judge_model"] = access.only_judge
+        delegator = Delegator(
+            self._settings,
+            host_models={model: client for model in (access.judge, access.child) if model is not None},
+            runner=None if self._own else HermesChildren(),
+            tools=child_tools(tools) if self._own and tools is not None else None,
+            **pinned,
+        )
+        atexit.register(lambda: delegator.wait_for(asyncio.wait_for(delegator.connections.aclose(), CLOSE_SECONDS)))
+        return delegator
