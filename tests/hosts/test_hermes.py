@@ -502,6 +502,33 @@ async def test_without_a_key_hermes_s_provider_runs_children_and_judges(children
     assert counted == (own[0] + 1_000 + 500, own[1] + 100 + 50)
 
 
+async def test_a_child_whose_model_hermes_calls_uses_its_tools() -> None:
+    def script(call: Call) -> Reply:
+        if is_parent(call):
+            criteria = [{"kind": "file", "path": "answer.txt", "contains": "42"}]
+            return delegates({"goal": "Write it down.", "acceptance_criteria": criteria})(call)
+        if call.tool_results:
+            return Reply("It is written.")
+        return Reply(tool_calls=(("write_file", {"path": "answer.txt", "content": "42"}),))
+
+    with ModelServer(script) as server:
+        keyless(server)
+        with parent_at(server.openai_url, model="model-of-this-session") as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        report = result(server)["report"]
+    assert report.startswith("task 0: PASS (verified)")
+    assert "child's model: model-of-this-session" in report
+    assert {call.model for call in server.calls if call.api == "chat"} == {"model-of-this-session"}
+
+
+async def test_the_selected_judge_may_be_the_parent_s_model() -> None:
+    with ModelServer(judged()) as server:
+        keyless(server, selected_judge=PARENT)
+        with parent_at(server.openai_url) as agent:
+            await asyncio.to_thread(agent.run_conversation, "Find it out.")
+        assert result(server)["report"].startswith("task 0: PASS (verified)")
+
+
 async def test_a_judge_called_through_hermes_needs_a_quote_that_is_there() -> None:
     with ModelServer(judged("The answer is 43.")) as server:
         keyless(server)

@@ -26,7 +26,7 @@ from delegate.models.overrides import effective_catalog
 from delegate.models.providers import Endpoint
 from delegate.models.routing import EndpointKey, JudgeRequest, choose_judge
 from delegate.settings import SettingsOptions, load_settings
-from delegate.types import Parent
+from delegate.types import JsonObject, Parent
 
 OWN_NAME = "delegate_verified"
 """The tool's name, since Hermes has its own `delegate_task`."""
@@ -89,8 +89,8 @@ class ConfiguredDelegators:
         self._options = options
         self._own = options.children == "own"
         self._parent = parent or Parent()
-        self._settings = load_settings(**{"tool_name": OWN_NAME, **options.settings})
-        settings = self._settings
+        given: JsonObject = {"tool_name": OWN_NAME, **options.settings}
+        self._settings = settings = load_settings(**given)
         self._catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
         self._lock = threading.Lock()
         self._tools: dict[Access, HostTool] = {}
@@ -161,6 +161,8 @@ class ConfiguredDelegators:
 
     def _create(self, access: Access) -> Delegator:
         tools, client = self._options.child_tools, HermesClient()
+        # The selected judge may be the parent's model, which has one entry: the child's.
+        called = {model.id: model for model in (access.judge, access.child) if model is not None}
         pinned: SettingsOptions = {}
         if access.child is not None:
             pinned["model"] = access.child.id
@@ -168,7 +170,7 @@ class ConfiguredDelegators:
             pinned["judge_model"] = access.only_judge
         delegator = Delegator(
             self._settings,
-            host_models={model: client for model in (access.judge, access.child) if model is not None},
+            host_models=dict.fromkeys(called.values(), client),
             runner=None if self._own else HermesChildren(),
             tools=child_tools(tools) if self._own and tools is not None else None,
             **pinned,

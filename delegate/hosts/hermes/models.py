@@ -138,9 +138,8 @@ def selected_judge() -> str | None:
 
 def main_model() -> str:
     """The model that config.yaml names for Hermes's own agent; empty if it names none."""
-    section: object = config().get("model")
-    name = cast("Mapping[str, object]", section).get("default") if isinstance(section, Mapping) else section
-    return str(name or "").strip()
+    section = config("model")
+    return str(section.get("default") if section else config().get("model") or "").strip()
 
 
 def has_provider() -> bool:
@@ -148,8 +147,7 @@ def has_provider() -> bool:
 
     It looks where Hermes looks, without asking a provider, so the credentials may turn out to be invalid.
     """
-    section: object = config().get("model")
-    model = cast("Mapping[str, object]", section) if isinstance(section, Mapping) else {}
+    model = config("model")
     registry = cast("Mapping[str, Any]", hermes_attribute("hermes_cli.auth", "PROVIDER_REGISTRY") or {})
     keys = [name for one in registry.values() for name in one.api_key_env_vars]
     if model.get("base_url") or model.get("api_key") or any(os.environ.get(name) for name in (*_MORE_KEYS, *keys)):
@@ -166,10 +164,10 @@ def has_provider() -> bool:
 def _has_login() -> bool:
     """Whether Hermes's file of logins and pooled keys has any."""
     try:
-        logins = json.loads((home() / "auth.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        logins: JsonObject = json.loads((home() / "auth.json").read_text(encoding="utf-8"))
+        return any(logins.get(part) for part in ("providers", "credential_pool"))
+    except (OSError, ValueError, AttributeError):
         return False
-    return isinstance(logins, dict) and any(logins.get(part) for part in ("providers", "credential_pool"))
 
 
 def hermes_model(name: str, known: Model | None, tier: Tier) -> Model:

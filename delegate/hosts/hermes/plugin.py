@@ -68,7 +68,7 @@ class PluginTools:
         self._source = source
         self._options = options
         self._check = partial(_is_usable, source)
-        self._offered = self._check()
+        self._offered = _is_usable(source)
         self._entries: list[JsonObject] = []
 
     def register(self) -> None:

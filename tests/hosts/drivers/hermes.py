@@ -67,6 +67,7 @@ class Parent(AIAgent):
 
     activity: list[str]
     tools: list[Any]
+    valid_tool_names: set[str]
 
     def _touch_activity(self, desc: str) -> None:
         self.activity = [*getattr(self, "activity", []), desc]
