@@ -29,7 +29,8 @@ from tools.registry import registry
 
 from delegate.errors import ConfigError
 from delegate.hosts import hermes
-from delegate.hosts.hermes import OWN_NAME
+from delegate.hosts.hermes import OWN_NAME, terminal
+from delegate.types import ErrorDetail, Report, TaskResult
 from tests.hosts.drivers.hermes import HOME, PLUGIN, Parent, parent_at, plug_in, tokens_of
 from tests.hosts.world import JUDGE, PARENT, WORKER
 from tests.support.model_server import Call, Fault, ModelServer, Reply
@@ -692,6 +693,14 @@ async def test_the_terminal_shows_the_verdicts_as_one_line(tmp_path: Path) -> No
     assert "I have read it." in lines
     assert "I have read it." in printed
     assert "verdict" not in printed  # a program reads it
+
+
+def test_the_line_says_what_has_no_verdict_and_what_was_refused() -> None:
+    unjudged = [TaskResult(verdict=None, task_index=n, status="completed", summary="Done.") for n in range(2)]
+    assert terminal.summary(Report(results=tuple(unjudged[:1]))) == "no verdict"
+    assert terminal.summary(Report(results=tuple(unjudged))) == "task 1 no verdict; task 2 no verdict"
+    error = ErrorDetail(code="too_many_tasks", message="the call has 4 tasks", hint="send at most 3")
+    assert terminal.summary(Report(error=error)) == "refused, too_many_tasks: the call has 4 tasks"
 
 
 def _hermes(*arguments: str, terminal: bool, home: Path) -> str:
