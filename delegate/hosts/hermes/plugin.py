@@ -87,7 +87,10 @@ class PluginTools:
             self._ctx.register_tool(**self._entries[-1])
         _log.info("the tool %s delegates work and verifies it", entry["name"])
         if not self._offered:
-            _log.warning("%s isn't offered: there is no model that it can call; run `hermes model`", entry["name"])
+            _log.warning(
+                "%s isn't offered: no model can be called; set a key such as OPENAI_API_KEY, or run `hermes model`",
+                entry["name"],
+            )
 
     def refresh(self) -> None:
         """Register the tools again once a key has appeared or disappeared.
