@@ -259,11 +259,12 @@ async def judge_down(stage: Stage) -> None:
 
 
 async def progress_seen(stage: Stage) -> None:
-    """The host's own progress reports mention each child."""
+    """The host's own progress reports mention each child, and its end."""
     played = await stage.play({"tasks": [task("task A"), task("task B", acceptance_criteria=[CRITERION])]})
     progress = "\n".join(played.outcome.progress)
-    assert "task 1" in progress
-    assert "task 2 verdict: PASS" in progress
+    assert "task 1 " in progress
+    assert "task 2 " in progress
+    assert "task 2 verdict: PASS" in progress or "2 of 2 done" in progress
 
 
 async def usage_counted(stage: Stage) -> None:

@@ -243,7 +243,7 @@ class Latest:
 
     async def send(self, method: str, **params: Any) -> JsonObject:
         prefix, version = "io.modelcontextprotocol/", "2026-07-28"
-        meta = {
+        meta: JsonObject = {
             f"{prefix}protocolVersion": version,
             f"{prefix}clientCapabilities": {"extensions": {name: {} for name in self._extensions}},
             f"{prefix}clientInfo": {"name": "a test", "version": "1"},

@@ -9,14 +9,16 @@ Most hosts start the command `delegate mcp` and communicate with it on stdin and
         server = mcp.server(delegator)  # the SDK's own mcp.server.lowlevel.Server
         await mcp.serve_stdio(server)
 
-The parent reads the text of the result; the report is its `structuredContent`, which matches the tool's output schema.
-A client that requests progress is notified about every child. A call and its children are stopped when the client
-cancels the call, and when its connection is lost.
+The parent reads the text of the result, which is all there is unless the server is made with `structured=True`. A
+client that requests progress is notified about every child. A call that takes longer than 45 seconds (`answer_within`)
+goes on in the background and is answered with its handles: `read_delegation` waits for the results, `stop_delegation`
+stops a task. Clients that declare MCP's tasks extension get a task of the protocol instead. A call and its children are
+stopped when the client cancels the call, and when its connection is lost.
 
-MCP doesn't tell a server who the parent is (its model, its tools, its remaining time) or which run a call belongs to,
-so overlapping calls of one client share a ledger, and so do calls whose `_meta` has the same `delegate/run`. Over HTTP,
-a client reads only the reports of its own calls, unless the server is made with `shared_records=True`. MCP has no usage
-totals: token usage is in the report's `totals`.
+Calls of one run share a ledger: those whose `_meta` has the same `delegate/run`, else those of one turn of Codex, else
+all calls of a connection within an hour. Only Codex says which model the parent is; no client says which tools it has,
+or how much time. Over HTTP, a client reads only the reports of its own calls, unless the server is made with
+`shared_records=True`. MCP has no usage totals: `delegate show` prints them.
 """
 
 from typing import TYPE_CHECKING, Any
