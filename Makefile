@@ -13,34 +13,40 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What users need; also what runs the tests; also what checks the code and builds it.
 READY := $(VENV)/.ready
+READY_TO_TEST := $(VENV)/.ready-to-test
+READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 
 .PHONY: live demo test check format bench lowest wheel hosts docs pages schemas catalog clean
 
 $(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "delegate needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
-	@echo "Setting up $(VENV) (once) …"
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(PYTHON) scripts/set_up.py $(VENV)
 	@touch $@
+$(READY_TO_TEST): pyproject.toml
+	@$(PYTHON) scripts/set_up.py $(VENV) test
+	@touch $(READY) $@
+$(READY_TO_DEVELOP): pyproject.toml
+	@$(PYTHON) scripts/set_up.py $(VENV) dev
+	@touch $(READY) $(READY_TO_TEST) $@
 
 demo: $(READY)
 	@$(BIN)/delegate demo
 
-test: $(READY)
+test: $(READY_TO_TEST)
 	@$(BIN)/python -m pytest -q -n 2
 
-check: $(READY)
+check: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-format: $(READY)
+format: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
+bench: $(READY_TO_TEST)
 	@$(BIN)/python -m scripts.bench
 
 # The lowest of every range in pyproject.toml, and what a host may have pinned beside us.
@@ -48,27 +54,27 @@ LOWEST := openai==2.24.0 anthropic==0.87.0 google-genai==2.0.0 pydantic==2.12.0 
 lowest:
 	rm -rf .venv-lowest
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' $(LOWEST)
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' $(LOWEST)
 	.venv-lowest/bin/python -m pytest -q -n 2 tests/models/providers tests/test_delegator.py
 
 # What uses the files of a package: schemas, judges, the demo's files, entry points.
 IN_WHEEL := tests/e2e tests/cli/test_demo.py tests/cli/test_judge.py tests/cli/test_models.py tests/cli/test_call.py \
 	tests/cli/test_lint.py tests/test_delegator.py tests/test_public_api.py tests/test_readme.py tests/test_schemas.py
-wheel: $(READY)
+wheel: $(READY_TO_DEVELOP)
 	rm -rf build/wheel .venv-wheel
 	$(BIN)/python scripts/build_dists.py
 	mkdir -p build/wheel
 	tar -xzf dist/*.tar.gz -C build/wheel --strip-components 1
 	rm -r build/wheel/delegate build/wheel/judges build/wheel/schemas
 	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]"
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[test]"
 	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2 $(IN_WHEEL)
 
 # INSTALL and TREE: what is installed beside a framework, and where its tests lie (a wheel, and its sdist without sources).
 HOSTS ?= $(basename $(notdir $(wildcard tests/hosts/requirements/*.txt)))
 INSTALL ?= -e .
 TREE ?= .
-hosts: $(READY) $(addprefix host-,$(HOSTS))
+hosts: $(READY_TO_DEVELOP) $(addprefix host-,$(HOSTS))
 	@DELEGATE_HOSTS_TABLE=build/hosts $(BIN)/python -m pytest -q tests/hosts -k raw
 TRIED = DELEGATE_HOSTS_TABLE=$(CURDIR)/build/hosts $(CURDIR)/.venv-hosts/$*/bin/python -m pytest -q -n 2 --disable-warnings
 host-%: .venv-hosts/%/.ready
@@ -101,18 +107,18 @@ docs: .venv-docs/.ready
 	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
-schemas: $(READY)
+schemas: $(READY_TO_TEST)
 	$(BIN)/python scripts/write_schemas.py
 	$(BIN)/python scripts/write_surface.py
 
-pages: $(READY)
+pages: $(READY_TO_TEST)
 	PYTHONPATH=. $(BIN)/python scripts/write_outputs.py
 	PYTHONPATH=. $(BIN)/python scripts/write_settings.py
 	PYTHONPATH=. $(BIN)/python scripts/write_cli_reference.py
 	PYTHONPATH=. $(BIN)/python scripts/write_failure_modes.py
 	PYTHONPATH=. $(BIN)/python scripts/write_hosts.py
 
-catalog: $(READY)
+catalog: $(READY_TO_TEST)
 	$(BIN)/python -m pip install --quiet -e '.[catalog]'
 	$(BIN)/python scripts/write_catalog.py
 
