@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
     from delegate.child.job import ChildRunner, Job
     from delegate.delegator import Delegator
+    from delegate.engine.delegation import Delegation
     from delegate.errors import CallError, ConfigError, DelegateError, ToolError
     from delegate.ports import Event, Tool
     from delegate.settings import Settings
@@ -27,6 +28,7 @@ __all__ = [
     "ChildRunner",
     "ConfigError",
     "DelegateError",
+    "Delegation",
     "Delegator",
     "Event",
     "Job",
@@ -45,6 +47,7 @@ _MODULES = {
     "delegate._util.cancellation": ("Cancellation",),
     "delegate.child.job": ("ChildRunner", "Job"),
     "delegate.delegator": ("Delegator",),
+    "delegate.engine.delegation": ("Delegation",),
     "delegate.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),
     "delegate.ports": ("Event", "Tool"),
     "delegate.settings": ("Settings",),
