@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from delegate.cli import PROGRAM
+from delegate.cli.run import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
 
 if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
+    from delegate.child.command import CommandRunner
     from delegate.delegator import Delegator
     from delegate.hosts.mcp.connection import Connection
+    from delegate.hosts.mcp.policy import WorkspacePolicy
     from delegate.ports import EventSink
     from delegate.settings import Settings
 
@@ -51,6 +54,13 @@ _StructuredOption = typer.Option(
     help="Add each task's verdict, code and handle to results as structuredContent, for programs. Many clients show it "
     "to the model instead of the text, which says more.",
 )
+_WorkspaceOption = typer.Option(
+    metavar="MODE[:PATH]",
+    help="Where children work. worktree: a git worktree of the project. copy: a copy. shared: the project itself. "
+    "fresh: an empty folder. auto: a worktree, or a copy of a small project that is no repository; the default on "
+    "stdin and stdout. PATH is the project; by default the one that the client names. With --http: fresh by default, "
+    "and the others need a PATH.",
+)
 
 _KeepOption = typer.Option(
     "--keep", help="Let children finish when their client disconnects, instead of stopping them. Results are recorded."
@@ -67,6 +77,10 @@ def mcp(
     answer_within: Annotated[float, _AnswerOption] = 45,
     structured: Annotated[bool, _StructuredOption] = False,
     keep: Annotated[bool, _KeepOption] = False,
+    workspace: Annotated[str | None, _WorkspaceOption] = None,
+    runner: RunnerOption = None,
+    runner_output: RunnerOutputOption = None,
+    runner_env: RunnerEnvOption = None,
 ) -> None:
     """Serve delegate_task over MCP to a host such as an editor or a coding agent.
 
@@ -74,22 +88,36 @@ def mcp(
     --http, you start it; it listens at http://127.0.0.1:8765/mcp and requires a
     bearer token: set DELEGATE_MCP_TOKEN, or use the one printed on stderr.
 
+    With --runner, a program such as `claude -p` is the child, which needs no
+    API key of yours: see `delegate run --help`.
+
     Ctrl-C, SIGTERM, or the end of stdin stop all children and then the server;
     with --keep, the end of stdin lets the children finish first.
     """
     names = reachable_as or []
-    options = {"answer_within": answer_within, "structured": structured}
+    options = {"answer_within": answer_within, "structured": structured, "workspaces": _policy(workspace, http=http)}
+    worker = runner_of(runner, runner_output, runner_env)
     if http:
         _refuse_public_host(host, names)
         _refuse_weak_token(token)
         options["shared_records"] = shared_records
         adapter = _adapter("listen", "serve_http", "server")
-        _serve(_over_http(adapter, host, port, token, names, options, keep=keep))
+        _serve(_over_http(adapter, host, port, token, names, options, keep=keep), runner=worker)
     else:
-        _serve_stdio(options, keep=keep)
+        _serve_stdio(options, worker, keep=keep)
 
 
-def _serve_stdio(options: dict[str, Any], *, keep: bool) -> None:
+def _policy(workspace: str | None, *, http: bool) -> "WorkspacePolicy":
+    """Where children work. A client over HTTP may be on another machine, so it can't name a folder of this one."""
+    from delegate.hosts.mcp.policy import WorkspacePolicy
+
+    policy = WorkspacePolicy.parse(workspace or ("fresh" if http else "auto"))
+    if http and policy.mode != "fresh" and policy.path is None:
+        raise typer.BadParameter(f"with --http, name the project: {policy.mode}:PATH", param_hint="--workspace")
+    return policy
+
+
+def _serve_stdio(options: dict[str, Any], runner: "CommandRunner | None", *, keep: bool) -> None:
     """Serve the client on stdin and stdout, whose first requests are answered before the rest is loaded."""
     from delegate.hosts.mcp import connection, definitions, opening
     from delegate.models.overrides import effective_catalog
@@ -99,18 +127,19 @@ def _serve_stdio(options: dict[str, Any], *, keep: bool) -> None:
         _log("serving MCP on stdin and stdout, which is meant for a host; see `delegate mcp --help`")
     settings = load_settings()
     effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)  # a client is told of no wrong one
+    shown = {name: options[name] for name in ("structured", "workspaces")}
     with _sdk_required():
-        first = opening.Opening(definitions.listed(settings, structured=options["structured"]))
+        first = opening.Opening(definitions.listed(settings, **shown))
     with connection.reserved_stdio(first) as client:
-        _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options, keep=keep), settings)
+        _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options, keep=keep), settings, runner)
 
 
-def _serve(serving: Serving, settings: "Settings | None" = None) -> None:
+def _serve(serving: Serving, settings: "Settings | None" = None, runner: "CommandRunner | None" = None) -> None:
     """Serve until the client leaves, or the first Ctrl-C or SIGTERM."""
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
 
-    delegator = Delegator(settings)
+    delegator = Delegator(settings, runner=runner)
 
     def call(*, on_event: "EventSink | None", cancellation: "Cancellation") -> Coroutine[Any, Any, None]:
         return serving(delegator, cancellation)

@@ -115,7 +115,7 @@ def run(
     """
     from delegate.cli.taskfile import read_schema, read_tasks
 
-    worker = _runner(runner, runner_output, runner_env)
+    worker = runner_of(runner, runner_output, runner_env)
     fields: dict[str, Any] = {
         "context": context,
         "acceptance_criteria": criteria,
@@ -138,10 +138,11 @@ def run(
     _run((_task_from_options(goal, options),), format, worker)
 
 
-def _runner(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> "CommandRunner | None":
-    from delegate.child.command import CommandRunner
-
+def runner_of(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> "CommandRunner | None":
+    """The runner of these options, if they name one. Raises ConfigError, and BadParameter for options without it."""
     if command is not None:
+        from delegate.child.command import CommandRunner
+
         return CommandRunner(command, output=output.value if output else "text", env=env or ())
     if output is not None or env:
         option = "--runner-output" if output is not None else "--runner-env"

@@ -488,7 +488,7 @@ async def test_a_signal_over_http_cuts_no_answer_of_a_call_that_takes_time_to_en
         assert await asyncio.wait_for(server.process.stderr.readline(), TIMEOUT_SECONDS) == b"started\n"
         server.process.terminate()
         answer = await asyncio.wait_for(call, TIMEOUT_SECONDS)
-        assert answer["structuredContent"]["results"][0]["status"] == "cancelled"
+        assert "cancelled" in text_of(answer)
         assert await asyncio.wait_for(server.process.wait(), TIMEOUT_SECONDS) == 0
 
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from delegate import contract
 from delegate.contract import Limits
+from delegate.hosts.mcp.policy import WorkspacePolicy
 from delegate.settings import Settings
 from delegate.types import JsonObject, Report
 
@@ -49,13 +50,17 @@ def server_version() -> str:
     return version("delegate-task")
 
 
-def listed(settings: Settings, *, structured: bool = False) -> list[JsonObject]:
+def listed(
+    settings: Settings, *, structured: bool = False, workspaces: WorkspacePolicy | None = None
+) -> list[JsonObject]:
     """The tools that a server with these settings lists, whose parent isn't known.
 
     Raises:
         ConfigError: The tool's name isn't valid for all hosts.
     """
     delegate = contract.tool("mcp", name=settings.tool_name, limits=_limits_of_a_new_run(settings), background=True)
+    if workspaces is not None:
+        delegate["description"] += f"\n{workspaces.sentence}"
     if structured:
         delegate["outputSchema"] = _RESULT_SCHEMA
     return [delegate, contract.read_tool("mcp"), contract.stop_tool("mcp"), contract.think_tool("mcp")]

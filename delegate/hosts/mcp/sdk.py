@@ -6,7 +6,7 @@ Results and definitions are passed with the protocol's field names, which the mo
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
 # Only one of the two versions is installed, so names of the other are unknown.
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Unpack, cast
 from weakref import WeakKeyDictionary
@@ -15,14 +15,19 @@ from mcp import types
 from mcp.server.lowlevel import Server
 
 from delegate._util.cancellation import Cancellation
+from delegate._util.redaction import logger
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
+from delegate.hosts.mcp.policy import WorkspacePolicy
+from delegate.hosts.mcp.projects import ListRoots
 from delegate.hosts.mcp.tasks import ProtocolTasks
 from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
+
+_log = logger(__name__)
 
 ANSWER_WITHIN_SECONDS = 45.0
 """Many clients give up after 60 seconds."""
@@ -38,6 +43,7 @@ def server(
     shared_records: bool = False,
     answer_within: float | None = ANSWER_WITHIN_SECONDS,
     structured: bool = False,
+    workspaces: WorkspacePolicy | None = None,
     **options: Unpack[SettingsOptions],
 ) -> Server[Any]:
     """Create a low-level server of the installed MCP SDK with delegate's tools.
@@ -51,6 +57,7 @@ def server(
             handles, unless the client says otherwise; None for no limit. It is also the maximum of `wait_seconds`.
         structured: whether results have a `structuredContent` with each task's verdict, code and handle. Many clients
             show it to the model instead of the text, which says more.
+        workspaces: where children work; None for empty folders.
         **options: single settings, such as `model="…"`.
 
     Raises:
@@ -64,6 +71,7 @@ def server(
         parent=parent,
         answer_within=answer_within,
         structured=structured,
+        workspaces=workspaces,
     )
     made = _server_v1(tools) if hasattr(Server, "call_tool") else _server_v2(tools)
     _TOOLS[made] = tools
@@ -100,6 +108,10 @@ def _server_v2(tools: Tools) -> Server[Any]:
             report_progress=context.session.report_progress if wants_progress else None,
             disconnected=_disconnected(context.request),
             as_task=protocol_tasks.create if _declares_tasks(context) else None,
+            list_roots=_roots(
+                context.session.client_capabilities,
+                partial(context.session.send_request, types.ListRootsRequest(), types.ListRootsResult),
+            ),
         )
         answer = await tools.answer(request)
         return answer if answer.get("resultType") == "task" else types.CallToolResult.model_validate(answer)
@@ -173,6 +185,7 @@ def _server_v1(tools: Tools) -> Server[Any]:
     @server.call_tool(validate_input=False)
     async def call_tool(name: str, arguments: JsonObject) -> Any:  # pyright: ignore[reportUnusedFunction]
         context = server.request_context
+        client = context.session.client_params
         request = ToolRequest(
             tool=name,
             arguments=arguments,
@@ -180,6 +193,7 @@ def _server_v1(tools: Tools) -> Server[Any]:
             meta=(context.meta and context.meta.model_extra) or {},
             report_progress=_progress_v1(context),
             disconnected=_disconnected(context.request),
+            list_roots=_roots(client and client.capabilities, context.session.list_roots),
         )
         return types.CallToolResult.model_validate(await tools.answer(request))
 
@@ -193,6 +207,21 @@ def _progress_v1(context: Any) -> ProgressCallback | None:
     # Over HTTP, only a notification with a related request is sent in that request's response.
     send = partial(context.session.send_progress_notification, token, related_request_id=str(context.request_id))
     return lambda done, total, line: send(done, total, line)
+
+
+def _roots(capabilities: Any, request: Callable[[], Awaitable[Any]]) -> ListRoots | None:
+    """Returns the URIs of the client's roots, or none if the request fails. None if the client has no roots."""
+    if capabilities is None or capabilities.roots is None:
+        return None
+
+    async def ask() -> list[str]:
+        try:
+            return [str(root.uri) for root in (await request()).roots]
+        except Exception as error:  # of a class that both versions have elsewhere; the latest protocol has no requests
+            _log.warning("the client can't name its roots: %s", error)
+            return []
+
+    return ask
 
 
 def _disconnected(http: Any) -> Cancellation | None:

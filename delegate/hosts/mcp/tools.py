@@ -19,6 +19,8 @@ from delegate.hosts import host_tool
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import Clients
+from delegate.hosts.mcp.policy import WorkspacePolicy
+from delegate.hosts.mcp.projects import ListRoots, Project, Projects
 from delegate.ports import Event, EventSink
 from delegate.types import JsonObject, Parent
 
@@ -52,6 +54,8 @@ class ToolRequest:
     """Turns a call into a task of the protocol, given its client and what makes its result. None if the client doesn't
     support them.
     """
+    list_roots: ListRoots | None = None
+    """Asks the client for its roots; None if it has none to name."""
 
 
 class Tools:
@@ -69,8 +73,10 @@ class Tools:
         parent: Parent | None = None,
         answer_within: float | None = None,
         structured: bool = False,
+        workspaces: WorkspacePolicy | None = None,
     ) -> None:
         self._clients = clients
+        self._projects = Projects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
         self._answer_within = answer_within
         self._structured = structured
         self._running: dict[str, set[Delegation]] = {}
@@ -85,7 +91,7 @@ class Tools:
                 host_tool.make_think_tool(delegator),
             )
         }
-        self.listed = definitions.listed(delegator.settings, structured=structured)
+        self.listed = definitions.listed(delegator.settings, structured=structured, workspaces=workspaces)
 
     async def answer(self, request: ToolRequest) -> JsonObject:
         """Answer one call. Raises only CancelledError, after all children have ended."""
@@ -94,9 +100,14 @@ class Tools:
             names = ", ".join(self._host_tools)
             return _text(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
         client, as_task = self.client_of(request.http), request.as_task if tool is self._delegate else None
+        project = Project()
         try:
+            parent = self._clients.parent(client, request.meta)
+            if tool is self._delegate:
+                project = await self._projects.of_call(client, request.meta, request.list_roots)
+                parent = parent.model_copy(update={"workspace": project.workspace})
             invocation = Invocation(
-                parent=self._clients.parent(client, request.meta),
+                parent=parent,
                 session=client,
                 cancellation=request.disconnected,
                 answer_within=self._seconds(request.meta) if as_task is None else 0,
@@ -104,6 +115,9 @@ class Tools:
         except CallError as error:
             return self._result(ToolAnswer(tool.delegator.render(refusal(error)), is_error=True))
         answer = await _run_to_completion(_answer(tool, request, invocation))
+        if project.note and not answer.is_error:
+            folders = "from the last commit" if project.workspace else "in empty folders"
+            answer = replace(answer, text=f"{answer.text}\nchildren work {folders}: {project.note}")
         if answer.report and answer.report.run_id:
             self._clients.add_run(client, answer.report.run_id)
         if answer.running is not None:
