@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import jsonschema
@@ -259,6 +261,75 @@ async def test_the_error_about_an_unknown_tool_names_the_tools(world: World, set
         answer = await client.call({}, tool="delegate_tusk")
     assert answer["isError"]
     assert "delegate_task, read_delegation, stop_delegation, think" in text_of(answer)
+
+
+# ----------------------------------------------------------------------------------------------- the user's project
+
+
+def in_a_repository(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "a.txt").write_text("a\n")
+    identity = ("-c", "user.name=u", "-c", "user.email=u@example.com")
+    for args in (("init", "--quiet"), ("add", "."), (*identity, "commit", "--quiet", "-m", "first")):
+        subprocess.run(["git", *args], cwd=folder, check=True)
+    (folder / "uncommitted.txt").write_text("b\n")
+    return folder
+
+
+LISTING_CHILD = ("--runner", "sh -c 'date > made.txt; ls'")
+"""A program that is the child: it makes a file and lists all."""
+
+
+@on_every_protocol
+async def test_children_work_in_the_project_that_a_root_names(latest: bool, tmp_path: Path) -> None:
+    project = in_a_repository(tmp_path / "my project")
+    roots = [f"file://{quote(str(project))}"]
+    async with connected(over_stdio(None, *LISTING_CHILD), latest=latest, roots=roots) as client:
+        (tool,) = [tool for tool in await client.tools() if tool["name"] == "delegate_task"]
+        assert "worktree of the user's project" in tool["description"]
+        answer = text_of(await client.call({"goal": "g"}))
+    assert "a.txt\nmade.txt\nuncommitted.txt" in answer
+    assert f"git -C '{project}' apply" in answer
+    assert sorted(path.name for path in project.iterdir()) == [".git", "a.txt", "uncommitted.txt"]
+
+
+async def test_the_operator_may_keep_children_out_of_the_project(tmp_path: Path) -> None:
+    project = in_a_repository(tmp_path / "project")
+    options = (*LISTING_CHILD, "--workspace", "fresh")
+    async with connected(over_stdio(None, *options), roots=[project.as_uri()]) as client:
+        (tool,) = [tool for tool in await client.tools() if tool["name"] == "delegate_task"]
+        assert "works in an empty folder" in tool["description"]
+        answer = text_of(await client.call({"goal": "g"}))
+    assert "a.txt" not in answer
+    assert "made.txt" in answer
+
+
+async def test_the_operator_may_share_a_folder(tmp_path: Path) -> None:
+    project = in_a_repository(tmp_path / "project")
+    options = (*LISTING_CHILD, "--workspace", f"shared:{project}")
+    async with connected(over_stdio(None, *options), roots=["file:///"]) as client:
+        (tool,) = [tool for tool in await client.tools() if tool["name"] == "delegate_task"]
+        assert f"work in {project} itself" in tool["description"]
+        await client.call({"goal": "g"})
+    assert (project / "made.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--workspace", "home"), "is not a workspace"),
+        (("--workspace", "shared:/no/such"), "is not a folder"),
+        (("--workspace", "copy", "--http"), "--workspace"),
+        (("--runner", "no-such-program -p"), "no-such-program"),
+        (("--runner-output", "json"), "--runner"),
+    ],
+    ids=str,
+)
+async def test_options_that_make_no_sense_are_refused_at_the_start(options: tuple[str, ...], word: str) -> None:
+    async with connecting(load_settings(), "-m", "delegate", "mcp", *options) as pipe:
+        stdout, stderr = await asyncio.wait_for(pipe.process.communicate(), TIMEOUT_SECONDS)
+    assert (pipe.process.returncode, stdout) == (2, b"")
+    assert word in stderr.decode()
 
 
 # ------------------------------------------------------------------------------------------------------------ progress
@@ -732,7 +803,8 @@ THE_SDK_ALONE = """
 import asyncio
 from delegate import Delegator
 from delegate.hosts import mcp
-asyncio.run(mcp.serve_stdio(mcp.server(Delegator())))
+from delegate.hosts.mcp.policy import WorkspacePolicy
+asyncio.run(mcp.serve_stdio(mcp.server(Delegator(), workspaces=WorkspacePolicy("auto"))))
 """
 META: JsonObject = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -67,13 +67,20 @@ def _wire(value: Any) -> JsonObject:
 
 
 @asynccontextmanager
-async def connected(transport: AbstractAsyncContextManager[Any], *, latest: bool = False) -> AsyncGenerator[Session]:
+async def connected(
+    transport: AbstractAsyncContextManager[Any], *, latest: bool = False, roots: Sequence[str] | None = None
+) -> AsyncGenerator[Session]:
     """A client on this transport. `latest` selects the newest protocol; version 2 of the SDK supports two."""
+
+    async def list_roots(context: Any) -> Any:
+        return types.ListRootsResult.model_validate({"roots": [{"uri": root} for root in roots or ()]})
+
+    callback = {} if roots is None else {"list_roots_callback": list_roots}
     if V2:
-        async with mcp.Client(transport, mode="auto" if latest else "legacy") as client:
+        async with mcp.Client(transport, mode="auto" if latest else "legacy", **callback) as client:
             yield Session(client)
     else:
-        async with transport as (read, write, *_), mcp.ClientSession(read, write) as session:
+        async with transport as (read, write, *_), mcp.ClientSession(read, write, **callback) as session:
             await session.initialize()
             yield Session(session)
 
