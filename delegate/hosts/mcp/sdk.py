@@ -32,6 +32,8 @@ _log = logger(__name__)
 ANSWER_WITHIN_SECONDS = 45.0
 """Many clients give up after 60 seconds."""
 _TOOLS: "WeakKeyDictionary[Server[Any], Tools]" = WeakKeyDictionary()
+_ROOTS = "roots"
+"""The name under which a client of the protocol of 2026-07-28 is asked for its roots."""
 DISCONNECTED = "delegate.disconnected"
 """The key in an HTTP request's scope for the `Cancellation` that is canceled when the request ends."""
 
@@ -108,12 +110,12 @@ def _server_v2(tools: Tools) -> Server[Any]:
             report_progress=context.session.report_progress if wants_progress else None,
             disconnected=_disconnected(context.request),
             as_task=protocol_tasks.create if _declares_tasks(context) else None,
-            list_roots=_roots(
-                context.session.client_capabilities,
-                partial(context.session.send_request, types.ListRootsRequest(), types.ListRootsResult),
-            ),
+            list_roots=_roots(context.session.client_capabilities, partial(_request_roots, context, params)),
         )
-        answer = await tools.answer(request)
+        try:
+            answer = await tools.answer(request)
+        except _RootsNeeded:
+            return types.InputRequiredResult(input_requests={_ROOTS: types.ListRootsRequest()})
         return answer if answer.get("resultType") == "task" else types.CallToolResult.model_validate(answer)
 
     server: Server[Any] = Server(
@@ -127,13 +129,29 @@ def _server_v2(tools: Tools) -> Server[Any]:
     return server
 
 
-def _declares_tasks(context: Any) -> bool:
-    """Whether the client of a request has declared the extension, which needs the protocol of 2026-07-28."""
+class _RootsNeeded(Exception):
+    """The client is to be asked in the answer, and repeats its call: the latest protocol has no requests of servers."""
+
+
+async def _request_roots(context: Any, call: Any) -> Any:
+    if not _is_modern(context):
+        return await context.session.send_request(types.ListRootsRequest(), types.ListRootsResult)
+    if call.input_responses is None:
+        raise _RootsNeeded
+    return call.input_responses[_ROOTS]
+
+
+def _is_modern(context: Any) -> bool:
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def _declares_tasks(context: Any) -> bool:
+    """Whether the client of a request has declared the extension, which needs the protocol of 2026-07-28."""
     capabilities = context.session.client_capabilities
     declared = (capabilities.extensions if capabilities else None) or {}
-    return context.protocol_version in MODERN_PROTOCOL_VERSIONS and TASKS_EXTENSION in declared
+    return _is_modern(context) and TASKS_EXTENSION in declared
 
 
 def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
@@ -217,7 +235,9 @@ def _roots(capabilities: Any, request: Callable[[], Awaitable[Any]]) -> ListRoot
     async def ask() -> list[str]:
         try:
             return [str(root.uri) for root in (await request()).roots]
-        except Exception as error:  # of a class that both versions have elsewhere; the latest protocol has no requests
+        except _RootsNeeded:
+            raise
+        except Exception as error:  # of a class that the two versions have at different places, or a wrong answer
             _log.warning("the client can't name its roots: %s", error)
             return []
 
