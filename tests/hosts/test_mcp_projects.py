@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import stat
 import subprocess
 from pathlib import Path
@@ -198,6 +199,20 @@ async def test_a_large_folder_is_not_copied(tmp_path: Path, monkeypatch: pytest.
     assert project.workspace
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+@pytest.mark.parametrize("name", ["a folder", "a file"])
+async def test_a_folder_that_cannot_be_read_in_full_is_not_copied(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a folder").mkdir()
+    (folder / "a file").touch()
+    (folder / name).chmod(0)
+    project = await project_of(tmp_path, uri(folder))
+    (folder / name).chmod(0o700)
+    assert project.workspace is None
+    assert f"{name} can't be read" in project.note
+
+
 async def test_too_many_uncommitted_changes_are_left_out_and_named(tmp_path: Path, repository: Path) -> None:
     with (repository / "huge").open("wb") as file:
         file.truncate(60_000_000)
@@ -254,7 +269,7 @@ async def test_a_client_that_does_not_answer_is_asked_only_once(
 async def test_the_operators_folder_wins_over_what_a_client_names(tmp_path: Path, repository: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    meta = {"x-codex-turn-metadata": {"workspaces": {str(repository): {}}}}
+    meta = {"x-codex-turn-metadata": json.dumps({"workspaces": {str(repository): {}}})}
     policy = WorkspacePolicy.parse(f"shared:{own}")
     project = await project_of(tmp_path, uri(repository), policy=policy, meta=meta)
     assert project.workspace

@@ -72,7 +72,7 @@ class Projects:
         try:
             return await self._made(path)
         except CallError as error:
-            return Project(note=error.message)
+            return Project(note=one_line(error.message, 400))  # git's own words, and therefore the repository's
 
     async def _roots(self, client: str, list_roots: ListRoots | None) -> list[str]:
         """The client's roots. A client that doesn't answer isn't asked again."""
@@ -147,7 +147,8 @@ def _path_in(named: str) -> Path | None:
 def _too_large(folder: Path) -> str:
     """Why a folder isn't copied; empty if it can be."""
     files = total = 0
-    for parent, _, names in os.walk(folder, onerror=None):
+    unreadable: list[OSError] = []
+    for parent, _, names in os.walk(folder, onerror=unreadable.append):
         for name in names:
             path = os.path.join(parent, name)
             files += 1
@@ -156,8 +157,8 @@ def _too_large(folder: Path) -> str:
                 limits = f"{MAX_COPY_FILES:,} files or {MAX_COPY_BYTES / 1e6:g} MB"
                 return f"is no git repository with a commit, and has over {limits}, so that it isn't copied"
             if not os.path.islink(path) and os.path.isfile(path) and not os.access(path, os.R_OK):
-                return f"can't be copied: {one_line(name, 100)} can't be read"
-    return ""
+                return f"can't be copied: {_shown(path)} can't be read"
+    return f"can't be copied: {_shown(str(unreadable[0].filename))} can't be read" if unreadable else ""
 
 
 def _shown(named: str) -> str:
