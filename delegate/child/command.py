@@ -9,9 +9,6 @@ no keys, its resources are limited, and everything that it started is terminated
 """
 
 import os
-import re
-import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
@@ -21,6 +18,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from delegate.child.cli_output import read_cli_output
+from delegate.child.command_line import PLACEHOLDER, parse_command, variables
 from delegate.child.job import Job
 from delegate.errors import ConfigError, ToolError
 from delegate.records.recorder import LARGE_CHARS
@@ -39,10 +37,6 @@ OUTPUT_BYTES: Mapping[OutputForm, int] = {"text": 400_000, "json": 8_000_000}
 """How much of the end of stdout is kept. Event streams are long."""
 _MAX_SECONDS = 86_400
 """The caller enforces the task's deadline by canceling `run`; this only limits the CPU and wall time without one."""
-
-_PLACEHOLDER = re.compile(r"(--?[\w-]+=)?\{(prompt|goal)\}")
-"""A placeholder is an argument of its own, or the value of an option. Inside a script it would be run as code."""
-_ANY_PLACEHOLDER = re.compile(r"\{(?:prompt|goal)\}")
 
 
 class CommandRunner:
@@ -77,12 +71,10 @@ class CommandRunner:
             raise ConfigError("a runner's command runs on Linux and macOS only; on Windows, run delegate inside WSL")
         if output not in get_args(OutputForm):
             raise ConfigError(f"the runner's output {output!r} must be one of {', '.join(get_args(OutputForm))}")
-        arguments = _split(command)
-        _refuse_inner_placeholders(arguments)
-        self._name = Path(arguments[0]).name
-        self._argv = (_find_program(arguments[0]), *arguments[1:])
+        self._argv = parse_command(command)
+        self._name = Path(self._argv[0]).name
         self._output: OutputForm = output
-        self._env = command_environment(os.environ) | _variables(env)
+        self._env = command_environment(os.environ) | variables(env)
         self.secret_variables = frozenset(env)
         """Names of environment variables whose values are treated as secrets."""
         self._confinement: Confinement | None = None
@@ -143,49 +135,13 @@ class CommandRunner:
         return job.recorder.finish("completed", output=printed.text.strip())
 
 
-def _split(command: str | Sequence[str]) -> list[str]:
-    try:
-        arguments = shlex.split(command) if isinstance(command, str) else list(command)
-    except ValueError as problem:
-        raise ConfigError(f"the runner's command {command!r} can't be parsed: {problem}") from None
-    if not arguments or not arguments[0].strip():
-        raise ConfigError("the runner's command is empty; name a program, such as `claude -p`")
-    return arguments
-
-
-def _refuse_inner_placeholders(arguments: Sequence[str]) -> None:
-    for argument in arguments:
-        if _ANY_PLACEHOLDER.search(argument) and not _PLACEHOLDER.fullmatch(argument):
-            raise ConfigError(
-                f"the runner's argument {argument!r} has a placeholder inside: make the placeholder an argument of its "
-                "own, or let the program read stdin. Inside a script, the text would be run as code"
-            )
-
-
-def _find_program(program: str) -> str:
-    """The absolute path, so that a program given by a relative path is found from any workspace."""
-    if (path := shutil.which(program)) is None:
-        fix = "install it, or give its path"
-        raise ConfigError(f"the runner's program {program!r} was not found or can't be executed: {fix}")
-    return os.path.abspath(path)
-
-
-def _variables(names: Sequence[str]) -> dict[str, str]:
-    for name in names:
-        if name not in os.environ:
-            raise ConfigError(
-                f"the environment variable {name!r} to pass to the runner isn't set: set it, or leave it out"
-            )
-    return {name: os.environ[name] for name in names}
-
-
 def _placeholders(arguments: Sequence[str]) -> set[str]:
-    return {f"{{{found[2]}}}" for argument in arguments if (found := _PLACEHOLDER.fullmatch(argument))}
+    return {f"{{{found[2]}}}" for argument in arguments if (found := PLACEHOLDER.fullmatch(argument))}
 
 
 def _fill(argument: str, *, goal: str, prompt: str) -> str:
     """Replace a placeholder by its text. A text that would be read as an option gets a leading space."""
-    found = _PLACEHOLDER.fullmatch(argument)
+    found = PLACEHOLDER.fullmatch(argument)
     if found is None:
         return argument
     option, text = found[1] or "", goal if found[2] == "goal" else prompt

@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from delegate.cli import PROGRAM
-from delegate.cli.run import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
+from delegate.cli.run import RunnerEnvOption, RunnerOption, RunnerOutput, RunnerOutputOption, runner_of
 
 if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Serving = Callable[["Delegator", "Cancellation"], Coroutine[Any, Any, None]]
 """Serves a delegator until the cancellation is cancelled."""
+
+MakeRunner = Callable[[], "CommandRunner | None"]
 
 TOKEN = "DELEGATE_MCP_TOKEN"  # noqa: S105 - the variable's name
 _SDK = ("mcp", "starlette", "uvicorn")
@@ -96,15 +99,27 @@ def mcp(
     """
     names = reachable_as or []
     options = {"answer_within": answer_within, "structured": structured, "workspaces": _policy(workspace, http=http)}
-    worker = runner_of(runner, runner_output, runner_env)
+    _check_runner(runner, runner_output, runner_env)
+    worker = partial(runner_of, runner, runner_output, runner_env)
     if http:
         _refuse_public_host(host, names)
         _refuse_weak_token(token)
         options["shared_records"] = shared_records
         adapter = _adapter("listen", "serve_http", "server")
-        _serve(_over_http(adapter, host, port, token, names, options, keep=keep), runner=worker)
+        _serve(_over_http(adapter, host, port, token, names, options, keep=keep), worker)
     else:
         _serve_stdio(options, worker, keep=keep)
+
+
+def _check_runner(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> None:
+    """Raise the errors of `runner_of` now. The runner itself takes longer to load than clients wait."""
+    from delegate.child.command_line import parse_command, variables
+
+    if command is None:
+        runner_of(command, output, env)
+    else:
+        parse_command(command)
+        variables(env or ())
 
 
 def _policy(workspace: str | None, *, http: bool) -> "WorkspacePolicy":
@@ -117,7 +132,7 @@ def _policy(workspace: str | None, *, http: bool) -> "WorkspacePolicy":
     return policy
 
 
-def _serve_stdio(options: dict[str, Any], runner: "CommandRunner | None", *, keep: bool) -> None:
+def _serve_stdio(options: dict[str, Any], runner: MakeRunner, *, keep: bool) -> None:
     """Serve the client on stdin and stdout, whose first requests are answered before the rest is loaded."""
     from delegate.hosts.mcp import connection, definitions, opening
     from delegate.models.overrides import effective_catalog
@@ -131,15 +146,15 @@ def _serve_stdio(options: dict[str, Any], runner: "CommandRunner | None", *, kee
     with _sdk_required():
         first = opening.Opening(definitions.listed(settings, **shown))
     with connection.reserved_stdio(first) as client:
-        _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options, keep=keep), settings, runner)
+        _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options, keep=keep), runner, settings)
 
 
-def _serve(serving: Serving, settings: "Settings | None" = None, runner: "CommandRunner | None" = None) -> None:
+def _serve(serving: Serving, runner: MakeRunner, settings: "Settings | None" = None) -> None:
     """Serve until the client leaves, or the first Ctrl-C or SIGTERM."""
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
 
-    delegator = Delegator(settings, runner=runner)
+    delegator = Delegator(settings, runner=runner())
 
     def call(*, on_event: "EventSink | None", cancellation: "Cancellation") -> Coroutine[Any, Any, None]:
         return serving(delegator, cancellation)

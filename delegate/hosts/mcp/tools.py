@@ -117,7 +117,8 @@ class Tools:
         answer = await _run_to_completion(_answer(tool, request, invocation))
         if project.note and not answer.is_error:
             folders = "from the last commit" if project.workspace else "in empty folders"
-            answer = replace(answer, text=f"{answer.text}\nchildren work {folders}: {project.note}")
+            first, _, rest = answer.text.partition("\n")  # the first and the last line count the verdicts
+            answer = replace(answer, text=f"{first}\nchildren work {folders}: {project.note}\n{rest}")
         if answer.report and answer.report.run_id:
             self._clients.add_run(client, answer.report.run_id)
         if answer.running is not None:
