@@ -1,0 +1,56 @@
+"""Play the scenarios: `python -m scripts.clients [CLIENT …] [--scenario NAME] [--long-seconds N]`."""
+
+import argparse
+import json
+import subprocess
+import time
+from typing import Any
+
+from scripts.clients import page
+from scripts.clients.driven import ALL, Driven, installed
+from scripts.clients.play import SCENARIOS, kill, play
+
+
+def main() -> None:
+    """Play what is asked for, store the results, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.clients", description=__doc__)
+    parser.add_argument("clients", nargs="*", metavar="CLIENT", help=f"all, or some of: {', '.join(c.name for c in ALL)}")
+    parser.add_argument("--scenario", action="append", default=[], help="only this scenario; may be repeated")
+    parser.add_argument("--long-seconds", type=float, default=600, help="how long the child of `long call` works")
+    parser.add_argument("--page", action="store_true", help="only write the page, from the stored results")
+    options = parser.parse_args()
+    if not options.page:
+        for client in ALL:
+            if client.name in options.clients or not options.clients:
+                _play_all(client, set(options.scenario), options.long_seconds)
+    page.write()
+
+
+def _play_all(client: Driven, wanted: set[str], long_seconds: float) -> None:
+    stored = page.load()
+    entry: dict[str, Any] = stored.get(client.name, {"outcomes": {}, "facts": {}})
+    try:
+        program, entry["version"] = installed(client)
+    except subprocess.CalledProcessError as error:
+        print(f"{client.name}: can't be installed: {(error.stderr or b'')[-300:]!r}")
+        return
+    entry["played"] = time.strftime("%Y-%m-%d")
+    for scenario in SCENARIOS:
+        if not wanted or scenario.name in wanted:
+            run = play(client, program, scenario, long_seconds)
+            outcome, facts = scenario.judge(run)
+            if scenario.name == "long call":
+                facts["child_seconds"] = long_seconds
+            _note(client.name, scenario.name, outcome, facts, entry)
+    if not wanted or "kill" in wanted:
+        _note(client.name, "kill", *kill(client, program), entry)
+    page.save({**page.load(), client.name: entry})
+
+
+def _note(client: str, scenario: str, outcome: str, facts: dict[str, Any], entry: dict[str, Any]) -> None:
+    entry["outcomes"][scenario], entry["facts"][scenario] = outcome, facts
+    print(f"{client}: {scenario}: {outcome}\n    {json.dumps(facts, ensure_ascii=False)[:1500]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""The clients, and how each is installed, set up and started headless with a model on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from delegate.cli.mcp_clients import CLIENTS, config, entry
+from scripts.clients.wire import How
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = "DELEGATE_CLIENTS_CACHE"
+PROMPT = "Delegate the work to a child agent, and tell me its verdict."
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What one start of a client needs."""
+
+    home: Path
+    project: Path
+    model_url: str
+    """The address of the scripted model server, without `/v1`."""
+    program: str
+    """The client's program; for a Python package, the Python of its venv."""
+    server_env: Mapping[str, str]
+    """The environment of the server, as it is in the client's settings."""
+
+
+@dataclass(frozen=True)
+class Driven:
+    """A client as it is driven here."""
+
+    name: str
+    package: str
+    """The npm or PyPI package; for the latter with its version range."""
+    argv: Callable[[Setup], list[str]]
+    program: str = "python"
+    """The name of the npm package's program."""
+    settings: str = ""
+    """Whose block of configuration is written; empty if the client gets it in `argv`."""
+    env: Callable[[Setup], Mapping[str, str]] = lambda setup: {}
+    more_settings: Callable[[Setup], Json | str] = lambda setup: {}
+    """What else is in the settings file: the model. A text is put before the block."""
+    more_files: Callable[[Setup], Mapping[str, str]] = lambda setup: {}
+    """Other files, by their path: `~` is the home folder."""
+    how: How = "function"
+    about: str = ""
+    """What is special about this way to run it."""
+    one_server_per_call: bool = False
+    """Whether the client starts a server for each call, and ends it with its answer."""
+
+    @property
+    def kind(self) -> Literal["npm", "pypi"]:
+        return "pypi" if self.program == "python" else "npm"
+
+
+def cache() -> Path:
+    """The folder that clients are installed in."""
+    return Path(os.environ.get(CACHE) or ROOT / ".clients")
+
+
+def installed(client: Driven) -> tuple[str, str]:
+    """The client's program and version. It is installed if it is missing. Raises CalledProcessError if that fails."""
+    return _npm(client) if client.kind == "npm" else _pypi(client)
+
+
+def _npm(client: Driven) -> tuple[str, str]:
+    folder = cache() / client.package.replace("@", "_").replace("/", "_")
+    program = folder / "node_modules" / ".bin" / client.program
+    if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["npm", "install", "--prefix", str(folder), client.package], check=True, capture_output=True)
+    about = json.loads((folder / "node_modules" / client.package / "package.json").read_text(encoding="utf-8"))
+    return str(program), about["version"]
+
+
+def _pypi(client: Driven) -> tuple[str, str]:
+    folder = cache() / f"clients-{client.name}"
+    python = folder / "bin" / "python"
+    name = client.package.partition("=")[0].partition("<")[0].partition(">")[0]
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
+        subprocess.run(
+            [str(python), "-m", "pip", "install", "--quiet", *_PIP.get(client.name, (client.package,))], check=True
+        )
+    asked = [str(python), "-c", f"import importlib.metadata as m; print(m.version({name!r}))"]
+    return str(python), subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+
+_PIP: Mapping[str, tuple[str, ...]] = {
+    "langchain": ("langchain-mcp-adapters", "langchain", "langchain-openai"),
+    "pydantic-ai": ("pydantic-ai-slim[mcp,openai]",),
+}
+
+
+def write_settings(client: Driven, setup: Setup) -> str:
+    """Write the client's settings, with the block that `delegate mcp install` prints. Returns the block."""
+    block = ""
+    if client.settings:
+        path, block = config(client.settings, "delegate", ["mcp"], setup.server_env)
+        more = client.more_settings(setup)
+        if isinstance(more, str):
+            text = f"{more}\n{block}"
+        else:
+            text = json.dumps({**more, **entry(client.settings, "delegate", ["mcp"], setup.server_env)}, indent=2)
+        _write(setup, path, text)
+    for path, text in client.more_files(setup).items():
+        _write(setup, path, text)
+    return block
+
+
+def _write(setup: Setup, path: str, text: str) -> None:
+    file = setup.home / path[2:] if path.startswith("~/") else setup.project / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def _codex_settings(model: str) -> Callable[[Setup], str]:
+    def settings(setup: Setup) -> str:
+        return (
+            f'model = "{model}"\nmodel_provider = "scripted"\ncheck_for_update_on_startup = false\n'
+            f'[model_providers.scripted]\nname = "scripted"\nbase_url = "{setup.model_url}/v1"\n'
+            'env_key = "SCRIPTED_KEY"\nwire_api = "responses"\nsupports_websockets = false\n'
+        )
+
+    return settings
+
+
+def _codex(name: str, model: str, how: How, about: str) -> Driven:
+    return Driven(
+        name,
+        "@openai/codex",
+        lambda setup: [setup.program, "exec", "--skip-git-repo-check", "--json", PROMPT],
+        program="codex",
+        settings="codex",
+        env=lambda setup: {"SCRIPTED_KEY": "test"},
+        more_settings=_codex_settings(model),
+        how=how,
+        about=about,
+    )
+
+
+def _claude(name: str, about: str, **env: str) -> Driven:
+    return Driven(
+        name,
+        "@anthropic-ai/claude-code",
+        lambda setup: [
+            *(setup.program, "-p", PROMPT, "--allowedTools", "mcp__delegate"),
+            *("--output-format", "stream-json", "--verbose"),
+        ],
+        program="claude",
+        settings="claude",
+        env=lambda setup: {
+            "ANTHROPIC_BASE_URL": setup.model_url,
+            "ANTHROPIC_API_KEY": "sk-ant-test",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            **env,
+        },
+        about=about,
+    )
+
+
+def _opencode_settings(setup: Setup) -> Json:
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "scripted",
+        "options": {"baseURL": f"{setup.model_url}/v1", "apiKey": "test"},
+        "models": {"test-model": {"name": "test-model", "limit": {"context": 200_000, "output": 8_000}}},
+    }
+    return {
+        "$schema": "https://opencode.ai/config.json",
+        "provider": {"scripted": provider},
+        "model": "scripted/test-model",
+        "small_model": "scripted/test-model",
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": {"*": "allow"},
+    }
+
+
+def _continue_settings(setup: Setup) -> str:
+    return (
+        "name: Local\nversion: 1.0.0\nschema: v1\nmodels:\n  - name: test-model\n    provider: openai\n"
+        f"    model: test-model\n    apiKey: test\n    apiBase: {setup.model_url}/v1\n"
+        "    roles: [chat]\n    capabilities: [tool_use]\n"
+    )
+
+
+def _cline_files(setup: Setup) -> Mapping[str, str]:
+    return {}
+
+
+def _python(name: str, package: str, script: str, about: str = "", *, one_server_per_call: bool = False) -> Driven:
+    path = str(Path(__file__).parent / "loops" / f"{script}.py")
+    return Driven(
+        name,
+        package,
+        lambda setup: [setup.program, path, f"{setup.model_url}/v1", json.dumps(dict(setup.server_env)), PROMPT],
+        about=about,
+        one_server_per_call=one_server_per_call,
+        env=lambda setup: {"OPENAI_API_KEY": "test"},
+    )
+
+
+def _one_call_each(name: str, package: str, program: str, settings: str, about: str) -> Driven:
+    path = str(Path(__file__).parent / "loops" / "command.py")
+    return Driven(
+        name,
+        package,
+        lambda setup: [sys.executable, path, f"{setup.model_url}/v1", setup.program, PROMPT],
+        program=program,
+        settings=settings,
+        about=about,
+        one_server_per_call=True,
+    )
+
+
+ALL: tuple[Driven, ...] = (
+    _codex("codex", "gpt-6.1-sol", "code", "its default model, which calls tools from JavaScript"),
+    _codex("codex-search", "gpt-5.5", "search", "a model for which Codex leaves tools to a search"),
+    _codex("codex-functions", "test-model", "function", "a model that Codex doesn't know: tools are functions"),
+    _claude("claude", "with its search of tools, as with Anthropic's own API", ENABLE_TOOL_SEARCH="true"),
+    _claude("claude-functions", "without a search of tools, as with other addresses of the API"),
+    Driven(
+        "opencode",
+        "opencode-ai",
+        lambda setup: [setup.program, "run", "--print-logs", "--log-level", "WARN", PROMPT],
+        program="opencode",
+        settings="opencode",
+        env=lambda setup: {
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+            "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+        },
+        more_settings=_opencode_settings,
+    ),
+    Driven(
+        "gemini",
+        "@google/gemini-cli",
+        lambda setup: [setup.program, "--skip-trust", "-m", "gemini-2.5-pro", "-p", PROMPT],
+        program="gemini",
+        settings="gemini",
+        env=lambda setup: {
+            "GEMINI_API_KEY": "test",
+            "GOOGLE_GEMINI_BASE_URL": setup.model_url,
+            "GEMINI_TELEMETRY_ENABLED": "false",
+        },
+        more_settings=lambda setup: {
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+        },
+    ),
+    Driven(
+        "qwen",
+        "@qwen-code/qwen-code",
+        lambda setup: [setup.program, "--auth-type", "openai", "-m", "test-model", "-p", PROMPT],
+        program="qwen",
+        settings="qwen",
+        env=lambda setup: {
+            "OPENAI_API_KEY": "test",
+            "OPENAI_BASE_URL": f"{setup.model_url}/v1",
+            "OPENAI_MODEL": "test-model",
+        },
+        more_settings=lambda setup: {
+            "security": {"auth": {"selectedType": "openai"}},
+            "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+        },
+    ),
+    Driven(
+        "copilot",
+        "@github/copilot",
+        lambda setup: [
+            *(setup.program, "-p", PROMPT, "--allow-all-tools", "--disable-builtin-mcps"),
+            *("--disable-client-telemetry", "--no-auto-update"),
+        ],
+        program="copilot",
+        settings="copilot",
+        env=lambda setup: {
+            "COPILOT_PROVIDER_BASE_URL": f"{setup.model_url}/v1",
+            "COPILOT_PROVIDER_API_KEY": "test",
+            "COPILOT_MODEL": "test-model",
+            "COPILOT_OFFLINE": "true",
+        },
+    ),
+    Driven(
+        "cline",
+        "cline",
+        lambda setup: [setup.program, "--json", "--auto-approve-all", PROMPT],
+        program="cline",
+        settings="cline",
+        more_files=_cline_files,
+    ),
+    Driven(
+        "continue",
+        "@continuedev/cli",
+        lambda setup: [setup.program, "-p", PROMPT, "--auto", "--config", str(setup.home / ".continue/config.yaml")],
+        program="cn",
+        settings="continue",
+        env=lambda setup: {"CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_CLI_ENABLE_TELEMETRY": "0"},
+        more_settings=_continue_settings,
+    ),
+    _one_call_each(
+        "mcporter", "mcporter", "mcporter", "mcporter", "`mcporter call`, once per call; it starts a server each time"
+    ),
+    _one_call_each(
+        "inspector",
+        "@modelcontextprotocol/inspector",
+        "mcp-inspector",
+        "inspector",
+        "`mcp-inspector --cli`, once per call; it starts a server each time",
+    ),
+    _python("mcp-1", "mcp>=1,<2", "sdk", "the SDK's `ClientSession` in a loop of one's own"),
+    _python("mcp-2", "mcp>=2,<3", "sdk", "the SDK's `Client` in a loop of one's own"),
+    _python("fastmcp", "fastmcp", "fast", "`fastmcp.Client` in a loop of one's own"),
+    _python("openai-agents", "openai-agents", "openai_agents", "`MCPServerStdio`"),
+    _python("pydantic-ai", "pydantic-ai-slim", "pydantic_agent", "`MCPServerStdio` as a toolset"),
+    _python("langchain", "langchain-mcp-adapters", "langchain_agent", "`MultiServerMCPClient` with `create_agent`"),
+)

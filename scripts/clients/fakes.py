@@ -1,0 +1,100 @@
+"""The scripted models: the parent's, which calls the tool, and the children's and judge's."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scripts.clients.wire import Answered, How, Listed, answered, calling, listed, searching
+from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.words import verdicts
+
+Json = dict[str, Any]
+HANDLE = re.compile(r"\b[0-9a-f]{12,32}-\d+\b")
+VERDICT = re.compile(r"\b(PASS|FAIL)\b")
+RUNNING = re.compile(r"\brunning\b", re.IGNORECASE)
+TOOL, READ = "delegate_task", "read_delegation"
+CHILD, JUDGE = "gpt-6.1-terra", "gpt-6-luna"
+_SEARCHES = ("tool_search", "ToolSearch")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the parent's model calls next: one tool, once or several times at once."""
+
+    tool: str
+    calls: Sequence[Json]
+
+
+Plan = Callable[[Sequence[str], Listed | None], Turn | None]
+"""The parent's next turn, from the results that it has read so far, and its tool for reading reports; None: it ends."""
+
+
+@dataclass
+class Parent:
+    """The parent's model. It finds the tools in each request, and follows the plan."""
+
+    plan: Plan
+    how: How
+    requests: list[Call] = field(default_factory=list[Call])
+    """The requests of the client's main conversation, and not those for a title or the like."""
+
+    def __call__(self, call: Call) -> Reply | Fault:
+        tools = {tool.name: tool for tool in listed(call)}
+        done = results(call)
+        mine, search = _named(tools.values(), TOOL), next((tools[name] for name in _SEARCHES if name in tools), None)
+        if self.how == "code" and mine is None and "exec" in tools:
+            mine = Listed(TOOL, "", {}, "mcp__delegate")
+        if not tools or call.wants_json:
+            return Reply(_SIDE_ANSWER if call.wants_json else "Delegation")
+        self.requests.append(call)
+        if mine is None:
+            searched = any(one.tool in _SEARCHES for one in answered(call)) or "tool_search_output" in str(call.raw)
+            return searching(call, search) if search and not searched else Reply("I have no such tool.")
+        reading = _named(tools.values(), READ)
+        turn = self.plan([one.text for one in done], reading)
+        if turn is None:
+            return Reply("I have read the results.")
+        used = mine if turn.tool == TOOL else reading or Listed(READ, "", {}, mine.namespace)
+        return calling(call, used, turn.calls, self.how)
+
+
+_SIDE_ANSWER = '{"reasoning": "-", "next_speaker": "user", "title": "Delegation", "complexity_score": 1}'
+
+
+def results(call: Call) -> list[Answered]:
+    """The results of the server's tools in a request."""
+    return [one for one in answered(call) if TOOL in one.tool or READ in one.tool or one.tool == "exec"]
+
+
+def _named(tools: Any, name: str) -> Listed | None:
+    return next((tool for tool in tools if tool.name.endswith(name)), None)
+
+
+@dataclass
+class Children:
+    """The model of children and judges. A child's report is always the same; `seconds` is how long it takes."""
+
+    seconds: float = 0
+    command: str = ""
+    """A command that each child runs in its shell first."""
+    started: int = 0
+
+    def __call__(self, call: Call) -> Reply:
+        if call.wants_json:
+            found = "met" if "43" not in call.last_text.replace("The answer is 42.", "") else "not_met"
+            return Reply(verdicts(c1=(found, "The answer is 42.")))
+        done = len(call.tool_results)
+        self.started += not done
+        if self.command and not done:
+            return Reply(tool_calls=(("run_shell", {"command": self.command, "timeout_seconds": 300}),))
+        steps = 10 if self.seconds > 0 else 0
+        if done < steps:
+            return Reply(tool_calls=(("think", {"thought": f"Step {done}."}),), delay=self.seconds / steps)
+        return Reply("The answer is 42.")
+
+
+def serving(script: Callable[[Call], Any]) -> ModelServer:
+    """A server of this model, which also answers what clients ask besides."""
+    models = ("test-model", CHILD, JUDGE, "gpt-6.1-sol", "gpt-5.5", "gemini-2.5-pro")
+    return ModelServer(script, models=models, others=lambda call: Fault(404, {"error": {"message": "not here"}}))

@@ -1,0 +1,362 @@
+"""The scenarios, and what each run of a client gives."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.clients.driven import ROOT, Driven, Setup, cache, write_settings
+from scripts.clients.facts import (
+    differences,
+    handshake,
+    listed_schema,
+    messages,
+    reading,
+    traffic,
+)
+from scripts.clients.fakes import CHILD, HANDLE, JUDGE, READ, RUNNING, TOOL, VERDICT, Children, Parent, Plan, Turn, results, serving
+from scripts.clients.wire import Listed, listed
+
+Json = dict[str, Any]
+PASSED = "yes"
+_START_SECONDS = 120
+"""How long a client may take for everything besides the call itself."""
+_END_SECONDS = 15
+"""How long the server and its processes may live after their client was killed."""
+_WAIT_SECONDS = 30
+_MOST_READS = 60
+_CRITERIA = ["the report says that the answer is 42"]
+
+
+@dataclass
+class Run:
+    """One run of a client, and what is known of it when it has ended."""
+
+    client: Driven
+    folder: Path
+    parent: Parent
+    children: Children
+    seconds: float = 0
+    exit_code: int | None = None
+    """None if it had to be ended."""
+    output: str = ""
+    log: list[tuple[float, str, Any]] = field(default_factory=list[tuple[float, str, Any]])
+    block: str = ""
+
+    @property
+    def read(self) -> list[str]:
+        """The results of the tool that the model had read in the end."""
+        return [one.text for one in results(self.parent.requests[-1])] if self.parent.requests else []
+
+    @property
+    def first_tools(self) -> dict[str, Listed]:
+        return {tool.name: tool for tool in listed(self.parent.requests[0])} if self.parent.requests else {}
+
+    def why_not(self) -> str:
+        """Why no result was read, as far as it can be told."""
+        if not self.parent.requests:
+            return f"no request to the model; exit code {self.exit_code}: {self.output.strip()[-300:]}"
+        if self.exit_code is None:
+            return f"the client had not ended after {self.seconds:.0f} s"
+        if not self.read:
+            return f"the model never read a result; exit code {self.exit_code}: {self.output.strip()[-200:]}"
+        return f"the model read: {self.read[-1][:300]}"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is played, and how its run is judged."""
+
+    name: str
+    about: str
+    plan: Plan
+    judge: Callable[[Run], tuple[str, Json]]
+    """`yes` or the reason why not, and what was seen."""
+    children: Callable[[float], Children] = lambda long_seconds: Children()
+    needs_seconds: Callable[[float], float] = lambda long_seconds: 0
+    """How long the call itself may take."""
+
+
+def _once(*calls: Json) -> Plan:
+    """The model calls the tool with each of these arguments at once, and waits for tasks that are still running."""
+
+    def plan(read: Sequence[str], reader: Listed | None) -> Turn | None:
+        return Turn(TOOL, calls) if not read else _waiting(read, reader, len(calls))
+
+    return plan
+
+
+def _waiting(read: Sequence[str], reader: Listed | None, first: int) -> Turn | None:
+    """Read the reports of the tasks that the last results call running, until there are none."""
+    last = read[-first:] if len(read) == first else read[-1:]
+    handles = list(dict.fromkeys(handle for text in last if RUNNING.search(text) for handle in HANDLE.findall(text)))
+    if not handles or len(read) > first + _MOST_READS:
+        return None
+    wait = reader is not None and (not reader.schema or "wait_seconds" in reader.schema.get("properties", {}))
+    more: Json = {"wait_seconds": _WAIT_SECONDS} if wait else {}
+    return Turn(READ, [{"handle": handle, **more} for handle in handles])
+
+
+def _bad(read: Sequence[str], reader: Listed | None) -> Turn | None:
+    if not read:
+        return Turn(TOOL, [{"goal": ""}])
+    return Turn(TOOL, [{"tasks": [{"goal": f"Task {n}."} for n in range(4)]}]) if len(read) == 1 else None
+
+
+def _first_request(run: Run) -> tuple[str, Json]:
+    tools = run.first_tools
+    mine = next((tool for tool in tools.values() if tool.name.endswith(TOOL)), None)
+    shown: Json = {"tools_listed": len(tools), **handshake(run.log)}
+    if mine is None:
+        found = next((t for c in run.parent.requests for t in listed(c) if t.name.endswith(TOOL)), None)
+        search = [name for name in tools if name in {"tool_search", "ToolSearch", "exec"}]
+        later = f"; the model gets it through `{search[0]}`" if search else ""
+        if not run.parent.requests:
+            return f"no: {run.why_not()}", shown
+        mine, outcome = found, f"no: the tool is missing in the first request{later}"
+    else:
+        outcome = PASSED
+    if mine is not None:
+        shown["name"] = f"{mine.namespace}.{mine.name}".strip(".")
+        shown["description_chars"] = len(mine.description)
+        if schema := listed_schema(run.log, TOOL):
+            shown["schema_changes"] = sorted(differences(schema, mine.schema))
+    return outcome, shown
+
+
+def _reads(verdicts: int) -> Callable[[Run], tuple[str, Json]]:
+    def judge(run: Run) -> tuple[str, Json]:
+        whole = "\n".join(run.read)
+        shown: Json = {"seconds": round(run.seconds, 1), **traffic(run.log), **(reading(run.read[0]) if run.read else {})}
+        shown["excerpt"] = whole[:600]
+        if len(VERDICT.findall(whole)) >= verdicts and run.exit_code == 0:
+            return PASSED, shown
+        return f"no: {run.why_not()}", shown
+
+    return judge
+
+
+def _refused(run: Run) -> tuple[str, Json]:
+    shown: Json = {"read": [text[:300] for text in run.read], "children": run.children.started}
+    if len(run.read) < 2:
+        return f"no: {run.why_not()}", shown
+    told = "goal" in run.read[0] and "empty" in run.read[0] and "at most 3" in run.read[1]
+    if told and not run.children.started:
+        return PASSED, shown
+    if not run.children.started and ("goal" in run.read[0] or "minLength" in run.read[0]):
+        return f"the client itself refuses: {run.read[0][:150]} / {run.read[1][:150]}", shown
+    return f"no: {run.why_not()}", shown
+
+
+def _four(run: Run) -> tuple[str, Json]:
+    log = run.log
+    starts = [at for at, who, one in log if who == "client" and isinstance(one, dict) and one.get("method") == "tools/call"]
+    spread = round(max(starts) - min(starts), 1) if starts else None
+    shown: Json = {"seconds": round(run.seconds, 1), "calls_sent_within_seconds": spread, **traffic(log)}
+    shown["excerpts"] = [text[:200] for text in run.read]
+    done = sum("The answer is 42" in text for text in run.read) if run.parent.how != "code" else "\n".join(run.read).count("<<<report of task 0")
+    shown["at_once"] = spread is not None and spread < _FOUR_SECONDS * 0.7
+    shown["reports"] = done
+    return (PASSED if done >= 4 else f"no: {done} of 4 reports; {run.why_not()}"), shown
+
+
+_FOUR_SECONDS = 4.0
+
+
+def _task(criteria: Sequence[str] = _CRITERIA, goal: str = "Say what the answer is.") -> Json:
+    return {"goal": goal, "acceptance_criteria": list(criteria)}
+
+
+_BATCH = [_task(), _task(["the report says that the answer is 43"], "Say what the other answer is."), _task()]
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario("first request", "The first request to the model lists the tool.", _once(_task()), _first_request),
+    Scenario("single", "The model reads the result of one task, with its verdict.", _once(_task()), _reads(1)),
+    Scenario("batch", "The model reads three verdicts of one call, one of which is FAIL.", _once({"tasks": _BATCH}), _reads(3)),
+    Scenario("bad call", "The model reads what is wrong with an empty goal, and with four tasks; nothing is run.", _bad, _refused),
+    Scenario(
+        "long call",
+        "The model reads the verdict of a child that works for long, at once or by its handle.",
+        _once(_task()),
+        _reads(1),
+        lambda long_seconds: Children(seconds=long_seconds),
+        lambda long_seconds: long_seconds,
+    ),
+    Scenario(
+        "four calls at once",
+        "The model reads all results of four calls in one turn.",
+        _once(*({"goal": f"Say what answer {n} is."} for n in range(4))),
+        _four,
+        lambda long_seconds: Children(seconds=_FOUR_SECONDS),
+        lambda long_seconds: 60,
+    ),
+)
+"""All scenarios but `kill`, which ends the client before it has read anything."""
+
+
+def play(client: Driven, program: str, scenario: Scenario, long_seconds: float) -> Run:
+    """Play one scenario in a client."""
+    run = _new_run(client, scenario.name, scenario.plan, scenario.children(long_seconds))
+    with _started(run, program, tapped=True, child_seconds=long_seconds) as process:
+        started = time.monotonic()
+        try:
+            run.exit_code = process.wait(_START_SECONDS + scenario.needs_seconds(long_seconds) * 1.5)
+        except subprocess.TimeoutExpired:
+            pass
+        run.seconds = time.monotonic() - started
+    _finish(run)
+    return run
+
+
+def kill(client: Driven, program: str) -> tuple[str, Json]:
+    """Kill a client in the middle of a call. All that the server has started must end."""
+    mark = str(time.time_ns() % 1_000_000_000)
+    children = Children(command=f"sleep {mark}")
+    run = _new_run(client, "kill", _once(_task()), children)
+    with _started(run, program, tapped=False, child_seconds=300) as process:
+        deadline = time.monotonic() + _START_SECONDS
+        while not (begun := _with_word(mark)) and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.1)
+        server = _with_home(run.folder / "delegate")
+        if not begun:
+            run.exit_code = process.poll()
+            _finish(run)
+            return f"no: the child's command never ran; {run.why_not()}", {}
+        for pid in _descendants_named(process.pid, client):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        while (left := _alive(server | begun)) and time.monotonic() < killed + _END_SECONDS:
+            time.sleep(0.05)
+        took = round(time.monotonic() - killed, 1)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    shown: Json = {"processes": len(server | begun), "ended_after_seconds": None if left else took}
+    return (PASSED if not left else f"no: {len(left)} processes lived on for {_END_SECONDS} s"), shown
+
+
+def _new_run(client: Driven, name: str, plan: Plan, children: Children) -> Run:
+    folder = cache() / "runs" / client.name / name.replace(" ", "-")
+    shutil.rmtree(folder, ignore_errors=True)
+    for part in ("home", "project", "bin"):
+        (folder / part).mkdir(parents=True)
+    return Run(client, folder, Parent(plan, client.how), children)
+
+
+@contextlib.contextmanager
+def _started(run: Run, program: str, *, tapped: bool, child_seconds: float) -> Any:
+    """The client's process, with its models. Whatever it leaves behind is ended."""
+    client, folder = run.client, run.folder
+    _write_shim(folder, tapped=tapped)
+    mark = uuid.uuid4().hex
+    with serving(run.children) as children, serving(run.parent) as parent:
+        server_env = {
+            "OPENAI_API_KEY": "test",
+            "OPENAI_BASE_URL": children.openai_url,
+            "DELEGATE_HOME": str(folder / "delegate"),
+            "DELEGATE_MODEL": CHILD,
+            "DELEGATE_JUDGE_MODEL": JUDGE,
+            "DELEGATE_COMMANDS": "allow",
+            "DELEGATE_TIMEOUT_SECONDS": str(max(600, round(child_seconds * 2))),
+        }
+        setup = Setup(folder / "home", folder / "project", parent.url, program, server_env)
+        subprocess.run(["git", "init", "--quiet", str(setup.project)], check=True)
+        run.block = write_settings(client, setup)
+        env = {
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+            "HOME": str(setup.home),
+            "TERM": "dumb",
+            "LANG": "C.UTF-8",
+            "CI": "1",
+            "NO_COLOR": "1",
+            "CLIENTS_RUN": mark,
+            **client.env(setup),
+        }
+        with (folder / "output.txt").open("wb") as output:
+            process = subprocess.Popen(
+                client.argv(setup),
+                cwd=setup.project,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                yield process
+            finally:
+                for pid in {process.pid, *_with_environment(f"CLIENTS_RUN={mark}")}:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                process.wait()
+
+
+def _write_shim(folder: Path, *, tapped: bool) -> None:
+    """The command `delegate` in the client's PATH: this clone's, with the tap before it."""
+    tap = f"{sys.executable} {Path(__file__).parent / 'tap.py'} {folder / 'mcp.jsonl'} " if tapped else ""
+    shim = folder / "bin" / "delegate"
+    shim.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {tap}{sys.executable} -m delegate "$@"\n', encoding="utf-8")
+    shim.chmod(0o755)
+
+
+def _finish(run: Run) -> None:
+    run.output = (run.folder / "output.txt").read_text(encoding="utf-8", errors="replace")
+    run.log = messages(run.folder / "mcp.jsonl")
+    for n, call in enumerate(run.parent.requests):
+        (run.folder / f"request-{n}.json").write_bytes(call.raw)
+
+
+def _processes() -> Mapping[int, Path]:
+    return {int(path.name): path for path in Path("/proc").iterdir() if path.name.isdigit()}
+
+
+def _with_environment(text: str) -> set[int]:
+    """The processes that have this text in their environment."""
+    return {pid for pid, path in _processes().items() if text.encode() in _bytes(path / "environ")}
+
+
+def _with_home(home: Path) -> set[int]:
+    return _with_environment(f"DELEGATE_HOME={home}")
+
+
+def _with_word(word: str) -> set[int]:
+    """The processes that have this word in their command line."""
+    return {pid for pid, path in _processes().items() if word.encode() in _bytes(path / "cmdline")}
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _alive(pids: set[int]) -> set[int]:
+    """Those that are neither gone nor zombies."""
+    return {pid for pid in pids if (stat := _bytes(Path(f"/proc/{pid}/stat"))) and stat.rpartition(b")")[2].split()[0] != b"Z"}
+
+
+def _descendants_named(pid: int, client: Driven) -> list[int]:
+    """The client's own processes: all below its first one that aren't the server or of its making."""
+    children: dict[int, list[int]] = {}
+    for one, path in _processes().items():
+        stat = _bytes(path / "stat").rpartition(b")")[2].split()
+        if len(stat) > 1:
+            children.setdefault(int(stat[1]), []).append(one)
+    found, left = [], [pid]
+    while left:
+        one = left.pop()
+        if b"DELEGATE_HOME=" in _bytes(Path(f"/proc/{one}/environ")):
+            continue
+        found.append(one)
+        left += children.get(one, [])
+    return found
