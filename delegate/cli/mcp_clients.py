@@ -5,8 +5,8 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
 
 from delegate.types import JsonObject
 
@@ -17,7 +17,25 @@ CALL_SECONDS = 3_600
 START_SECONDS = 30
 """How long a client should wait for the server to start."""
 
-Block = Callable[[str, Sequence[str], Mapping[str, str]], JsonObject]
+
+@dataclass(frozen=True)
+class Launch:
+    """How a client starts the server, and how long it waits for it."""
+
+    command: str = "delegate"
+    args: Sequence[str] = ("mcp",)
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    call_seconds: int | None = CALL_SECONDS
+    """None: as long as the client waits by default."""
+
+    @property
+    def plain(self) -> JsonObject:
+        """The keys that most clients share."""
+        return {"command": self.command, "args": list(self.args), "env": dict(self.env)}
+
+    def timeout(self, key: str, units_per_second: int = 1000) -> JsonObject:
+        """The timeout of a call, in the client's units."""
+        return {} if self.call_seconds is None else {key: self.call_seconds * units_per_second}
 
 
 @dataclass(frozen=True)
@@ -28,128 +46,119 @@ class McpClient:
     path: str
     """Where the client keeps the settings of its user (`~`) or of the project that it is started in."""
     keys: tuple[str, ...]
-    """The keys in the settings file that lead to its servers."""
-    block: Block
-    """The server's entry, from its command, its arguments and its environment."""
+    """The keys in the settings file that lead to the server's entry, or to the list of servers."""
+    block: Callable[[Launch], JsonObject]
+    """The server's entry."""
     format: Literal["json", "toml", "yaml"] = "json"
 
 
-def entry(client: str, command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
-    """The content of the settings file with this server alone. Raises KeyError for an unknown client."""
+def content(client: str, launch: Launch) -> JsonObject:
+    """The client's settings file with this server alone. Raises KeyError for an unknown client."""
     known = CLIENTS[client]
-    content: JsonObject = known.block(command, args, env)
+    inside: Any = known.block(launch)
+    if known.format == "yaml":
+        inside = [{"name": SERVER, **inside}]
     for key in reversed(known.keys):
-        content = {key: content}
-    return content
+        inside = {key: inside}
+    return inside
 
 
-def config(client: str, command: str, args: Sequence[str], env: Mapping[str, str]) -> tuple[str, str]:
+def config(client: str, launch: Launch) -> tuple[str, str]:
     """The path of the client's settings file, and the text that adds the server to it.
 
     Raises KeyError for an unknown client.
     """
-    known, content = CLIENTS[client], entry(client, command, args, env)
+    known, inside = CLIENTS[client], content(client, launch)
     if known.format == "toml":
-        text = _toml(content)
+        text = _toml(known.keys, known.block(launch))
     elif known.format == "yaml":
-        text = _yaml(content)
+        text = _yaml(inside)
     else:
-        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(inside, indent=2, ensure_ascii=False) + "\n"
     return known.path, text
 
 
-def _toml(content: JsonObject, path: str = "") -> str:
-    """TOML with one table per object that has values of its own. Objects within a server's entry stay on one line."""
-    lines: list[str] = []
-    for key, value in content.items():
-        inside = f"{path}.{key}" if path else key
-        if isinstance(value, dict) and inside.count(".") <= 1:
-            lines.append(_toml(value, inside))
-        else:
-            lines.append(f"{key} = {_toml_value(value)}")
-    head = [f"[{path}]"] if any(not isinstance(value, dict) for value in content.values()) else []
-    return "\n".join([*head, *lines]).strip() + "\n" if not path else "\n".join([*head, *lines])
+def _toml(keys: Sequence[str], entry: JsonObject) -> str:
+    lines = [f"{key} = {_toml_value(value)}" for key, value in entry.items()]
+    return "\n".join([f"[{'.'.join(keys)}]", *lines]) + "\n"
 
 
-def _toml_value(value: object) -> str:
+def _toml_value(value: Any) -> str:
     if isinstance(value, dict):
-        inside = ", ".join(f"{key} = {_toml_value(one)}" for key, one in value.items())  # pyright: ignore
+        inside = ", ".join(f"{key} = {_toml_value(one)}" for key, one in cast("JsonObject", value).items())
         return f"{{ {inside} }}" if inside else "{}"
     return json.dumps(value, ensure_ascii=False)
 
 
-def _yaml(content: JsonObject) -> str:
-    """YAML, whose values are written as JSON, which YAML includes."""
-    (key, servers), *_ = content.items()
-    lines = [f"{key}:"]
-    for server in servers:
-        first, *rest = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in server.items())
-        lines += [f"  - {first}", *(f"    {line}" for line in rest)]
+def _yaml(inside: JsonObject) -> str:
+    """A list of servers. Their values are written as JSON, which YAML includes."""
+    lines: list[str] = []
+    for key, servers in inside.items():
+        lines.append(f"{key}:")
+        for server in servers:
+            first, *rest = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in server.items())
+            lines += [f"  - {first}", *(f"    {line}" for line in rest)]
     return "\n".join(lines) + "\n"
 
 
-def _plain(command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
-    return {"command": command, "args": list(args), "env": dict(env)}
+def _plain(launch: Launch) -> JsonObject:
+    return launch.plain
 
 
-def _codex(command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
+def _codex(launch: Launch) -> JsonObject:
     return {
-        **_plain(command, args, env),
+        **launch.plain,
         "startup_timeout_sec": START_SECONDS,
-        "tool_timeout_sec": CALL_SECONDS,
+        **launch.timeout("tool_timeout_sec", 1),
         "supports_parallel_tool_calls": True,
         "default_tools_approval_mode": "approve",
     }
 
 
-def _claude(command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
-    # Without alwaysLoad, the model must first find the tool by a search.
-    return {"type": "stdio", **_plain(command, args, env), "timeout": CALL_SECONDS * 1000, "alwaysLoad": True}
+def _claude(launch: Launch) -> JsonObject:
+    # Without alwaysLoad, the model must find the tool by a search first.
+    return {"type": "stdio", **launch.plain, **launch.timeout("timeout"), "alwaysLoad": True}
 
 
-def _opencode(command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
-    timeout = {"timeout": CALL_SECONDS * 1000}
-    return {"type": "local", "command": [command, *args], "environment": dict(env), "enabled": True, **timeout}
+def _opencode(launch: Launch) -> JsonObject:
+    command = {"type": "local", "command": [launch.command, *launch.args], "environment": dict(launch.env)}
+    return {**command, "enabled": True, **launch.timeout("timeout")}
 
 
-def _gemini(command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
-    return {**_plain(command, args, env), "timeout": CALL_SECONDS * 1000, "trust": True}
+def _gemini(launch: Launch) -> JsonObject:
+    return {**launch.plain, **launch.timeout("timeout"), "trust": True}
 
 
-def _copilot(command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
-    return {"type": "local", **_plain(command, args, env), "tools": ["*"], "timeout": CALL_SECONDS * 1000}
+def _copilot(launch: Launch) -> JsonObject:
+    return {"type": "local", **launch.plain, "tools": ["*"], **launch.timeout("timeout")}
 
 
-def _cline(command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
-    return {**_plain(command, args, env), "timeout": CALL_SECONDS, "disabled": False}
+def _cline(launch: Launch) -> JsonObject:
+    return {**launch.plain, **launch.timeout("timeout", 1), "disabled": False}
 
 
-def _typed(command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
-    return {"type": "stdio", **_plain(command, args, env)}
+def _continue(launch: Launch) -> JsonObject:
+    return {**launch.plain, "connectionTimeout": START_SECONDS * 1000}
 
 
-def _continue(command: str, args: Sequence[str], env: Mapping[str, str]) -> JsonObject:
-    timeouts = {"timeout": CALL_SECONDS * 1000, "connectionTimeout": START_SECONDS * 1000}
-    return [{"name": SERVER, **_plain(command, args, env), **timeouts}]  # type: ignore[return-value]
+def _typed(launch: Launch) -> JsonObject:
+    return {"type": "stdio", **launch.plain}
 
 
+_SERVERS = ("mcpServers", SERVER)
 CLIENTS: Mapping[str, McpClient] = {
     "codex": McpClient("Codex CLI", "~/.codex/config.toml", ("mcp_servers", SERVER), _codex, "toml"),
-    "claude": McpClient("Claude Code", "~/.claude.json", ("mcpServers", SERVER), _claude),
-    "claude-desktop": McpClient(
-        "Claude Desktop", "~/.config/Claude/claude_desktop_config.json", ("mcpServers", SERVER), _plain
-    ),
+    "claude": McpClient("Claude Code", "~/.claude.json", _SERVERS, _claude),
+    "claude-desktop": McpClient("Claude Desktop", "~/.config/Claude/claude_desktop_config.json", _SERVERS, _plain),
     "opencode": McpClient("opencode", "~/.config/opencode/opencode.json", ("mcp", SERVER), _opencode),
-    "gemini": McpClient("Gemini CLI", "~/.gemini/settings.json", ("mcpServers", SERVER), _gemini),
-    "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", ("mcpServers", SERVER), _gemini),
-    "copilot": McpClient("Copilot CLI", "~/.copilot/mcp-config.json", ("mcpServers", SERVER), _copilot),
-    "cline": McpClient(
-        "Cline CLI", "~/.cline/data/settings/cline_mcp_settings.json", ("mcpServers", SERVER), _cline
-    ),
+    "gemini": McpClient("Gemini CLI", "~/.gemini/settings.json", _SERVERS, _gemini),
+    "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", _SERVERS, _gemini),
+    "copilot": McpClient("Copilot CLI", "~/.copilot/mcp-config.json", _SERVERS, _copilot),
+    "cline": McpClient("Cline CLI", "~/.cline/data/settings/cline_mcp_settings.json", _SERVERS, _cline),
     "continue": McpClient("Continue CLI", "~/.continue/config.yaml", ("mcpServers",), _continue, "yaml"),
-    "cursor": McpClient("Cursor", "~/.cursor/mcp.json", ("mcpServers", SERVER), _plain),
+    "cursor": McpClient("Cursor", "~/.cursor/mcp.json", _SERVERS, _plain),
     "vscode": McpClient("VS Code", ".vscode/mcp.json", ("servers", SERVER), _typed),
-    "mcporter": McpClient("mcporter", "config/mcporter.json", ("mcpServers", SERVER), _plain),
-    "inspector": McpClient("MCP Inspector", "mcp.json", ("mcpServers", SERVER), _plain),
+    "mcporter": McpClient("mcporter", "config/mcporter.json", _SERVERS, _plain),
+    "inspector": McpClient("MCP Inspector", "mcp.json", _SERVERS, _plain),
 }
 """All known clients, by the names that `delegate mcp install` accepts."""

@@ -14,7 +14,9 @@ from scripts.clients.play import SCENARIOS, kill, play
 def main() -> None:
     """Play what is asked for, store the results, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m scripts.clients", description=__doc__)
-    parser.add_argument("clients", nargs="*", metavar="CLIENT", help=f"all, or some of: {', '.join(c.name for c in ALL)}")
+    parser.add_argument(
+        "clients", nargs="*", metavar="CLIENT", help=f"all, or some of: {', '.join(c.name for c in ALL)}"
+    )
     parser.add_argument("--scenario", action="append", default=[], help="only this scenario; may be repeated")
     parser.add_argument("--long-seconds", type=float, default=600, help="how long the child of `long call` works")
     parser.add_argument("--page", action="store_true", help="only write the page, from the stored results")
@@ -27,29 +29,25 @@ def main() -> None:
 
 
 def _play_all(client: Driven, wanted: set[str], long_seconds: float) -> None:
-    stored = page.load()
-    entry: dict[str, Any] = stored.get(client.name, {"outcomes": {}, "facts": {}})
     try:
-        program, entry["version"] = installed(client)
-    except subprocess.CalledProcessError as error:
-        print(f"{client.name}: can't be installed: {(error.stderr or b'')[-300:]!r}")
+        program, version = installed(client)
+    except (subprocess.CalledProcessError, OSError) as error:
+        print(f"{client.name}: can't be installed: {getattr(error, 'stderr', None) or error}")
         return
-    entry["played"] = time.strftime("%Y-%m-%d")
     for scenario in SCENARIOS:
-        if not wanted or scenario.name in wanted:
-            run = play(client, program, scenario, long_seconds)
-            outcome, facts = scenario.judge(run)
-            if scenario.name == "long call":
+        if scenario.name in wanted or not (wanted or scenario.only_if_named):
+            outcome, facts = scenario.judge(play(client, program, scenario, long_seconds))
+            if scenario.name in {"long call", "default timeout"}:
                 facts["child_seconds"] = long_seconds
-            _note(client.name, scenario.name, outcome, facts, entry)
+            _note(client, version, scenario.name, outcome, facts)
     if not wanted or "kill" in wanted:
-        _note(client.name, "kill", *kill(client, program), entry)
-    page.save({**page.load(), client.name: entry})
+        _note(client, version, "kill", *kill(client, program))
 
 
-def _note(client: str, scenario: str, outcome: str, facts: dict[str, Any], entry: dict[str, Any]) -> None:
-    entry["outcomes"][scenario], entry["facts"][scenario] = outcome, facts
-    print(f"{client}: {scenario}: {outcome}\n    {json.dumps(facts, ensure_ascii=False)[:1500]}", flush=True)
+def _note(client: Driven, version: str, scenario: str, outcome: str, facts: dict[str, Any]) -> None:
+    """Store and print what was seen, so that nothing is lost if a later scenario is interrupted."""
+    page.save(client.name, version, time.strftime("%Y-%m-%d"), {scenario: outcome}, {scenario: facts})
+    print(f"{client.name}: {scenario}: {outcome}\n    {json.dumps(facts, ensure_ascii=False)[:1500]}", flush=True)
 
 
 if __name__ == "__main__":

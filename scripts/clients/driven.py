@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from delegate.cli.mcp_clients import CLIENTS, config, entry
+from delegate.cli.mcp_clients import CALL_SECONDS, Launch, config, content
 from scripts.clients.wire import How
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +30,8 @@ class Setup:
     """The client's program; for a Python package, the Python of its venv."""
     server_env: Mapping[str, str]
     """The environment of the server, as it is in the client's settings."""
+    call_seconds: int | None = CALL_SECONDS
+    """The timeout of a call in the client's settings; None: the client's own."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,13 @@ def write_settings(client: Driven, setup: Setup) -> str:
     """Write the client's settings, with the block that `delegate mcp install` prints. Returns the block."""
     block = ""
     if client.settings:
-        path, block = config(client.settings, "delegate", ["mcp"], setup.server_env)
+        launch = Launch(env=setup.server_env, call_seconds=setup.call_seconds)
+        path, block = config(client.settings, launch)
         more = client.more_settings(setup)
         if isinstance(more, str):
             text = f"{more}\n{block}"
         else:
-            text = json.dumps({**more, **entry(client.settings, "delegate", ["mcp"], setup.server_env)}, indent=2)
+            text = json.dumps({**more, **content(client.settings, launch)}, indent=2)
         _write(setup, path, text)
     for path, text in client.more_files(setup).items():
         _write(setup, path, text)
@@ -193,8 +196,9 @@ def _continue_settings(setup: Setup) -> str:
     )
 
 
-def _cline_files(setup: Setup) -> Mapping[str, str]:
-    return {}
+def _cline(setup: Setup) -> list[str]:
+    signed_in = f"auth -p openai-compatible -k test -m test-model -b {setup.model_url}/v1"
+    return ["sh", "-c", f"{setup.program} {signed_in} && exec {setup.program} --json '{PROMPT}'"]
 
 
 def _python(name: str, package: str, script: str, about: str = "", *, one_server_per_call: bool = False) -> Driven:
@@ -295,10 +299,10 @@ ALL: tuple[Driven, ...] = (
     Driven(
         "cline",
         "cline",
-        lambda setup: [setup.program, "--json", "--auto-approve-all", PROMPT],
+        _cline,
         program="cline",
         settings="cline",
-        more_files=_cline_files,
+        env=lambda setup: {"CLINE_NO_AUTO_UPDATE": "1", "CLINE_TELEMETRY_DISABLED": "1"},
     ),
     Driven(
         "continue",

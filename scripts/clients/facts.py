@@ -1,56 +1,80 @@
 """What can be said about a run: from the messages between client and server, and from the requests to the model."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from scripts.clients.fakes import VERDICT
+from scripts.clients.fakes import verdicts_in
 
 Json = dict[str, Any]
 
 
-def messages(log: Path) -> list[tuple[float, str, Any]]:
-    """The times, senders and messages of a tap's log."""
-    if not log.exists():
-        return []
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    return [(one["at"], one["from"], _parsed(one["message"])) for one in entries]
+@dataclass(frozen=True)
+class Message:
+    """One message between client and server."""
+
+    at: float
+    server: int
+    """The server's process: a client may start several."""
+    sender: Literal["client", "server", "start", "end", "client closed"]
+    body: Json
+
+    @property
+    def method(self) -> str:
+        return self.body.get("method", "")
 
 
-def _parsed(message: Any) -> Any:
+def messages(log: Path) -> list[Message]:
+    """The messages in a tap's log."""
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    entries = [json.loads(line) for line in lines]
+    return [Message(one["at"], one["server"], one["from"], _parsed(one["message"])) for one in entries]
+
+
+def _parsed(message: Any) -> Json:
     try:
-        return json.loads(message) if isinstance(message, str) else message
+        parsed = json.loads(message) if isinstance(message, str) else None
     except ValueError:
-        return message
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {}
 
 
-def of_client(log: list[tuple[float, str, Any]], method: str) -> list[tuple[float, Json]]:
-    """The client's messages with this method, with their times."""
-    return [(at, one) for at, who, one in log if who == "client" and isinstance(one, dict) and one.get("method") == method]
+def of_client(log: Sequence[Message], method: str) -> list[Message]:
+    """The client's messages with this method."""
+    return [one for one in log if one.sender == "client" and one.method == method]
 
 
-def handshake(log: list[tuple[float, str, Any]]) -> Json:
+def handshake(log: Sequence[Message]) -> Json:
     """What the client says about itself, and how long the server took to answer."""
-    asked = next(iter(of_client([one for one in log if isinstance(one[2], dict) and "method" in one[2]], "initialize")), None)
-    if asked is None:
+    asked = of_client(log, "initialize")
+    if not asked:
         return {}
-    at, message = asked
-    params = message["params"]
-    answered = next((when for when, who, one in log if who == "server" and isinstance(one, dict) and one.get("id") == message["id"]), None)
+    params, answers = (
+        asked[0].body["params"],
+        {
+            one.server: one.at
+            for one in reversed(log)
+            if one.sender == "server" and "protocolVersion" in one.body.get("result", {})
+        },
+    )
     return {
-        "client": params["clientInfo"],
+        "client": {key: params["clientInfo"].get(key) for key in ("name", "version")},
         "protocol": params["protocolVersion"],
         "capabilities": sorted(params["capabilities"]),
-        "initialize_seconds": round(answered - at, 2) if answered else None,
+        "initialize_seconds": max(
+            (round(answers[one.server] - one.at, 2) for one in asked if one.server in answers), default=None
+        ),
+        "servers_started": sum(one.sender == "start" for one in log),
     }
 
 
-def listed_schema(log: list[tuple[float, str, Any]], tool: str) -> Json | None:
+def listed_schema(log: Sequence[Message], tool: str) -> Json | None:
     """The tool's schema as the server listed it."""
-    for _, who, one in log:
-        if who == "server" and isinstance(one, dict) and isinstance(one.get("result"), dict):
-            for listed in one["result"].get("tools") or ():
+    for one in log:
+        if one.sender == "server" and isinstance(result := one.body.get("result"), dict):
+            for listed in result.get("tools") or ():
                 if listed["name"] == tool:
                     return listed["inputSchema"]
     return None
@@ -65,7 +89,7 @@ def differences(server: Any, model: Any, path: str = "") -> Iterator[str]:
         for key in sorted(model.keys() - server.keys()):
             yield f"`{key}: {json.dumps(model[key])[:60]}` added to {here}"
         for key in server.keys() & model.keys():
-            inside = f"{path}.{key}".strip(".") if key not in {"properties", "items"} else path + ("[]" if key == "items" else "")
+            inside = {"properties": path, "items": f"{path}[]"}.get(key, f"{path}.{key}".strip("."))
             yield from differences(server[key], model[key], inside)
     elif server != model:
         yield f"{here}: {json.dumps(server)[:80]} became {json.dumps(model)[:80]}"
@@ -73,26 +97,42 @@ def differences(server: Any, model: Any, path: str = "") -> Iterator[str]:
 
 def reading(text: str) -> Json:
     """What the model reads as a result."""
-    raw = text.lstrip().startswith(("{", "[{")) and ('"results"' in text or '"run_id"' in text)
     return {
         "chars": len(text),
-        "verdicts": len(VERDICT.findall(text)),
+        "verdicts": verdicts_in(text),
         "first_line": text.strip().partition("\n")[0][:160],
         "fence": "Text between lines marked" in text,
-        "form": "JSON" if raw else "text",
+        "json": '"run_id"' in text or '\\"run_id\\"' in text,
     }
 
 
-def traffic(log: list[tuple[float, str, Any]]) -> Json:
-    """How the client calls: with a progress token, how many notifications it got, and what it canceled."""
-    calls = [one for _, who, one in log if who == "client" and isinstance(one, dict) and one.get("method") == "tools/call"]
-    sent = [one.get("method") for _, who, one in log if who == "server" and isinstance(one, dict)]
-    gone = [one for _, who, one in log if who == "client" and isinstance(one, dict) and one.get("method") == "notifications/cancelled"]
-    metas: list[Mapping[str, Any]] = [one["params"].get("_meta") or {} for one in calls]
+def traffic(log: Sequence[Message]) -> Json:
+    """How the client calls: whether it wants progress, how many notifications it got, and what it canceled."""
+    metas: list[Mapping[str, Any]] = [one.body["params"].get("_meta") or {} for one in of_client(log, "tools/call")]
     return {
-        "calls": len(calls),
+        "calls": len(metas),
         "progress_token": any("progressToken" in meta for meta in metas),
         "other_meta": sorted({key for meta in metas for key in meta} - {"progressToken"}),
-        "progress_notifications": sent.count("notifications/progress"),
-        "cancelled": [one["params"].get("reason", "") for one in gone],
+        "progress_notifications": sum(one.method == "notifications/progress" for one in log),
+        "cancelled": [one.body["params"].get("reason", "") for one in of_client(log, "notifications/cancelled")],
     }
+
+
+def in_flight(log: Sequence[Message]) -> int:
+    """How many calls of tools were running at once, at most."""
+    running: set[tuple[int, Any]] = set()
+    most = 0
+    for one in log:
+        call = (one.server, one.body.get("id"))
+        if one.sender == "client" and one.method == "tools/call":
+            running.add(call)
+        elif one.sender == "server" and not one.method:
+            running.discard(call)
+        most = max(most, len(running))
+    return most
+
+
+def times_of_calls(log: Sequence[Message]) -> list[tuple[float, float | None]]:
+    """When each call of a tool was sent and answered; None if it wasn't."""
+    answers = {(one.server, one.body.get("id")): one.at for one in log if one.sender == "server" and not one.method}
+    return [(one.at, answers.get((one.server, one.body["id"]))) for one in of_client(log, "tools/call")]

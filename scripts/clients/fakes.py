@@ -11,8 +11,9 @@ from tests.support.words import verdicts
 
 Json = dict[str, Any]
 HANDLE = re.compile(r"\b[0-9a-f]{12,32}-\d+\b")
-VERDICT = re.compile(r"\b(PASS|FAIL)\b")
-RUNNING = re.compile(r"\brunning\b", re.IGNORECASE)
+VERDICTS = (re.compile(r"task \d+: (?:PASS|FAIL)"), re.compile(r"\bverdict\W{1,8}(?:PASS|FAIL)"))
+"""A verdict in the result's text, and in its JSON."""
+RUNNING = re.compile(r"running in the background|status\W{1,6}running", re.IGNORECASE)
 TOOL, READ = "delegate_task", "read_delegation"
 CHILD, JUDGE = "gpt-6.1-terra", "gpt-6-luna"
 _SEARCHES = ("tool_search", "ToolSearch")
@@ -67,6 +68,13 @@ def results(call: Call) -> list[Answered]:
     return [one for one in answered(call) if TOOL in one.tool or READ in one.tool or one.tool == "exec"]
 
 
+def verdicts_in(text: str) -> int:
+    """How many verdicts a text has, each counted once if it is there as text and as JSON."""
+    return max(
+        len(set(pattern.findall(text)) if n == 0 else pattern.findall(text)) for n, pattern in enumerate(VERDICTS)
+    )
+
+
 def _named(tools: Any, name: str) -> Listed | None:
     return next((tool for tool in tools if tool.name.endswith(name)), None)
 
@@ -91,7 +99,8 @@ class Children:
         steps = 10 if self.seconds > 0 else 0
         if done < steps:
             return Reply(tool_calls=(("think", {"thought": f"Step {done}."}),), delay=self.seconds / steps)
-        return Reply("The answer is 42.")
+        number = re.search(r"answer number (\d)", call.texts[0])
+        return Reply(f"The answer to {number[1]} is 42." if number else "The answer is 42.")
 
 
 def serving(script: Callable[[Call], Any]) -> ModelServer:

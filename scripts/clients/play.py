@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,16 +14,35 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from delegate.cli.mcp_clients import CALL_SECONDS
 from scripts.clients.driven import ROOT, Driven, Setup, cache, write_settings
 from scripts.clients.facts import (
+    Message,
     differences,
     handshake,
+    in_flight,
     listed_schema,
     messages,
+    of_client,
     reading,
+    times_of_calls,
     traffic,
 )
-from scripts.clients.fakes import CHILD, HANDLE, JUDGE, READ, RUNNING, TOOL, VERDICT, Children, Parent, Plan, Turn, results, serving
+from scripts.clients.fakes import (
+    CHILD,
+    HANDLE,
+    JUDGE,
+    READ,
+    RUNNING,
+    TOOL,
+    Children,
+    Parent,
+    Plan,
+    Turn,
+    results,
+    serving,
+    verdicts_in,
+)
 from scripts.clients.wire import Listed, listed
 
 Json = dict[str, Any]
@@ -48,7 +68,7 @@ class Run:
     exit_code: int | None = None
     """None if it had to be ended."""
     output: str = ""
-    log: list[tuple[float, str, Any]] = field(default_factory=list[tuple[float, str, Any]])
+    log: list[Message] = field(default_factory=list[Message])
     block: str = ""
 
     @property
@@ -83,6 +103,9 @@ class Scenario:
     children: Callable[[float], Children] = lambda long_seconds: Children()
     needs_seconds: Callable[[float], float] = lambda long_seconds: 0
     """How long the call itself may take."""
+    call_seconds: int | None = CALL_SECONDS
+    """The timeout of a call in the client's settings."""
+    only_if_named: bool = False
 
 
 def _once(*calls: Json) -> Plan:
@@ -135,9 +158,13 @@ def _first_request(run: Run) -> tuple[str, Json]:
 def _reads(verdicts: int) -> Callable[[Run], tuple[str, Json]]:
     def judge(run: Run) -> tuple[str, Json]:
         whole = "\n".join(run.read)
-        shown: Json = {"seconds": round(run.seconds, 1), **traffic(run.log), **(reading(run.read[0]) if run.read else {})}
+        shown: Json = {
+            "seconds": round(run.seconds, 1),
+            **traffic(run.log),
+            **(reading(run.read[0]) if run.read else {}),
+        }
         shown["excerpt"] = whole[:600]
-        if len(VERDICT.findall(whole)) >= verdicts and run.exit_code == 0:
+        if verdicts_in(whole) >= verdicts and run.exit_code == 0:
             return PASSED, shown
         return f"no: {run.why_not()}", shown
 
@@ -157,17 +184,29 @@ def _refused(run: Run) -> tuple[str, Json]:
 
 
 def _four(run: Run) -> tuple[str, Json]:
-    log = run.log
-    starts = [at for at, who, one in log if who == "client" and isinstance(one, dict) and one.get("method") == "tools/call"]
-    spread = round(max(starts) - min(starts), 1) if starts else None
-    shown: Json = {"seconds": round(run.seconds, 1), "calls_sent_within_seconds": spread, **traffic(log)}
-    shown["excerpts"] = [text[:200] for text in run.read]
-    done = sum("The answer is 42" in text for text in run.read) if run.parent.how != "code" else "\n".join(run.read).count("<<<report of task 0")
-    shown["at_once"] = spread is not None and spread < _FOUR_SECONDS * 0.7
-    shown["reports"] = done
-    return (PASSED if done >= 4 else f"no: {done} of 4 reports; {run.why_not()}"), shown
+    whole = "\n".join(run.read)
+    reports = len(set(_ANSWER.findall(whole)))
+    shown: Json = {"seconds": round(run.seconds, 1), "calls_at_once": in_flight(run.log), "reports": reports}
+    shown |= {**traffic(run.log), "excerpts": [text[:200] for text in run.read]}
+    return (PASSED if reports == 4 else f"no: {reports} of 4 reports; {run.why_not()}"), shown
 
 
+def _timed(run: Run) -> tuple[str, Json]:
+    (asked, answered), *_ = times_of_calls(run.log) or [(0.0, None)]
+    gave_up = [one for one in of_client(run.log, "notifications/cancelled") if one.at >= asked]
+    shown: Json = {**traffic(run.log), "read": run.read[0][:300] if run.read else ""}
+    if run.read and verdicts_in(run.read[0]):
+        shown["answered_after_seconds"] = round(answered - asked, 1) if answered else None
+        return "waited for the answer", shown
+    if run.read:
+        ended = gave_up[0].at if gave_up else None
+        shown["gave_up_after_seconds"] = round(ended - asked, 1) if ended else None
+        shown["told_the_server"] = bool(gave_up)
+        return "gave up", shown
+    return f"no: {run.why_not()}", shown
+
+
+_ANSWER = re.compile(r"The answer to \d is 42")
 _FOUR_SECONDS = 4.0
 
 
@@ -180,8 +219,18 @@ _BATCH = [_task(), _task(["the report says that the answer is 43"], "Say what th
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario("first request", "The first request to the model lists the tool.", _once(_task()), _first_request),
     Scenario("single", "The model reads the result of one task, with its verdict.", _once(_task()), _reads(1)),
-    Scenario("batch", "The model reads three verdicts of one call, one of which is FAIL.", _once({"tasks": _BATCH}), _reads(3)),
-    Scenario("bad call", "The model reads what is wrong with an empty goal, and with four tasks; nothing is run.", _bad, _refused),
+    Scenario(
+        "batch",
+        "The model reads three verdicts of one call, one of which is FAIL.",
+        _once({"tasks": _BATCH}),
+        _reads(3),
+    ),
+    Scenario(
+        "bad call",
+        "The model reads what is wrong with an empty goal, and with four tasks; nothing is run.",
+        _bad,
+        _refused,
+    ),
     Scenario(
         "long call",
         "The model reads the verdict of a child that works for long, at once or by its handle.",
@@ -193,10 +242,29 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "four calls at once",
         "The model reads all results of four calls in one turn.",
-        _once(*({"goal": f"Say what answer {n} is."} for n in range(4))),
+        _once(*({"goal": f"Say what answer number {n} is."} for n in range(4))),
         _four,
         lambda long_seconds: Children(seconds=_FOUR_SECONDS),
         lambda long_seconds: 60,
+    ),
+    Scenario(
+        "short timeout",
+        "What a client does whose settings have a timeout of 10 s, with a call of 30 s that reports progress.",
+        _once(_task()),
+        _timed,
+        lambda long_seconds: Children(seconds=30),
+        lambda long_seconds: 60,
+        call_seconds=10,
+    ),
+    Scenario(
+        "default timeout",
+        "What a client does whose settings have no timeout, with a long call that reports progress.",
+        _once(_task()),
+        _timed,
+        lambda long_seconds: Children(seconds=long_seconds),
+        lambda long_seconds: long_seconds,
+        call_seconds=None,
+        only_if_named=True,
     ),
 )
 """All scenarios but `kill`, which ends the client before it has read anything."""
@@ -205,12 +273,10 @@ SCENARIOS: tuple[Scenario, ...] = (
 def play(client: Driven, program: str, scenario: Scenario, long_seconds: float) -> Run:
     """Play one scenario in a client."""
     run = _new_run(client, scenario.name, scenario.plan, scenario.children(long_seconds))
-    with _started(run, program, tapped=True, child_seconds=long_seconds) as process:
+    with _started(run, program, scenario.call_seconds, tapped=True, child_seconds=long_seconds) as process:
         started = time.monotonic()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             run.exit_code = process.wait(_START_SECONDS + scenario.needs_seconds(long_seconds) * 1.5)
-        except subprocess.TimeoutExpired:
-            pass
         run.seconds = time.monotonic() - started
     _finish(run)
     return run
@@ -253,7 +319,9 @@ def _new_run(client: Driven, name: str, plan: Plan, children: Children) -> Run:
 
 
 @contextlib.contextmanager
-def _started(run: Run, program: str, *, tapped: bool, child_seconds: float) -> Any:
+def _started(
+    run: Run, program: str, call_seconds: int | None = CALL_SECONDS, *, tapped: bool, child_seconds: float
+) -> Any:
     """The client's process, with its models. Whatever it leaves behind is ended."""
     client, folder = run.client, run.folder
     _write_shim(folder, tapped=tapped)
@@ -268,7 +336,7 @@ def _started(run: Run, program: str, *, tapped: bool, child_seconds: float) -> A
             "DELEGATE_COMMANDS": "allow",
             "DELEGATE_TIMEOUT_SECONDS": str(max(600, round(child_seconds * 2))),
         }
-        setup = Setup(folder / "home", folder / "project", parent.url, program, server_env)
+        setup = Setup(folder / "home", folder / "project", parent.url, program, server_env, call_seconds)
         subprocess.run(["git", "init", "--quiet", str(setup.project)], check=True)
         run.block = write_settings(client, setup)
         env = {
@@ -342,7 +410,11 @@ def _bytes(path: Path) -> bytes:
 
 def _alive(pids: set[int]) -> set[int]:
     """Those that are neither gone nor zombies."""
-    return {pid for pid in pids if (stat := _bytes(Path(f"/proc/{pid}/stat"))) and stat.rpartition(b")")[2].split()[0] != b"Z"}
+    return {
+        pid
+        for pid in pids
+        if (stat := _bytes(Path(f"/proc/{pid}/stat"))) and stat.rpartition(b")")[2].split()[0] != b"Z"
+    }
 
 
 def _descendants_named(pid: int, client: Driven) -> list[int]:

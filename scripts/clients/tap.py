@@ -1,6 +1,7 @@
 """Stands between a client and the server and writes down every message with its time: `tap.py LOG COMMAND …`."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def _pass_on(source: IO[bytes], target: IO[bytes], log: IO[str], sender: str) ->
 
 
 def _write(log: IO[str], sender: str, message: object) -> None:
-    log.write(json.dumps({"at": time.time(), "from": sender, "message": message}) + "\n")
+    log.write(json.dumps({"at": time.time(), "server": os.getpid(), "from": sender, "message": message}) + "\n")
 
 
 if __name__ == "__main__":
