@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from typer import Context, Typer
 from typer.models import OptionInfo, ParameterInfo
 
 from delegate.cli import PROGRAM
@@ -31,15 +32,29 @@ Every command and option of `{PROGRAM}`, in the words of `{PROGRAM} COMMAND --he
 def document() -> str:
     """The whole page."""
     app = app_with()
-    commands = {str(one.name or one.callback.__name__): one.callback for one in app.registered_commands if one.callback}
-    listed = [f"* [`{PROGRAM} {name}`](#{PROGRAM}-{name}): {_paragraphs(run)[0]}" for name, run in commands.items()]
+    commands = _commands(app)
+    for group in app.registered_groups:
+        inside = group.typer_instance
+        assert inside
+        assert inside.registered_callback
+        assert inside.registered_callback.callback
+        commands[str(group.name)] = inside.registered_callback.callback
+        commands |= {f"{group.name} {name}": run for name, run in _commands(inside).items()}
+    listed = [
+        f"* [`{PROGRAM} {name}`](#{PROGRAM}-{name.replace(' ', '-')}): {_paragraphs(run)[0]}"
+        for name, run in commands.items()
+    ]
     parts = [HEAD, "\n".join(listed) + "\n", _joined(str(app.info.epilog)) + "\n"]
     return "\n".join([*parts, *(_section(f"{PROGRAM} {name}", run) for name, run in commands.items())])
 
 
+def _commands(group: Typer) -> dict[str, Callable[..., Any]]:
+    return {str(one.name or one.callback.__name__): one.callback for one in group.registered_commands if one.callback}
+
+
 def _section(title: str, run: Callable[..., Any]) -> str:
     hints = get_type_hints(run, include_extras=True)
-    given = [(one, *_annotated(hints[one.name])) for one in inspect.signature(run).parameters.values()]
+    given = [(one, *_annotated(hints[one.name])) for one in _parameters(run)]
     arguments = [(_argument(one, info), info.help) for one, _, info in given if not isinstance(info, OptionInfo)]
     rows = [
         f"| `{_names(one, info)}` | {_value(kind, info)} | {_joined(f'{info.help}{_more(one, info)}')} |"
@@ -51,6 +66,10 @@ def _section(title: str, run: Callable[..., Any]) -> str:
     parts += ["\n".join(f"* `{name}`: {help}" for name, help in arguments) + "\n"] if arguments else []
     parts += ["\n".join(["| option | value | what it does |", "|---|---|---|", *rows]) + "\n"] if rows else []
     return "\n".join(parts)
+
+
+def _parameters(run: Callable[..., Any]) -> list[inspect.Parameter]:
+    return [one for one in inspect.signature(run).parameters.values() if one.annotation is not Context]
 
 
 def _annotated(hint: Any) -> tuple[Any, ParameterInfo]:

@@ -1,6 +1,6 @@
 """Assembles the command line from its subcommands, which import what they need when they run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
@@ -23,6 +23,8 @@ COMMANDS = (
     "show",
 )
 """The subcommands, as the help lists them. Each is the function of this name in the module of this name."""
+GROUPS = {"mcp": ("install",)}
+"""Subcommands with subcommands of their own: `mcp install` is the function `install` in the module `mcp_install`."""
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
@@ -42,8 +44,21 @@ def app_with(commands: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback()(options)
     for name in commands:
-        app.command()(getattr(import_module(f"delegate.cli.{name}"), name))
+        run = getattr(import_module(f"delegate.cli.{name}"), name)
+        if name in GROUPS:
+            app.add_typer(_group(name, run), name=name)
+        else:
+            app.command()(run)
     return app
+
+
+def _group(name: str, run: Callable[..., None]) -> typer.Typer:
+    """A subcommand that can be called by itself, with those below it."""
+    group = typer.Typer()
+    group.callback(invoke_without_command=True)(run)
+    for inner in GROUPS[name]:
+        group.command()(getattr(import_module(f"delegate.cli.{name}_{inner}"), inner))
+    return group
 
 
 def _version(wanted: bool) -> None:

@@ -71,6 +71,7 @@ _KeepOption = typer.Option(
 
 
 def mcp(
+    context: typer.Context,
     http: Annotated[bool, _HttpOption] = False,
     host: Annotated[str, _HostOption] = "127.0.0.1",
     port: Annotated[int, _PortOption] = 8765,
@@ -97,6 +98,8 @@ def mcp(
     Ctrl-C, SIGTERM, or the end of stdin stop all children and then the server;
     with --keep, the end of stdin lets the children finish first.
     """
+    if context.invoked_subcommand is not None:
+        return
     names = reachable_as or []
     options = {"answer_within": answer_within, "structured": structured, "workspaces": _policy(workspace, http=http)}
     _check_runner(runner, runner_output, runner_env)

@@ -4,11 +4,13 @@
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from delegate.types import JsonObject
+if TYPE_CHECKING:
+    from delegate.types import JsonObject
 
 SERVER = "delegate"
 """The server's name in every client. Most clients put it before the names of its tools."""
@@ -25,15 +27,24 @@ class Launch:
     command: str = "delegate"
     args: Sequence[str] = ("mcp",)
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    keys: Sequence[str] = ()
+    """Names of the client's own variables that the server gets too."""
     call_seconds: int | None = CALL_SECONDS
     """None: as long as the client waits by default."""
 
-    @property
-    def plain(self) -> JsonObject:
-        """The keys that most clients share."""
-        return {"command": self.command, "args": list(self.args), "env": dict(self.env)}
+    def plain(self, reference: str = "") -> "JsonObject":
+        """What most clients share. `reference` is how a client writes a variable `NAME` of its own.
 
-    def timeout(self, key: str, units_per_second: int = 1000) -> JsonObject:
+        Without it, the client passes on all of its variables, or there is no way to name one.
+        """
+        return {"command": self.command, "args": list(self.args), **self.variables("env", reference)}
+
+    def variables(self, key: str, reference: str = "") -> "JsonObject":
+        """The server's environment, under this key."""
+        named = {name: reference.replace("NAME", name) for name in self.keys} if reference else {}
+        return {key: {**named, **self.env}} if named or self.env else {}
+
+    def timeout(self, key: str, units_per_second: int = 1000) -> "JsonObject":
         """The timeout of a call, in the client's units."""
         return {} if self.call_seconds is None else {key: self.call_seconds * units_per_second}
 
@@ -47,12 +58,14 @@ class McpClient:
     """Where the client keeps the settings of its user (`~`) or of the project that it is started in."""
     keys: tuple[str, ...]
     """The keys in the settings file that lead to the server's entry, or to the list of servers."""
-    block: Callable[[Launch], JsonObject]
+    block: Callable[[Launch], "JsonObject"]
     """The server's entry."""
     format: Literal["json", "toml", "yaml"] = "json"
+    also: tuple[tuple[str, ...], str, str] | None = None
+    """A list elsewhere in the file that the server's name has to be in: its table, its key, and the name."""
 
 
-def content(client: str, launch: Launch) -> JsonObject:
+def content(client: str, launch: Launch) -> "JsonObject":
     """The client's settings file with this server alone. Raises KeyError for an unknown client."""
     known = CLIENTS[client]
     inside: Any = known.block(launch)
@@ -71,6 +84,9 @@ def config(client: str, launch: Launch) -> tuple[str, str]:
     known, inside = CLIENTS[client], content(client, launch)
     if known.format == "toml":
         text = _toml(known.keys, known.block(launch))
+        if known.also is not None:
+            table, key, name = known.also
+            text += "\n" + _toml(table, {key: [name]})
     elif known.format == "yaml":
         text = _yaml(inside)
     else:
@@ -78,7 +94,7 @@ def config(client: str, launch: Launch) -> tuple[str, str]:
     return known.path, text
 
 
-def _toml(keys: Sequence[str], entry: JsonObject) -> str:
+def _toml(keys: Sequence[str], entry: "JsonObject") -> str:
     lines = [f"{key} = {_toml_value(value)}" for key, value in entry.items()]
     return "\n".join([f"[{'.'.join(keys)}]", *lines]) + "\n"
 
@@ -90,7 +106,7 @@ def _toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _yaml(inside: JsonObject) -> str:
+def _yaml(inside: "JsonObject") -> str:
     """A list of servers. Their values are written as JSON, which YAML includes."""
     lines: list[str] = []
     for key, servers in inside.items():
@@ -101,13 +117,12 @@ def _yaml(inside: JsonObject) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plain(launch: Launch) -> JsonObject:
-    return launch.plain
-
-
-def _codex(launch: Launch) -> JsonObject:
+def _codex(launch: Launch) -> "JsonObject":
     return {
-        **launch.plain,
+        **launch.plain(),
+        **({"env_vars": list(launch.keys)} if launch.keys else {}),
+        # Codex would ask its model before the server has started, and the tool couldn't be found then.
+        "required": True,
         "startup_timeout_sec": START_SECONDS,
         **launch.timeout("tool_timeout_sec", 1),
         "supports_parallel_tool_calls": True,
@@ -115,49 +130,66 @@ def _codex(launch: Launch) -> JsonObject:
     }
 
 
-def _claude(launch: Launch) -> JsonObject:
+def _claude(launch: Launch) -> "JsonObject":
     # Without alwaysLoad, the model must find the tool by a search first.
-    return {"type": "stdio", **launch.plain, **launch.timeout("timeout"), "alwaysLoad": True}
+    return {"type": "stdio", **launch.plain(), **launch.timeout("timeout"), "alwaysLoad": True}
 
 
-def _opencode(launch: Launch) -> JsonObject:
-    command = {"type": "local", "command": [launch.command, *launch.args], "environment": dict(launch.env)}
+def _opencode(launch: Launch) -> "JsonObject":
+    command = {"type": "local", "command": [launch.command, *launch.args], **launch.variables("environment")}
     return {**command, "enabled": True, **launch.timeout("timeout")}
 
 
-def _gemini(launch: Launch) -> JsonObject:
-    return {**launch.plain, **launch.timeout("timeout"), "trust": True}
+def _gemini(launch: Launch) -> "JsonObject":
+    return {**launch.plain("$NAME"), **launch.timeout("timeout"), "trust": True}
 
 
-def _copilot(launch: Launch) -> JsonObject:
-    return {"type": "local", **launch.plain, "tools": ["*"], **launch.timeout("timeout")}
+def _copilot(launch: Launch) -> "JsonObject":
+    return {"type": "local", **launch.plain("${NAME}"), "tools": ["*"], **launch.timeout("timeout")}
 
 
-def _cline(launch: Launch) -> JsonObject:
-    return {**launch.plain, **launch.timeout("timeout", 1), "disabled": False}
+def _cline(launch: Launch) -> "JsonObject":
+    return {**launch.plain(), **launch.timeout("timeout", 1), "disabled": False}
 
 
-def _continue(launch: Launch) -> JsonObject:
-    return {**launch.plain, "connectionTimeout": START_SECONDS * 1000}
+def _continue(launch: Launch) -> "JsonObject":
+    return {**launch.plain(), "connectionTimeout": START_SECONDS * 1000}
 
 
-def _typed(launch: Launch) -> JsonObject:
-    return {"type": "stdio", **launch.plain}
+def _cursor(launch: Launch) -> "JsonObject":
+    return launch.plain("${env:NAME}")
+
+
+def _vscode(launch: Launch) -> "JsonObject":
+    return {"type": "stdio", **launch.plain("${env:NAME}")}
+
+
+def _plain(launch: Launch) -> "JsonObject":
+    return launch.plain()
 
 
 _SERVERS = ("mcpServers", SERVER)
+_DESKTOP = "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
 CLIENTS: Mapping[str, McpClient] = {
-    "codex": McpClient("Codex CLI", "~/.codex/config.toml", ("mcp_servers", SERVER), _codex, "toml"),
+    "codex": McpClient(
+        "Codex CLI",
+        "~/.codex/config.toml",
+        ("mcp_servers", SERVER),
+        _codex,
+        "toml",
+        # Without it, the request to the model doesn't even name the tools of servers.
+        also=(("features", "code_mode"), "direct_only_tool_namespaces", f"mcp__{SERVER}"),
+    ),
     "claude": McpClient("Claude Code", "~/.claude.json", _SERVERS, _claude),
-    "claude-desktop": McpClient("Claude Desktop", "~/.config/Claude/claude_desktop_config.json", _SERVERS, _plain),
+    "claude-desktop": McpClient("Claude Desktop", f"{_DESKTOP}/claude_desktop_config.json", _SERVERS, _plain),
     "opencode": McpClient("opencode", "~/.config/opencode/opencode.json", ("mcp", SERVER), _opencode),
     "gemini": McpClient("Gemini CLI", "~/.gemini/settings.json", _SERVERS, _gemini),
     "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", _SERVERS, _gemini),
     "copilot": McpClient("Copilot CLI", "~/.copilot/mcp-config.json", _SERVERS, _copilot),
     "cline": McpClient("Cline CLI", "~/.cline/data/settings/cline_mcp_settings.json", _SERVERS, _cline),
     "continue": McpClient("Continue CLI", "~/.continue/config.yaml", ("mcpServers",), _continue, "yaml"),
-    "cursor": McpClient("Cursor", "~/.cursor/mcp.json", _SERVERS, _plain),
-    "vscode": McpClient("VS Code", ".vscode/mcp.json", ("servers", SERVER), _typed),
+    "cursor": McpClient("Cursor", "~/.cursor/mcp.json", _SERVERS, _cursor),
+    "vscode": McpClient("VS Code", ".vscode/mcp.json", ("servers", SERVER), _vscode),
     "mcporter": McpClient("mcporter", "config/mcporter.json", _SERVERS, _plain),
     "inspector": McpClient("MCP Inspector", "mcp.json", _SERVERS, _plain),
 }

@@ -51,6 +51,8 @@ class Driven:
     """What else is in the settings file: the model. A text is put before the block."""
     more_files: Callable[[Setup], Mapping[str, str]] = lambda setup: {}
     """Other files, by their path: `~` is the home folder."""
+    cut: str = ""
+    """What the part of the block begins with that is left out, to see what happens without it."""
     how: How = "function"
     about: str = ""
     """What is special about this way to run it."""
@@ -105,8 +107,9 @@ def write_settings(client: Driven, setup: Setup) -> str:
     """Write the client's settings, with the block that `delegate mcp install` prints. Returns the block."""
     block = ""
     if client.settings:
-        launch = Launch(env=setup.server_env, call_seconds=setup.call_seconds)
+        launch = Launch(env=setup.server_env, keys=("OPENAI_API_KEY",), call_seconds=setup.call_seconds)
         path, block = config(client.settings, launch)
+        block = block.partition(client.cut)[0] if client.cut else block
         more = client.more_settings(setup)
         if isinstance(more, str):
             text = f"{more}\n{block}"
@@ -135,7 +138,7 @@ def _codex_settings(model: str) -> Callable[[Setup], str]:
     return settings
 
 
-def _codex(name: str, model: str, how: How, about: str) -> Driven:
+def _codex(name: str, model: str, about: str, how: How = "function", cut: str = "") -> Driven:
     return Driven(
         name,
         "@openai/codex",
@@ -144,6 +147,7 @@ def _codex(name: str, model: str, how: How, about: str) -> Driven:
         settings="codex",
         env=lambda setup: {"SCRIPTED_KEY": "test"},
         more_settings=_codex_settings(model),
+        cut=cut,
         how=how,
         about=about,
     )
@@ -209,7 +213,6 @@ def _python(name: str, package: str, script: str, about: str = "", *, one_server
         lambda setup: [setup.program, path, f"{setup.model_url}/v1", json.dumps(dict(setup.server_env)), PROMPT],
         about=about,
         one_server_per_call=one_server_per_call,
-        env=lambda setup: {"OPENAI_API_KEY": "test"},
     )
 
 
@@ -226,10 +229,14 @@ def _one_call_each(name: str, package: str, program: str, settings: str, about: 
     )
 
 
+_FEATURES = "\n[features"
+_UNLISTED = "without `direct_only_tool_namespaces` in its settings"
 ALL: tuple[Driven, ...] = (
-    _codex("codex", "gpt-6.1-sol", "code", "its default model, which calls tools from JavaScript"),
-    _codex("codex-search", "gpt-5.5", "search", "a model for which Codex leaves tools to a search"),
-    _codex("codex-functions", "test-model", "function", "a model that Codex doesn't know: tools are functions"),
+    _codex("codex", "gpt-6.1-sol", "with its default model"),
+    _codex("codex-gpt-5.5", "gpt-5.5", "with a model that calls all tools directly"),
+    _codex("codex-unknown", "test-model", "with a model that Codex doesn't know"),
+    _codex("codex-code", "gpt-6.1-sol", f"{_UNLISTED}: tools are called from JavaScript", "code", _FEATURES),
+    _codex("codex-search", "gpt-5.5", f"{_UNLISTED}: tools are found by a search", "search", _FEATURES),
     _claude("claude", "with its search of tools, as with Anthropic's own API", ENABLE_TOOL_SEARCH="true"),
     _claude("claude-functions", "without a search of tools, as with other addresses of the API"),
     Driven(
@@ -270,7 +277,6 @@ ALL: tuple[Driven, ...] = (
         program="qwen",
         settings="qwen",
         env=lambda setup: {
-            "OPENAI_API_KEY": "test",
             "OPENAI_BASE_URL": f"{setup.model_url}/v1",
             "OPENAI_MODEL": "test-model",
         },
@@ -327,6 +333,6 @@ ALL: tuple[Driven, ...] = (
     _python("mcp-2", "mcp>=2,<3", "sdk", "the SDK's `Client` in a loop of one's own"),
     _python("fastmcp", "fastmcp", "fast", "`fastmcp.Client` in a loop of one's own"),
     _python("openai-agents", "openai-agents", "openai_agents", "`MCPServerStdio`"),
-    _python("pydantic-ai", "pydantic-ai-slim", "pydantic_agent", "`MCPServerStdio` as a toolset"),
+    _python("pydantic-ai", "pydantic-ai-slim", "pydantic_agent", "`MCPToolset`"),
     _python("langchain", "langchain-mcp-adapters", "langchain_agent", "`MultiServerMCPClient` with `create_agent`"),
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scripts.clients.wire import Answered, How, Listed, answered, calling, listed, searching
+from scripts.clients.wire import Answered, How, Listed, answered, calling, listed, searching, waiting
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import verdicts
 
@@ -49,6 +49,8 @@ class Parent:
         if not tools or call.wants_json:
             return Reply(_SIDE_ANSWER if call.wants_json else "Delegation")
         self.requests.append(call)
+        if cell := _running_cell(call):
+            return waiting(call, cell)
         if mine is None:
             searched = any(one.tool in _SEARCHES for one in answered(call)) or "tool_search_output" in str(call.raw)
             return searching(call, search) if search and not searched else Reply("I have no such tool.")
@@ -65,7 +67,18 @@ _SIDE_ANSWER = '{"reasoning": "-", "next_speaker": "user", "title": "Delegation"
 
 def results(call: Call) -> list[Answered]:
     """The results of the server's tools in a request."""
-    return [one for one in answered(call) if TOOL in one.tool or READ in one.tool or one.tool == "exec"]
+    ours = [one for one in answered(call) if TOOL in one.tool or READ in one.tool or one.tool in {"exec", "wait"}]
+    return [one for one in ours if not _CELL.search(one.text)]
+
+
+_CELL = re.compile(r"\AScript running with cell ID (\S+)")
+
+
+def _running_cell(call: Call) -> str:
+    """The script that Codex leaves running after some time, if the last call was one."""
+    last = answered(call)[-1:]
+    found = _CELL.search(last[0].text) if last else None
+    return found[1] if found else ""
 
 
 def verdicts_in(text: str) -> int:
@@ -87,8 +100,11 @@ class Children:
     command: str = ""
     """A command that each child runs in its shell first."""
     started: int = 0
+    keys: set[str] = field(default_factory=set[str])
+    """The keys that the requests had."""
 
     def __call__(self, call: Call) -> Reply:
+        self.keys.add(call.headers.get("authorization", ""))
         if call.wants_json:
             found = "met" if "43" not in call.last_text.replace("The answer is 42.", "") else "not_met"
             return Reply(verdicts(c1=(found, "The answer is 42.")))

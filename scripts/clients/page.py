@@ -132,13 +132,11 @@ def _waited(entry: Json, scenario: str) -> str:
 
 
 def _settings() -> Iterator[str]:
-    yield from (
-        "## Settings",
-        "",
-        "What `delegate mcp install CLIENT` prints. Put the keys of your model provider into `env`.",
-    )
+    yield from ("## Settings", "")
+    yield "What `delegate mcp install CLIENT` prints where `OPENAI_API_KEY` is set. A client whose block doesn't name it"
+    yield "passes on all of its variables."
     for name, client in CLIENTS.items():
-        path, text = config(name, Launch(env={"OPENAI_API_KEY": "…"}))
+        path, text = config(name, Launch(keys=("OPENAI_API_KEY",)))
         yield from ("", f"### {client.title}", "", f"`delegate mcp install {name}`: `{path}`", "")
         yield from (f"```{client.format}", text.rstrip(), "```")
 

@@ -53,6 +53,8 @@ _END_SECONDS = 15
 """How long the server and its processes may live after their client was killed."""
 _WAIT_SECONDS = 30
 _MOST_READS = 60
+_SERVER = b"-m\0delegate\0mcp"
+"""What the server's command line contains."""
 _CRITERIA = ["the report says that the answer is 42"]
 
 
@@ -138,6 +140,8 @@ def _first_request(run: Run) -> tuple[str, Json]:
     tools = run.first_tools
     mine = next((tool for tool in tools.values() if tool.name.endswith(TOOL)), None)
     shown: Json = {"tools_listed": len(tools), **handshake(run.log)}
+    if run.parent.requests:
+        shown["named_in_request"] = TOOL.encode() in run.parent.requests[0].raw
     if mine is None:
         found = next((t for c in run.parent.requests for t in listed(c) if t.name.endswith(TOOL)), None)
         search = [name for name in tools if name in {"tool_search", "ToolSearch", "exec"}]
@@ -164,6 +168,7 @@ def _reads(verdicts: int) -> Callable[[Run], tuple[str, Json]]:
             **(reading(run.read[0]) if run.read else {}),
         }
         shown["excerpt"] = whole[:600]
+        shown["key_passed_on"] = run.children.keys == {"Bearer test-key"}
         if verdicts_in(whole) >= verdicts and run.exit_code == 0:
             return PASSED, shown
         return f"no: {run.why_not()}", shown
@@ -289,9 +294,9 @@ def kill(client: Driven, program: str) -> tuple[str, Json]:
     run = _new_run(client, "kill", _once(_task()), children)
     with _started(run, program, tapped=False, child_seconds=300) as process:
         deadline = time.monotonic() + _START_SECONDS
-        while not (begun := _with_word(mark)) and time.monotonic() < deadline and process.poll() is None:
+        while not (begun := _with_word(mark.encode())) and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.1)
-        server = _with_home(run.folder / "delegate")
+        server = _with_word(_SERVER) & _with_environment(f"DELEGATE_HOME={run.folder / 'delegate'}")
         if not begun:
             run.exit_code = process.poll()
             _finish(run)
@@ -328,7 +333,6 @@ def _started(
     mark = uuid.uuid4().hex
     with serving(run.children) as children, serving(run.parent) as parent:
         server_env = {
-            "OPENAI_API_KEY": "test",
             "OPENAI_BASE_URL": children.openai_url,
             "DELEGATE_HOME": str(folder / "delegate"),
             "DELEGATE_MODEL": CHILD,
@@ -347,6 +351,7 @@ def _started(
             "CI": "1",
             "NO_COLOR": "1",
             "CLIENTS_RUN": mark,
+            "OPENAI_API_KEY": "test-key",
             **client.env(setup),
         }
         with (folder / "output.txt").open("wb") as output:
@@ -392,13 +397,9 @@ def _with_environment(text: str) -> set[int]:
     return {pid for pid, path in _processes().items() if text.encode() in _bytes(path / "environ")}
 
 
-def _with_home(home: Path) -> set[int]:
-    return _with_environment(f"DELEGATE_HOME={home}")
-
-
-def _with_word(word: str) -> set[int]:
-    """The processes that have this word in their command line."""
-    return {pid for pid, path in _processes().items() if word.encode() in _bytes(path / "cmdline")}
+def _with_word(words: bytes) -> set[int]:
+    """The processes that have these words in their command line, which separates them by zeros."""
+    return {pid for pid, path in _processes().items() if words in _bytes(path / "cmdline")}
 
 
 def _bytes(path: Path) -> bytes:
@@ -427,7 +428,7 @@ def _descendants_named(pid: int, client: Driven) -> list[int]:
     found, left = [], [pid]
     while left:
         one = left.pop()
-        if b"DELEGATE_HOME=" in _bytes(Path(f"/proc/{one}/environ")):
+        if _SERVER in _bytes(Path(f"/proc/{one}/cmdline")):
             continue
         found.append(one)
         left += children.get(one, [])

@@ -140,6 +140,13 @@ def searching(call: Call, search: Listed) -> Reply | Fault:
     return Reply(tool_calls=((search.name, {"query": "delegate_task"}),))
 
 
+def waiting(call: Call, cell: str) -> Fault:
+    """The model's reply that waits for a script of Codex's code mode."""
+    arguments = json.dumps({"cell_id": cell, "yield_time_ms": 60_000})
+    head = {"type": "function_call", "name": "wait", "namespace": "functions"}
+    return _items(call, [{**head, "arguments": arguments}])
+
+
 _numbers = iter(range(1, 1_000_000))
 
 

@@ -23,7 +23,8 @@ async def main(url: str, program: str, prompt: str) -> None:
     async def call(name: str, arguments: dict[str, Any]) -> str:
         if not inspector:
             return await run("call", f"delegate.{name}", "--args", json.dumps(arguments), "--timeout", "3600000")
-        given = [part for key, value in arguments.items() for part in ("--tool-arg", f"{key}={json.dumps(value)}")]
+        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
+        given = [part for key, text in texts.items() for part in ("--tool-arg", f"{key}={text}")]
         return await run("--method", "tools/call", "--tool-name", name, *given)
 
     if inspector:

@@ -1,0 +1,223 @@
+"""`delegate mcp install`: the settings with which a client starts the server, printed or written into its file."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from delegate.cli import PROGRAM
+from delegate.cli.mcp_clients import CLIENTS, SERVER, Launch, McpClient, config
+
+if TYPE_CHECKING:
+    from delegate.types import JsonObject
+
+_ClientArgument = typer.Argument(metavar="CLIENT", help=f"One of {', '.join(CLIENTS)}.")
+_WriteOption = typer.Option(
+    "--write", help="Write it into the client's settings file, whose old text is kept beside it."
+)
+_FileOption = typer.Option("--file", help="The client's settings file, if it isn't in the usual place.")
+_CommandOption = typer.Option("--command", help="The command that the client starts. Default: this one.")
+_KeyOption = typer.Option(
+    "--key",
+    metavar="NAME",
+    help="A variable of yours that the server gets, by its name and not its value; may be repeated. Default: the "
+    "providers' keys and addresses that are set.",
+)
+_KEYS = (
+    *("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+)
+
+
+def install(
+    client: Annotated[str, _ClientArgument],
+    write: Annotated[bool, _WriteOption] = False,
+    file: Annotated[Path | None, _FileOption] = None,
+    command: Annotated[str | None, _CommandOption] = None,
+    key: Annotated[list[str] | None, _KeyOption] = None,
+) -> None:
+    """Print what a client's settings need to start the server, or write it there.
+
+    With --write, everything else in the file stays as it is, and an entry of
+    the server that is there already is replaced. No key is written, only the
+    names of variables.
+    """
+    from delegate.errors import ConfigError
+
+    if client not in CLIENTS:
+        raise typer.BadParameter(f"there is no client {client!r}; there are: {', '.join(CLIENTS)}", param_hint="CLIENT")
+    keys = tuple(key) if key is not None else tuple(name for name in _KEYS if os.environ.get(name))
+    launch = replace(_this_command() if command is None else Launch(command), keys=keys)
+    path, block = config(client, launch)
+    file = (file or Path(path)).expanduser()
+    if not write:
+        print(f"{PROGRAM}: put this into {file}, or call this command with --write\n", file=sys.stderr)
+        print(block, end="")
+        return
+    try:
+        backup = _write(file, _merged(CLIENTS[client], launch, file, block))
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"can't add the server to {file}: {error}; add this yourself:\n\n{block}") from None
+    print(f"{file} has the server now" + (f"; what it was is in {backup}" if backup else ""))
+
+
+def _this_command() -> Launch:
+    """The command and its arguments, with a path, because an editor may have another PATH than a terminal."""
+    program = Path(sys.executable).with_name(PROGRAM)
+    if program.exists():
+        return Launch(str(program))
+    return Launch(sys.executable, ("-m", "delegate", "mcp"))
+
+
+def _merged(client: McpClient, launch: Launch, file: Path, block: str) -> str:
+    """The file's text with the server's entry. Raises ValueError if that can't be done without losing something."""
+    old = file.read_text(encoding="utf-8") if file.exists() else ""
+    if not old.strip():
+        return block
+    if client.format == "json":
+        return _merged_json(client, launch, old)
+    merge, parse = (_merged_toml, _parse_toml) if client.format == "toml" else (_merged_yaml, _parse_yaml)
+    new = merge(client, old, block)
+    if _others(client, _parsed(parse, new)) != _others(client, _parsed(parse, old)):
+        raise ValueError("its form is unusual")
+    return new
+
+
+def _merged_json(client: McpClient, launch: Launch, old: str) -> str:
+    import json
+
+    try:
+        whole = json.loads(old)
+    except ValueError as error:
+        raise ValueError(f"it isn't JSON, or has comments ({error})") from None
+    inside = whole
+    for key in client.keys[:-1]:
+        if isinstance(inside, dict):
+            inside = inside.setdefault(key, {})  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not isinstance(inside, dict):
+        raise ValueError(f"`{'.'.join(client.keys[:-1])}` isn't an object in it")
+    inside[client.keys[-1]] = client.block(launch)
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def _merged_toml(client: McpClient, old: str, block: str) -> str:
+    """The old text without the server's tables, and the block at its end."""
+    kept = _without_tables(old, ".".join(client.keys))
+    if client.also is None:
+        return f"{kept}\n\n{block}"
+    table, key, name = client.also
+    entry, _, also = block.partition("\n\n")
+    inside: Any = _parsed(_parse_toml, old)
+    for part in table:
+        inside = inside.get(part, {}) if hasattr(inside, "get") else inside
+    if not inside:
+        return f"{kept}\n\n{entry}\n\n{also}"
+    listed: Any = inside.get(key, []) if hasattr(inside, "get") else []
+    if name in listed:
+        return f"{kept}\n\n{entry}\n"
+    header = f"[{'.'.join(table)}]"
+    if listed or f"\n{header}\n" not in f"\n{kept}\n":
+        raise ValueError(f"`{'.'.join(table)}` is set in it, and `{key}` needs to contain {name!r}")
+    return f"{kept}\n\n{entry}\n".replace(f"{header}\n", also, 1)
+
+
+def _without_tables(text: str, name: str) -> str:
+    """The text without the table of this name and those inside of it."""
+    kept: list[str] = []
+    ours = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("["):
+            header = line.strip().strip("[]").replace('"', "").replace(" ", "")
+            ours = header == name or header.startswith(f"{name}.")
+        if not ours:
+            kept.append(line)
+    return "\n".join(kept).rstrip()
+
+
+def _merged_yaml(client: McpClient, old: str, block: str) -> str:
+    """The old text with the block's item as the first one of the list of servers."""
+    import re
+
+    listed = re.search(rf"^{client.keys[0]}:[ \t]*(?:\[\])?[ \t]*\n", old + "\n", re.MULTILINE)
+    if listed is None:
+        return f"{old.rstrip()}\n{block}"
+    rest = (old + "\n")[listed.end() :]
+    first = re.match(r"(?:[ \t]*(?:#.*)?\n)*([ \t]*)- ", rest)
+    item = block.partition("\n")[2]
+    if first:
+        item = "".join(line[2:] and f"{first[1]}{line[2:]}" for line in item.splitlines(keepends=True))
+    ours = re.compile(rf"^([ \t]*)- name: [\"']?{SERVER}[\"']?[ \t]*\n(?:\1[ \t]+.*\n)*", re.MULTILINE)
+    return f"{old[: listed.start()]}{client.keys[0]}:\n{item}{ours.sub('', rest, count=1)}".rstrip() + "\n"
+
+
+def _parsed(parse: "Callable[[str], Any]", text: str) -> "JsonObject":
+    try:
+        whole = parse(text)
+    except Exception as error:  # each parser has errors of its own
+        raise ValueError(f"it can't be read ({' '.join(str(error).split())[:200]})") from None
+    if not isinstance(whole, dict):
+        raise ValueError("it has no keys")
+    return whole  # pyright: ignore[reportUnknownVariableType]
+
+
+def _parse_toml(text: str) -> Any:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def _parse_yaml(text: str) -> Any:
+    import yaml
+
+    return yaml.safe_load(text)
+
+
+def _others(client: McpClient, whole: "JsonObject") -> "JsonObject":
+    """All that is in a file besides the server's own entry."""
+    servers: Any = whole.get(client.keys[0]) or {}
+    others: Any
+    if isinstance(servers, dict):
+        others = {name: value for name, value in servers.items() if name != SERVER}  # pyright: ignore[reportUnknownVariableType]
+    else:
+        others = [server for server in servers if not hasattr(server, "get") or server.get("name") != SERVER]
+    rest = {**whole, client.keys[0]: others or None}
+    if client.also is not None:
+        rest[client.also[0][0]] = _without(rest.get(client.also[0][0]), client.also)
+    return rest
+
+
+def _without(value: Any, also: tuple[tuple[str, ...], str, str]) -> Any:
+    """A table without the name that was added to a list below it, and without what is empty then."""
+    (_, *inside), key, name = also
+    if not isinstance(value, dict):
+        return value
+    table: JsonObject = {**value}
+    if inside:
+        table[inside[0]] = _without(table.get(inside[0]), (tuple(inside), key, name))
+    else:
+        table[key] = [one for one in table.get(key, []) if one != name]
+    return {one: kept for one, kept in table.items() if kept not in (None, [], {})} or None
+
+
+def _write(file: Path, text: str) -> Path | None:
+    """Replace the file at once, with its permissions. Returns where its old text is, if it had any."""
+    target = file.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    backup = None
+    if target.exists():
+        backup = next(
+            path for n in range(1, 1_000) if not (path := target.with_name(f"{target.name}.{n}.bak")).exists()
+        )
+        shutil.copy2(target, backup)
+    new = target.with_name(f".{target.name}.new")
+    new.touch(mode=0o600)
+    new.write_text(text, encoding="utf-8")
+    if backup:
+        shutil.copymode(backup, new)
+    new.replace(target)
+    return backup
