@@ -106,7 +106,7 @@ class Children:
     def __call__(self, call: Call) -> Reply:
         self.keys.add(call.headers.get("authorization", ""))
         if call.wants_json:
-            found = "met" if "43" not in call.last_text.replace("The answer is 42.", "") else "not_met"
+            found = "not_met" if "the answer is 43" in call.last_text else "met"
             return Reply(verdicts(c1=(found, "The answer is 42.")))
         done = len(call.tool_results)
         self.started += not done

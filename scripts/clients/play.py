@@ -180,12 +180,9 @@ def _refused(run: Run) -> tuple[str, Json]:
     shown: Json = {"read": [text[:300] for text in run.read], "children": run.children.started}
     if len(run.read) < 2:
         return f"no: {run.why_not()}", shown
-    told = "goal" in run.read[0] and "empty" in run.read[0] and "at most 3" in run.read[1]
-    if told and not run.children.started:
-        return PASSED, shown
-    if not run.children.started and ("goal" in run.read[0] or "minLength" in run.read[0]):
-        return f"the client itself refuses: {run.read[0][:150]} / {run.read[1][:150]}", shown
-    return f"no: {run.why_not()}", shown
+    # Qwen Code says the second in its own words, from the schema.
+    told = "empty" in run.read[0] and ("at most 3" in run.read[1] or "more than 3" in run.read[1])
+    return (PASSED if told and not run.children.started else f"no: {run.why_not()}"), shown
 
 
 def _four(run: Run) -> tuple[str, Json]:
