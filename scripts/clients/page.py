@@ -56,10 +56,15 @@ def _without_paths(value: Any) -> Any:
 
 def write() -> None:
     """Write the page."""
+    FILE.write_text(document(), encoding="utf-8")
+
+
+def document() -> str:
+    """The whole page."""
     results = load()
     shown = [client for client in ALL if client.name in results]
     parts = [HEAD, *_scenarios(), "", *_outcomes(shown, results), "", *_readings(shown, results), ""]
-    FILE.write_text("\n".join([*parts, *_settings(), *_sections(shown, results)]).rstrip() + "\n", encoding="utf-8")
+    return "\n".join([*parts, *_settings(), *_sections(shown, results)]).rstrip() + "\n"
 
 
 def _scenarios() -> Iterator[str]:
@@ -105,13 +110,13 @@ def _readings(shown: Sequence[Driven], results: Json) -> Iterator[str]:
         facts = results[client.name]["facts"]
         single, batch = facts.get("single", {}), facts.get("batch", {})
         forms = [name for name, has in (("text", single.get("fence")), ("JSON", single.get("json"))) if has]
-        name = facts.get("first request", {}).get("name", "")
+        name = f"`{facts['first request']['name']}`" if "name" in facts.get("first request", {}) else ""
         at_once = facts.get("four calls at once", {}).get("calls_at_once", "")
         chars = f"{single.get('chars', '')}, {batch.get('chars', '')}"
-        yield f"| {client.name} | `{name}` | {' and '.join(forms)} | {chars} | {at_once} |"
+        yield f"| {client.name} | {name} | {' and '.join(forms)} | {chars} | {at_once} |"
     yield from ("", "## How long a client waits", "")
-    yield "A call of 30 s in a client whose settings allow 10 s, and a long call in one whose settings have no timeout."
-    yield "The server reports progress at least every few seconds."
+    yield "A call of 30 s, which reports progress every few seconds, where the settings allow 10 s, and one of 700 s"
+    yield "where they have no timeout. The server was told not to answer earlier; by default, it answers within 45 s."
     yield from ("", "| client | asks for progress | timeout of 10 s | without a timeout |", "|---|---|---|---|")
     for client in shown:
         facts = results[client.name]["facts"]
@@ -133,12 +138,12 @@ def _waited(entry: Json, scenario: str) -> str:
 
 def _settings() -> Iterator[str]:
     yield from ("## Settings", "")
-    yield "What `delegate mcp install CLIENT` prints where `OPENAI_API_KEY` is set. A client whose block doesn't name it"
-    yield "passes on all of its variables."
+    yield "What `delegate mcp install CLIENT` prints where `OPENAI_API_KEY` is set. A client whose block doesn't name"
+    yield "it passes on all of its variables."
     for name, client in CLIENTS.items():
         path, text = config(name, Launch(keys=("OPENAI_API_KEY",)))
         yield from ("", f"### {client.title}", "", f"`delegate mcp install {name}`: `{path}`", "")
-        yield from (f"```{client.format}", text.rstrip(), "```")
+        yield from ("```text", text.rstrip(), "```")
 
 
 def _sections(shown: Sequence[Driven], results: Json) -> Iterator[str]:
@@ -154,8 +159,12 @@ def _sections(shown: Sequence[Driven], results: Json) -> Iterator[str]:
             yield f"* It speaks version {facts['protocol']} of the protocol, and offers {able}."
         if "tools_listed" in facts:
             yield f"* Its model has {facts['tools_listed']} tools in the first request."
+        if "name" not in facts or entry["outcomes"]["first request"] != "yes":
+            named = "names" if facts.get("named_in_request") else "doesn't name"
+            yield f"* The first request {named} the tool in its text."
         for change in _changes(facts.get("schema_changes")):
             yield f"* {change}"
+        yield from (f"* {note}" for note in client.notes)
 
 
 def _changes(changes: Sequence[str] | None) -> Iterator[str]:

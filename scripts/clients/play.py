@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,8 @@ class Scenario:
     """How long the call itself may take."""
     call_seconds: int | None = CALL_SECONDS
     """The timeout of a call in the client's settings."""
+    args: Sequence[str] = ("mcp",)
+    """The server's arguments."""
     only_if_named: bool = False
 
 
@@ -200,7 +202,7 @@ def _timed(run: Run) -> tuple[str, Json]:
     if run.read and verdicts_in(run.read[0]):
         shown["answered_after_seconds"] = round(answered - asked, 1) if answered else None
         return "waited for the answer", shown
-    if run.read:
+    if run.read or gave_up:
         ended = gave_up[0].at if gave_up else None
         shown["gave_up_after_seconds"] = round(ended - asked, 1) if ended else None
         shown["told_the_server"] = bool(gave_up)
@@ -257,6 +259,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         lambda long_seconds: Children(seconds=30),
         lambda long_seconds: 60,
         call_seconds=10,
+        args=("mcp", "--answer-within", "100000"),
     ),
     Scenario(
         "default timeout",
@@ -266,6 +269,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         lambda long_seconds: Children(seconds=long_seconds),
         lambda long_seconds: long_seconds,
         call_seconds=None,
+        args=("mcp", "--answer-within", "100000"),
         only_if_named=True,
     ),
 )
@@ -275,7 +279,7 @@ SCENARIOS: tuple[Scenario, ...] = (
 def play(client: Driven, program: str, scenario: Scenario, long_seconds: float) -> Run:
     """Play one scenario in a client."""
     run = _new_run(client, scenario.name, scenario.plan, scenario.children(long_seconds))
-    with _started(run, program, scenario.call_seconds, tapped=True, child_seconds=long_seconds) as process:
+    with _started(run, program, scenario, tapped=True, child_seconds=long_seconds) as process:
         started = time.monotonic()
         with contextlib.suppress(subprocess.TimeoutExpired):
             run.exit_code = process.wait(_START_SECONDS + scenario.needs_seconds(long_seconds) * 1.5)
@@ -321,9 +325,7 @@ def _new_run(client: Driven, name: str, plan: Plan, children: Children) -> Run:
 
 
 @contextlib.contextmanager
-def _started(
-    run: Run, program: str, call_seconds: int | None = CALL_SECONDS, *, tapped: bool, child_seconds: float
-) -> Any:
+def _started(run: Run, program: str, scenario: Scenario | None = None, *, tapped: bool, child_seconds: float) -> Any:
     """The client's process, with its models. Whatever it leaves behind is ended."""
     client, folder = run.client, run.folder
     _write_shim(folder, tapped=tapped)
@@ -337,7 +339,9 @@ def _started(
             "DELEGATE_COMMANDS": "allow",
             "DELEGATE_TIMEOUT_SECONDS": str(max(600, round(child_seconds * 2))),
         }
-        setup = Setup(folder / "home", folder / "project", parent.url, program, server_env, call_seconds)
+        setup = Setup(folder / "home", folder / "project", parent.url, program, server_env)
+        if scenario:
+            setup = replace(setup, call_seconds=scenario.call_seconds, args=scenario.args)
         subprocess.run(["git", "init", "--quiet", str(setup.project)], check=True)
         run.block = write_settings(client, setup)
         env = {
