@@ -15,7 +15,7 @@ from typer import Context, Typer
 from typer.models import OptionInfo, ParameterInfo
 
 from delegate.cli import PROGRAM
-from delegate.cli.app import app_with
+from delegate.cli.app import COMMANDS, app_with
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 
@@ -32,14 +32,15 @@ Every command and option of `{PROGRAM}`, in the words of `{PROGRAM} COMMAND --he
 def document() -> str:
     """The whole page."""
     app = app_with()
-    commands = _commands(app)
+    found = _commands(app)
     for group in app.registered_groups:
         inside = group.typer_instance
         assert inside
         assert inside.registered_callback
         assert inside.registered_callback.callback
-        commands[str(group.name)] = inside.registered_callback.callback
-        commands |= {f"{group.name} {name}": run for name, run in _commands(inside).items()}
+        found[str(group.name)] = inside.registered_callback.callback
+        found |= {f"{group.name} {name}": run for name, run in _commands(inside).items()}
+    commands = {name: found[name] for first in COMMANDS for name in found if name.partition(" ")[0] == first}
     listed = [
         f"* [`{PROGRAM} {name}`](#{PROGRAM}-{name.replace(' ', '-')}): {_paragraphs(run)[0]}"
         for name, run in commands.items()

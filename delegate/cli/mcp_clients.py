@@ -61,6 +61,8 @@ class McpClient:
     block: Callable[[Launch], "JsonObject"]
     """The server's entry."""
     format: Literal["json", "toml", "yaml"] = "json"
+    head: str = ""
+    """What a new file needs besides."""
     also: tuple[tuple[str, ...], str, str] | None = None
     """A list elsewhere in the file that the server's name has to be in: its table, its key, and the name."""
 
@@ -168,6 +170,7 @@ def _plain(launch: Launch) -> "JsonObject":
     return launch.plain()
 
 
+_CONTINUE = "name: Local\nversion: 1.0.0\nschema: v1\n"
 _SERVERS = ("mcpServers", SERVER)
 _DESKTOP = "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
 CLIENTS: Mapping[str, McpClient] = {
@@ -187,7 +190,7 @@ CLIENTS: Mapping[str, McpClient] = {
     "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", _SERVERS, _gemini),
     "copilot": McpClient("Copilot CLI", "~/.copilot/mcp-config.json", _SERVERS, _copilot),
     "cline": McpClient("Cline CLI", "~/.cline/data/settings/cline_mcp_settings.json", _SERVERS, _cline),
-    "continue": McpClient("Continue CLI", "~/.continue/config.yaml", ("mcpServers",), _continue, "yaml"),
+    "continue": McpClient("Continue CLI", "~/.continue/config.yaml", ("mcpServers",), _continue, "yaml", _CONTINUE),
     "cursor": McpClient("Cursor", "~/.cursor/mcp.json", _SERVERS, _cursor),
     "vscode": McpClient("VS Code", ".vscode/mcp.json", ("servers", SERVER), _vscode),
     "mcporter": McpClient("mcporter", "config/mcporter.json", _SERVERS, _plain),

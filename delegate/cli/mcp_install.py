@@ -78,7 +78,7 @@ def _merged(client: McpClient, launch: Launch, file: Path, block: str) -> str:
     """The file's text with the server's entry. Raises ValueError if that can't be done without losing something."""
     old = file.read_text(encoding="utf-8") if file.exists() else ""
     if not old.strip():
-        return block
+        return client.head + block
     if client.format == "json":
         return _merged_json(client, launch, old)
     merge, parse = (_merged_toml, _parse_toml) if client.format == "toml" else (_merged_yaml, _parse_yaml)

@@ -1,4 +1,6 @@
 """What can be said about a run: from the messages between client and server, and from the requests to the model."""
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# What clients send is JSON of any form.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

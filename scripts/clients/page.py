@@ -104,14 +104,17 @@ def _one_line(text: str) -> str:
 
 def _readings(shown: Sequence[Driven], results: Json) -> Iterator[str]:
     yield from ("## What the model reads", "")
-    yield "| client | name of the tool | result | characters of one task, of three | calls at once |"
+    yield "Of four calls in one turn, some clients make one after the other. Those of one run share its limits."
+    yield ""
+    yield "| client | name of the tool | result | characters of one task, of three | four calls: at once, runs |"
     yield "|---|---|---|---|---|"
     for client in shown:
         facts = results[client.name]["facts"]
         single, batch = facts.get("single", {}), facts.get("batch", {})
         forms = [name for name, has in (("text", single.get("fence")), ("JSON", single.get("json"))) if has]
         name = f"`{facts['first request']['name']}`" if "name" in facts.get("first request", {}) else ""
-        at_once = facts.get("four calls at once", {}).get("calls_at_once", "")
+        four = facts.get("four calls at once", {})
+        at_once = f"{four.get('calls_at_once', '')}, {four.get('runs', '')}"
         chars = f"{single.get('chars', '')}, {batch.get('chars', '')}"
         yield f"| {client.name} | {name} | {' and '.join(forms)} | {chars} | {at_once} |"
     yield from ("", "## How long a client waits", "")

@@ -191,6 +191,7 @@ def _four(run: Run) -> tuple[str, Json]:
     whole = "\n".join(run.read)
     reports = len(set(_ANSWER.findall(whole)))
     shown: Json = {"seconds": round(run.seconds, 1), "calls_at_once": in_flight(run.log), "reports": reports}
+    shown["runs"] = len(set(_RUN.findall(whole)))
     shown |= {**traffic(run.log), "excerpts": [text[:200] for text in run.read]}
     return (PASSED if reports == 4 else f"no: {reports} of 4 reports; {run.why_not()}"), shown
 
@@ -210,6 +211,8 @@ def _timed(run: Run) -> tuple[str, Json]:
     return f"no: {run.why_not()}", shown
 
 
+_RUN = re.compile(r"\brun ([0-9a-f]{12,})")
+"""Calls of one run share its limits, such as how many children run at once."""
 _ANSWER = re.compile(r"The answer to \d is 42")
 _FOUR_SECONDS = 4.0
 
@@ -426,7 +429,8 @@ def _descendants_named(pid: int, client: Driven) -> list[int]:
         stat = _bytes(path / "stat").rpartition(b")")[2].split()
         if len(stat) > 1:
             children.setdefault(int(stat[1]), []).append(one)
-    found, left = [], [pid]
+    found: list[int] = []
+    left = [pid]
     while left:
         one = left.pop()
         if _SERVER in _bytes(Path(f"/proc/{one}/cmdline")):

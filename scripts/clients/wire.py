@@ -3,6 +3,8 @@
 Clients of one API differ in how they pass on the tools of an MCP server. Codex puts them into a namespace, or leaves
 them to a search or to JavaScript, depending on the model.
 """
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# What clients send is JSON of any form.
 
 import json
 from collections.abc import Iterator, Sequence

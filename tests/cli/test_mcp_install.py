@@ -33,7 +33,8 @@ def test_the_block_of_every_client_can_be_parsed(client: str) -> None:
 def test_the_printed_block_is_the_one_that_is_written(client: str, tmp_path: Path) -> None:
     printed = delegate("mcp", "install", client, "--command", "delegate")
     assert printed.returncode == 0
-    assert installed(client, tmp_path / "new" / "settings") == PARSERS[CLIENTS[client].format](printed.stdout)
+    parse, head = PARSERS[CLIENTS[client].format], CLIENTS[client].head
+    assert installed(client, tmp_path / "new" / "settings") == parse(head + printed.stdout)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
