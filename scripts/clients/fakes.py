@@ -59,7 +59,9 @@ class Parent:
         if turn is None:
             return Reply("I have read the results.")
         used = mine if turn.tool == TOOL else reading or Listed(READ, "", {}, mine.namespace)
-        return calling(call, used, turn.calls, self.how)
+        # Gemini CLI offers this parameter beside those of each tool, so its models use it.
+        more: Json = {"wait_for_previous": False} if "wait_for_previous" in used.schema.get("properties", {}) else {}
+        return calling(call, used, [{**arguments, **more} for arguments in turn.calls], self.how)
 
 
 _SIDE_ANSWER = '{"reasoning": "-", "next_speaker": "user", "title": "Delegation", "complexity_score": 1}'

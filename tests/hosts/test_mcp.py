@@ -256,6 +256,13 @@ def test_the_settings_alone_say_what_a_server_lists(settings: Settings) -> None:
         assert listed["inputSchema"] == host_tool.parameters
 
 
+async def test_a_parameter_of_the_clients_own_is_ignored(world: World, settings: Settings) -> None:
+    async with connected(over_stdio(settings)) as session:
+        answer = await session.call({"goal": "Find the answer.", "wait_for_previous": False})
+    assert not answer["isError"]
+    assert len(world.of("child")) == 1
+
+
 async def test_the_error_about_an_unknown_tool_names_the_tools(world: World, settings: Settings) -> None:
     async with session("stdio", settings) as client:
         answer = await client.call({}, tool="delegate_tusk")

@@ -34,6 +34,8 @@ _PAUSE_SECONDS = 0.5
 """The shortest time between two progress notifications."""
 ANSWER_WITHIN = "delegate/answerWithin"
 """The key in a request's `_meta` for the seconds that its client waits for the answer."""
+_CLIENTS_OWN = frozenset({"wait_for_previous"})
+"""Parameters that clients add to every tool for themselves, and send on: this one is of Gemini CLI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,9 @@ class Tools:
 
 async def _answer(tool: HostTool, request: ToolRequest, invocation: Invocation) -> ToolAnswer:
     """Answer one call, with progress notifications if the client requested them."""
+    arguments = {name: value for name, value in request.arguments.items() if name not in _CLIENTS_OWN}
     async with _reported(request.report_progress) as sink:
-        return await tool.call(request.arguments, replace(invocation, on_event=sink))
+        return await tool.call(arguments, replace(invocation, on_event=sink))
 
 
 @asynccontextmanager
