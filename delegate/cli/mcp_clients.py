@@ -6,7 +6,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
@@ -170,6 +170,11 @@ def _plain(launch: Launch) -> "JsonObject":
     return launch.plain()
 
 
+def _one_call(launch: Launch) -> "JsonObject":
+    # It starts a server for each call: children have to go on when it has ended.
+    return replace(launch, args=(*launch.args, "--keep")).plain()
+
+
 _CONTINUE = "name: Local\nversion: 1.0.0\nschema: v1\n"
 _SERVERS = ("mcpServers", SERVER)
 _DESKTOP = "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
@@ -193,7 +198,7 @@ CLIENTS: Mapping[str, McpClient] = {
     "continue": McpClient("Continue CLI", "~/.continue/config.yaml", ("mcpServers",), _continue, "yaml", _CONTINUE),
     "cursor": McpClient("Cursor", "~/.cursor/mcp.json", _SERVERS, _cursor),
     "vscode": McpClient("VS Code", ".vscode/mcp.json", ("servers", SERVER), _vscode),
-    "mcporter": McpClient("mcporter", "config/mcporter.json", _SERVERS, _plain),
-    "inspector": McpClient("MCP Inspector", "mcp.json", _SERVERS, _plain),
+    "mcporter": McpClient("mcporter", "config/mcporter.json", _SERVERS, _one_call),
+    "inspector": McpClient("MCP Inspector", "mcp.json", _SERVERS, _one_call),
 }
 """All known clients, by the names that `delegate mcp install` accepts."""

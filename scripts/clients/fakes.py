@@ -55,6 +55,8 @@ class Parent:
             searched = any(one.tool in _SEARCHES for one in answered(call)) or "tool_search_output" in str(call.raw)
             return searching(call, search) if search and not searched else Reply("I have no such tool.")
         reading = _named(tools.values(), READ)
+        if self.how == "code":
+            reading = Listed(READ, "", {}, mine.namespace)
         turn = self.plan([one.text for one in done], reading)
         if turn is None:
             return Reply("I have read the results.")

@@ -164,6 +164,7 @@ def _first_request(run: Run) -> tuple[str, Json]:
 def _reads(verdicts: int) -> Callable[[Run], tuple[str, Json]]:
     def judge(run: Run) -> tuple[str, Json]:
         whole = "\n".join(run.read)
+        stopped = "cancelled" in whole
         shown: Json = {
             "seconds": round(run.seconds, 1),
             **traffic(run.log),
@@ -171,7 +172,7 @@ def _reads(verdicts: int) -> Callable[[Run], tuple[str, Json]]:
         }
         shown["excerpt"] = whole[:600]
         shown["key_passed_on"] = run.children.keys == {"Bearer test-key"}
-        if verdicts_in(whole) >= verdicts and run.exit_code == 0:
+        if verdicts_in(whole) >= verdicts and run.exit_code == 0 and not stopped:
             return PASSED, shown
         return f"no: {run.why_not()}", shown
 
