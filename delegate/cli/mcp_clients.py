@@ -142,8 +142,14 @@ def _opencode(launch: Launch) -> "JsonObject":
     return {**command, "enabled": True, **launch.timeout("timeout")}
 
 
+def _patient(launch: Launch) -> Launch:
+    """The same with a server that answers only when the children have ended, or shortly before the client gives up."""
+    return replace(launch, args=(*launch.args, "--answer-within", str(CALL_SECONDS - 60)))
+
+
 def _gemini(launch: Launch) -> "JsonObject":
-    return {**launch.plain("$NAME"), **launch.timeout("timeout"), "trust": True}
+    # It ends a conversation in which the model waits by the same call five times.
+    return {**_patient(launch).plain("$NAME"), **launch.timeout("timeout"), "trust": True}
 
 
 def _copilot(launch: Launch) -> "JsonObject":
@@ -151,7 +157,8 @@ def _copilot(launch: Launch) -> "JsonObject":
 
 
 def _cline(launch: Launch) -> "JsonObject":
-    return {**launch.plain(), **launch.timeout("timeout", 1), "disabled": False}
+    # Like Gemini CLI, it counts the same calls.
+    return {**_patient(launch).plain(), **launch.timeout("timeout", 1), "disabled": False}
 
 
 def _continue(launch: Launch) -> "JsonObject":
@@ -171,8 +178,8 @@ def _plain(launch: Launch) -> "JsonObject":
 
 
 def _one_call(launch: Launch) -> "JsonObject":
-    # It starts a server for each call: children have to go on when it has ended.
-    return replace(launch, args=(*launch.args, "--keep")).plain()
+    # It starts a server for each call and ends it with the answer, which must not come before the children have ended.
+    return _patient(launch).plain()
 
 
 _CONTINUE = "name: Local\nversion: 1.0.0\nschema: v1\n"

@@ -175,6 +175,7 @@ _CLAUDE = (
 _CLINE = (
     "It starts without the tool if the server hasn't answered its first message after about 2.5 s.",
     "Its model reads the whole result as JSON, cut at 8,000 characters.",
+    "It ends a conversation whose model makes the same call five times, such as one that waits for a task's end.",
     "It makes calls of one turn one after the other.",
 )
 _COPILOT = (
@@ -183,7 +184,8 @@ _COPILOT = (
 )
 _GEMINI = (
     "It puts results between `<untrusted_context>` tags.",
-    "It offers its model a parameter `wait_for_previous`, which the server never gets.",
+    "It ends a conversation whose model makes the same call five times, such as one that waits for a task's end.",
+    "It offers its model a parameter `wait_for_previous` of its own, and sends it on. The server ignores it.",
 )
 _QWEN = (
     'Its model finds tools with `tool_search`; with `{"tools": {"exclude": ["tool_search"]}}`, all of them are listed.',

@@ -60,6 +60,8 @@ class Parent:
         turn = self.plan([one.text for one in done], reading)
         if turn is None:
             return Reply("I have read the results.")
+        if turn.tool == READ and reading is None and search and answered(call)[-1].tool != search.name:
+            return searching(call, search, READ)
         used = mine if turn.tool == TOOL else reading or Listed(READ, "", {}, mine.namespace)
         # Gemini CLI offers this parameter beside those of each tool, so its models use it.
         more: Json = {"wait_for_previous": False} if "wait_for_previous" in used.schema.get("properties", {}) else {}

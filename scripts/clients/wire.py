@@ -134,12 +134,12 @@ def calling(call: Call, tool: Listed, calls: Sequence[Json], how: How) -> Reply 
     return Reply(tool_calls=tuple((tool.name, arguments) for arguments in calls))
 
 
-def searching(call: Call, search: Listed) -> Reply | Fault:
-    """The model's reply that looks for the tool, with the client's own search."""
+def searching(call: Call, search: Listed, name: str = "delegate_task") -> Reply | Fault:
+    """The model's reply that looks for a tool, with the client's own search."""
     if search.name == "tool_search" and call.api == "responses":
         query: Json = {"query": "delegate a task to a child agent", "limit": 3}
         return _items(call, [{"type": "tool_search_call", "execution": "client", "arguments": query}])
-    return Reply(tool_calls=((search.name, {"query": "delegate_task"}),))
+    return Reply(tool_calls=((search.name, {"query": name}),))
 
 
 def waiting(call: Call, cell: str) -> Fault:
