@@ -63,6 +63,8 @@ class McpClient:
     format: Literal["json", "toml", "yaml"] = "json"
     head: str = ""
     """What a new file needs besides."""
+    hint: str = ""
+    """What else its user has to do."""
     also: tuple[tuple[str, ...], str, str] | None = None
     """A list elsewhere in the file that the server's name has to be in: its table, its key, and the name."""
 
@@ -153,7 +155,7 @@ def _gemini(launch: Launch) -> "JsonObject":
 
 
 def _copilot(launch: Launch) -> "JsonObject":
-    return {"type": "local", **launch.plain("${NAME}"), "tools": ["*"], **launch.timeout("timeout")}
+    return {"type": "local", **launch.plain(), "tools": ["*"], **launch.timeout("timeout")}
 
 
 def _cline(launch: Launch) -> "JsonObject":
@@ -182,6 +184,7 @@ def _one_call(launch: Launch) -> "JsonObject":
     return _patient(launch).plain()
 
 
+_NO_KEYS = "it keeps variables that look like keys from the server, so write the keys themselves into its `env`"
 _CONTINUE = "name: Local\nversion: 1.0.0\nschema: v1\n"
 _SERVERS = ("mcpServers", SERVER)
 _DESKTOP = "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
@@ -196,11 +199,13 @@ CLIENTS: Mapping[str, McpClient] = {
         also=(("features", "code_mode"), "direct_only_tool_namespaces", f"mcp__{SERVER}"),
     ),
     "claude": McpClient("Claude Code", "~/.claude.json", _SERVERS, _claude),
-    "claude-desktop": McpClient("Claude Desktop", f"{_DESKTOP}/claude_desktop_config.json", _SERVERS, _plain),
+    "claude-desktop": McpClient(
+        "Claude Desktop", f"{_DESKTOP}/claude_desktop_config.json", _SERVERS, _plain, hint=_NO_KEYS
+    ),
     "opencode": McpClient("opencode", "~/.config/opencode/opencode.json", ("mcp", SERVER), _opencode),
     "gemini": McpClient("Gemini CLI", "~/.gemini/settings.json", _SERVERS, _gemini),
     "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", _SERVERS, _gemini),
-    "copilot": McpClient("Copilot CLI", "~/.copilot/mcp-config.json", _SERVERS, _copilot),
+    "copilot": McpClient("Copilot CLI", "~/.copilot/mcp-config.json", _SERVERS, _copilot, hint=_NO_KEYS),
     "cline": McpClient("Cline CLI", "~/.cline/data/settings/cline_mcp_settings.json", _SERVERS, _cline),
     "continue": McpClient("Continue CLI", "~/.continue/config.yaml", ("mcpServers",), _continue, "yaml", _CONTINUE),
     "cursor": McpClient("Cursor", "~/.cursor/mcp.json", _SERVERS, _cursor),

@@ -55,6 +55,8 @@ def install(
     launch = replace(_this_command() if command is None else Launch(command), keys=keys)
     path, block = config(client, launch)
     file = (file or Path(path)).expanduser()
+    if hint := CLIENTS[client].hint:
+        print(f"{PROGRAM}: {CLIENTS[client].title}: {hint}", file=sys.stderr)
     if not write:
         print(f"{PROGRAM}: put this into {file}, or call this command with --write\n", file=sys.stderr)
         print(block, end="")

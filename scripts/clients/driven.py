@@ -267,6 +267,7 @@ def _one_call_each(name: str, package: str, program: str, settings: str, about: 
         program=program,
         settings=settings,
         about=about,
+        notes=("Tasks in the background end with the server, so it has to answer at the end: `--answer-within`.",),
         one_server_per_call=True,
     )
 

@@ -142,7 +142,8 @@ def _waited(entry: Json, scenario: str) -> str:
 def _settings() -> Iterator[str]:
     yield from ("## Settings", "")
     yield "What `delegate mcp install CLIENT` prints where `OPENAI_API_KEY` is set. A client whose block doesn't name"
-    yield "it passes on all of its variables."
+    yield "it passes on all of its variables. Claude Desktop, Cursor and VS Code can't be played without a screen, so that"
+    yield "their settings are untried."
     for name, client in CLIENTS.items():
         path, text = config(name, Launch(keys=("OPENAI_API_KEY",)))
         yield from ("", f"### {client.title}", "", f"`delegate mcp install {name}`: `{path}`", "")
@@ -165,6 +166,8 @@ def _sections(shown: Sequence[Driven], results: Json) -> Iterator[str]:
         if "name" not in facts or entry["outcomes"]["first request"] != "yes":
             named = "names" if facts.get("named_in_request") else "doesn't name"
             yield f"* The first request {named} the tool in its text."
+        if entry["facts"].get("single", {}).get("key_passed_on") is False:
+            yield "* It keeps variables that look like keys from the server: the key has to be in its settings."
         for change in _changes(facts.get("schema_changes")):
             yield f"* {change}"
         yield from (f"* {note}" for note in client.notes)

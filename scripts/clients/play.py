@@ -212,7 +212,7 @@ def _timed(run: Run) -> tuple[str, Json]:
     return f"no: {run.why_not()}", shown
 
 
-_RUN = re.compile(r"\brun ([0-9a-f]{12,})")
+_RUN = re.compile(r"(?:\b|\\n)run ([0-9a-f]{12,})")
 """Calls of one run share its limits, such as how many children run at once."""
 _ANSWER = re.compile(r"The answer to \d is 42")
 _FOUR_SECONDS = 4.0

@@ -43,11 +43,17 @@ def test_writing_it_twice_changes_nothing(client: str, tmp_path: Path) -> None:
     assert installed(client, file) == installed(client, file)
 
 
-@pytest.mark.parametrize("client", ["codex", "gemini", "copilot", "cursor"])
+@pytest.mark.parametrize("client", ["codex", "gemini", "cursor", "vscode"])
 def test_a_keys_name_is_written_and_its_value_is_not(client: str) -> None:
     done = delegate("mcp", "install", client, OPENAI_API_KEY="sk-a-secret")
     assert "OPENAI_API_KEY" in done.stdout
     assert "sk-a-secret" not in done.stdout
+
+
+def test_where_no_key_reaches_the_server_its_user_is_told() -> None:
+    done = delegate("mcp", "install", "copilot", OPENAI_API_KEY="sk-a-secret")
+    assert "write the keys themselves into its `env`" in done.stderr
+    assert "sk-a-secret" not in done.stdout + done.stderr
 
 
 def test_a_json_file_keeps_all_else(tmp_path: Path) -> None:
