@@ -247,18 +247,18 @@ def _cline(setup: Setup) -> list[str]:
     return ["sh", "-c", f"{setup.program} {signed_in} && exec {setup.program} --json '{PROMPT}'"]
 
 
-def _python(name: str, package: str, script: str, about: str = "", *, one_server_per_call: bool = False) -> Driven:
+def _python(name: str, package: str, script: str, about: str = "", *notes: str) -> Driven:
     path = str(Path(__file__).parent / "loops" / f"{script}.py")
     return Driven(
         name,
         package,
         lambda setup: [setup.program, path, f"{setup.model_url}/v1", json.dumps(dict(setup.server_env)), PROMPT],
         about=about,
-        one_server_per_call=one_server_per_call,
+        notes=notes,
     )
 
 
-def _one_call_each(name: str, package: str, program: str, settings: str, about: str) -> Driven:
+def _one_call_each(name: str, package: str, program: str, settings: str, about: str, *notes: str) -> Driven:
     path = str(Path(__file__).parent / "loops" / "command.py")
     return Driven(
         name,
@@ -267,11 +267,15 @@ def _one_call_each(name: str, package: str, program: str, settings: str, about: 
         program=program,
         settings=settings,
         about=about,
-        notes=("Tasks in the background end with the server, so it has to answer at the end: `--answer-within`.",),
+        notes=(
+            "Tasks in the background end with the server, so it has to answer at the end: `--answer-within`.",
+            *notes,
+        ),
         one_server_per_call=True,
     )
 
 
+_LANGCHAIN = "`client.get_tools()` starts a server for each call, which ends its tasks; `client.session` keeps one."
 _FEATURES = "\n[features"
 _UNLISTED = "without `direct_only_tool_namespaces` in its settings"
 ALL: tuple[Driven, ...] = (
@@ -377,11 +381,25 @@ ALL: tuple[Driven, ...] = (
         "mcp-inspector",
         "inspector",
         "`mcp-inspector --cli`, once per call; it starts a server each time",
+        "It gives up after 60 s, which can't be changed.",
+        "Its command line can't pass an empty text on.",
     ),
     _python("mcp-1", "mcp>=1,<2", "sdk", "the SDK's `ClientSession` in a loop of one's own"),
     _python("mcp-2", "mcp>=2,<3", "sdk", "the SDK's `Client` in a loop of one's own"),
     _python("fastmcp", "fastmcp", "fast", "`fastmcp.Client` in a loop of one's own"),
-    _python("openai-agents", "openai-agents", "openai_agents", "`MCPServerStdio`"),
+    _python(
+        "openai-agents",
+        "openai-agents",
+        "openai_agents",
+        "`MCPServerStdio`",
+        "Without `client_session_timeout_seconds`, it gives up after 5 s.",
+    ),
     _python("pydantic-ai", "pydantic-ai-slim", "pydantic_agent", "`MCPToolset`"),
-    _python("langchain", "langchain-mcp-adapters", "langchain_agent", "`MultiServerMCPClient` with `create_agent`"),
+    _python(
+        "langchain",
+        "langchain-mcp-adapters",
+        "langchain_agent",
+        "`MultiServerMCPClient` with `create_agent`",
+        _LANGCHAIN,
+    ),
 )

@@ -142,8 +142,8 @@ def _waited(entry: Json, scenario: str) -> str:
 def _settings() -> Iterator[str]:
     yield from ("## Settings", "")
     yield "What `delegate mcp install CLIENT` prints where `OPENAI_API_KEY` is set. A client whose block doesn't name"
-    yield "it passes on all of its variables. Claude Desktop, Cursor and VS Code can't be played without a screen, so that"
-    yield "their settings are untried."
+    yield "it passes on all of its variables, unless Details say otherwise. Claude Desktop, Cursor and VS Code can't be"
+    yield "played without a screen, so their settings are untried."
     for name, client in CLIENTS.items():
         path, text = config(name, Launch(keys=("OPENAI_API_KEY",)))
         yield from ("", f"### {client.title}", "", f"`delegate mcp install {name}`: `{path}`", "")

@@ -170,7 +170,7 @@ def _reads(verdicts: int) -> Callable[[Run], tuple[str, Json]]:
             **traffic(run.log),
             **(reading(run.read[0]) if run.read else {}),
         }
-        shown["excerpt"] = whole[:600]
+        shown["excerpt"] = whole[:300]
         shown["key_passed_on"] = run.children.keys == {"Bearer test-key"}
         if verdicts_in(whole) >= verdicts and run.exit_code == 0 and not stopped:
             return PASSED, shown
@@ -185,7 +185,9 @@ def _refused(run: Run) -> tuple[str, Json]:
         return f"no: {run.why_not()}", shown
     # Qwen Code says the second in its own words, from the schema.
     told = "empty" in run.read[0] and ("at most 3" in run.read[1] or "more than 3" in run.read[1])
-    return (PASSED if told and not run.children.started else f"no: {run.why_not()}"), shown
+    if told and not run.children.started:
+        return PASSED, shown
+    return f"no: the model read: {' / '.join(text[:150] for text in run.read)}", shown
 
 
 def _four(run: Run) -> tuple[str, Json]:
@@ -193,7 +195,7 @@ def _four(run: Run) -> tuple[str, Json]:
     reports = len(set(_ANSWER.findall(whole)))
     shown: Json = {"seconds": round(run.seconds, 1), "calls_at_once": in_flight(run.log), "reports": reports}
     shown["runs"] = len(set(_RUN.findall(whole)))
-    shown |= {**traffic(run.log), "excerpts": [text[:200] for text in run.read]}
+    shown |= traffic(run.log)
     return (PASSED if reports == 4 else f"no: {reports} of 4 reports; {run.why_not()}"), shown
 
 
