@@ -28,6 +28,9 @@ _KeyOption = typer.Option(
     help="A variable of yours that the server gets, by its name and not its value; may be repeated. Default: the "
     "providers' keys and addresses that are set.",
 )
+_ServerArgument = typer.Argument(
+    metavar="SERVER_OPTION", help='Options of the server, after `--`, such as `-- --runner "claude -p"`.'
+)
 _KEYS = (
     *("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
     *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
@@ -36,6 +39,7 @@ _KEYS = (
 
 def install(
     client: Annotated[str, _ClientArgument],
+    options: Annotated[list[str] | None, _ServerArgument] = None,
     write: Annotated[bool, _WriteOption] = False,
     file: Annotated[Path | None, _FileOption] = None,
     command: Annotated[str | None, _CommandOption] = None,
@@ -52,7 +56,8 @@ def install(
     if client not in CLIENTS:
         raise typer.BadParameter(f"there is no client {client!r}; there are: {', '.join(CLIENTS)}", param_hint="CLIENT")
     keys = tuple(key) if key is not None else tuple(name for name in _KEYS if os.environ.get(name))
-    launch = replace(_this_command() if command is None else Launch(command), keys=keys)
+    launch = _this_command() if command is None else Launch(command)
+    launch = replace(launch, args=(*launch.args, *(options or ())), keys=keys)
     path, block = config(client, launch)
     file = (file or Path(path)).expanduser()
     if hint := CLIENTS[client].hint:

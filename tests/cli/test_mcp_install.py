@@ -56,6 +56,11 @@ def test_where_no_key_reaches_the_server_its_user_is_told() -> None:
     assert "sk-a-secret" not in done.stdout + done.stderr
 
 
+def test_options_of_the_server_are_in_its_arguments() -> None:
+    done = delegate("mcp", "install", "cursor", "--command", "delegate", "--", "--runner", "claude -p")
+    assert json.loads(done.stdout)["mcpServers"]["delegate"]["args"] == ["mcp", "--runner", "claude -p"]
+
+
 def test_a_json_file_keeps_all_else(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     old = {"theme": "dark", "mcpServers": {"other": {"command": "x"}, "delegate": {"command": "old"}}, "b": [1]}
