@@ -192,7 +192,8 @@ async def snapshot(repository: Path) -> str:
         copied = Path(folder) / "index"
         with suppress(FileNotFoundError):  # nothing has been added yet
             await run_in_thread(partial(shutil.copyfile, index, copied))
-        env = {**env, **_SNAPSHOT_AUTHOR, "GIT_INDEX_FILE": str(copied)}
+        # The repository's own setting for its working folder could name any folder of the user.
+        env = {**env, **_SNAPSHOT_AUTHOR, "GIT_INDEX_FILE": str(copied), "GIT_WORK_TREE": str(repository)}
         changed = await _asked(_UNCOMMITTED, repository, env)
         await run_in_thread(partial(_refuse_too_much, repository, changed))
         if not changed:

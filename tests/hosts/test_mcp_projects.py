@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -138,6 +139,55 @@ async def test_nothing_that_a_hostile_repository_names_is_run(tmp_path: Path, re
     result = await delegated(await project_of(tmp_path, uri(repository)), child)
     assert result.summary.strip() == "new"
     assert not ran.exists()
+
+
+@pytest.mark.parametrize("trick", ["gitdir", "link", "commondir", "refs"])
+async def test_a_folder_that_refers_to_another_repository_is_no_worktree_of_it(
+    trick: str, tmp_path: Path, repository: Path
+) -> None:
+    folder = tmp_path / "downloaded"
+    folder.mkdir()
+    if trick == "gitdir":
+        (folder / ".git").write_text(f"gitdir: {repository / '.git'}\n")
+    elif trick == "link":
+        (folder / ".git").symlink_to(repository / ".git")
+    else:
+        git(folder, "init", "--quiet", "--initial-branch=main")
+    if trick == "commondir":
+        (folder / ".git" / "commondir").write_text(str(repository / ".git"))
+    elif trick == "refs":
+        for name in ("refs", "objects"):
+            shutil.rmtree(folder / ".git" / name)
+            (folder / ".git" / name).symlink_to(repository / ".git" / name)
+    project = await project_of(tmp_path, uri(folder))
+    assert project.workspace
+    assert project.workspace.mode == "copy"
+
+
+async def test_a_setting_of_the_repository_adds_no_files_from_elsewhere(tmp_path: Path, repository: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "secret.txt").write_text("secret\n")
+    git(repository, "config", "core.worktree", str(tmp_path / "elsewhere"))
+
+    async def child(job: Job) -> str:
+        return " ".join(sorted(path.name for path in job.workspace.iterdir()))
+
+    result = await delegated(await project_of(tmp_path, uri(repository)), child)
+    assert result.summary == ".git .gitignore a.txt new.txt"
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["secret.txt"]
+
+
+async def test_a_worktree_of_the_user_is_a_project(tmp_path: Path, repository: Path) -> None:
+    git(repository, "worktree", "add", "--quiet", str(tmp_path / "branch"))
+    (tmp_path / "branch" / "new.txt").write_text("new\n")
+
+    async def child(job: Job) -> str:
+        return " ".join(sorted(path.name for path in job.workspace.iterdir()))
+
+    project = await project_of(tmp_path, uri(tmp_path / "branch"))
+    assert project.workspace
+    assert project.workspace.mode == "worktree"
+    assert (await delegated(project, child)).summary == ".git .gitignore a.txt new.txt"
 
 
 @pytest.mark.parametrize(

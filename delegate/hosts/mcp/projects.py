@@ -87,7 +87,8 @@ class Projects:
 
     async def _made(self, path: Path) -> Project:
         """The project in the operator's mode. Raises CallError."""
-        if self._policy.mode == "worktree" or (self._policy.mode == "auto" and (path / ".git").exists()):
+        is_own = self._policy.mode == "auto" and await run_in_thread(partial(_has_own_repository, path))
+        if self._policy.mode == "worktree" or is_own:
             try:
                 return Project(Workspace(mode="worktree", path=path, base=await snapshot(path)))
             except CallError as error:
@@ -133,6 +134,22 @@ def _usable(named: str, home: Path) -> tuple[Path | None, str]:
     if not (real / ".git").exists() and all((real / name).exists() for name in ("HEAD", "objects", "refs")):
         return None, "is a bare repository, without files to work on"
     return real, ""
+
+
+def _has_own_repository(folder: Path) -> bool:
+    """Whether the folder is the checkout of a repository: its own, or one that knows the folder as its worktree.
+
+    A downloaded folder can refer to any repository of the user, whose files nobody meant to give to a child.
+    """
+    git = folder / ".git"
+    if git.is_dir():
+        parts = (git, *(git / name for name in ("HEAD", "objects", "refs", "packed-refs")))
+        return not (git / "commondir").exists() and not any(part.is_symlink() for part in parts)
+    try:
+        admin = Path(git.read_text().removeprefix("gitdir:").strip())
+        return admin.is_absolute() and (admin / "gitdir").read_text().strip() == str(git)
+    except (OSError, ValueError):
+        return False
 
 
 def _path_in(named: str) -> Path | None:
