@@ -43,10 +43,10 @@ from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import discard
 from delegate.settings import Settings, SettingsOptions, load_settings, override
-from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, Task, Verdict
+from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, Task, TaskResult, Verdict
 
 _KEPT_RUNS = 1_000
-_KEPT_DELEGATIONS = 1_000
+_KEPT_DELEGATIONS = 100
 """The number of tasks in the background that are remembered; the oldest ones are dropped once they have ended."""
 T = TypeVar("T")
 Arguments = Mapping[str, Any] | str | bytes
@@ -256,18 +256,14 @@ class Delegator:
         # Asked before anything is read, so that not even the time of the answer shows whether there is a record.
         if may_read is not None and not may_read(contract.run_of(wanted.handle)):
             raise contract.unknown_handle()
-        delegation = self._delegations.get(wanted.handle)
-        if delegation is not None and run_id in (None, contract.run_of(wanted.handle)):
+        is_own = run_id in (None, contract.run_of(wanted.handle))
+        delegation = self._delegations.get(wanted.handle) if is_own else None
+        if delegation is not None:
             seconds = wanted.wait_seconds if max_wait_seconds is None else min(wanted.wait_seconds, max_wait_seconds)
             with delegation.reported_to(on_event):
-                if not await delegation.wait(seconds, handle=wanted.handle):
+                if not (delegation.is_here and await delegation.wait(seconds, handle=wanted.handle)):
                     return contract.render_running(delegation.progress)
-        try:
-            result, report = contract.report_in(await self.read(wanted.handle), run_id)
-        except DelegateError as error:
-            if isinstance(error, CallError):
-                raise
-            raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
+        result, report = await self._result_of(wanted.handle, run_id, delegation)
         limit = self.settings.result_chars
         if wanted.offset is None:
             return contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
@@ -587,6 +583,22 @@ class Delegator:
         while len(self._delegations) > _KEPT_DELEGATIONS and next(iter(self._delegations.values())).done:
             self._delegations.popitem(last=False)
         return delegation
+
+    async def _result_of(
+        self, handle: str, run_id: str | None, delegation: Delegation | None
+    ) -> tuple[TaskResult, str]:
+        """Return a task's result and its whole report from its record, or as they were made if there is no record.
+
+        Raises CallError if there is neither.
+        """
+        try:
+            return contract.report_in(await self.read(handle), run_id)
+        except DelegateError as error:
+            if delegation is not None and (result := delegation.result(handle)) is not None:
+                return result, result.report
+            if isinstance(error, CallError):
+                raise
+            raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
 
     def _remember(self, run_id: str) -> None:
         self._latest_runs[run_id] = None

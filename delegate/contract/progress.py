@@ -106,12 +106,12 @@ class CallProgress:
 
 def _activity(event: Event) -> str | None:
     """What the task does from this event on, or None if it goes on with what it did. A child can't add a line to it."""
-    text = one_line(event.text, _MAX_CHARS)
+    text = one_line(event.text, _MAX_CHARS).replace("`", "'")
     match event.kind:
         case "child_started" | "model_called" | "tool_called":
             return "thinks"
         case "tool_started":
-            return f"uses {text}" if event.text == event.data.get("tool") else f"runs `{text}`"
+            return f"{'uses' if event.text == event.data.get('tool') else 'runs'} `{text}`"
         case "child_ended":
             return "is being checked"
         case "judge_asked":

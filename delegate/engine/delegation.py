@@ -9,7 +9,7 @@ from typing import Any
 from delegate._util.cancellation import Cancellation
 from delegate.contract.progress import CallProgress
 from delegate.ports import Event, EventSink
-from delegate.types import Report
+from delegate.types import Report, TaskResult
 
 KEPT_EVENTS = 1_000
 """How many of the latest events are kept for those who ask for them later."""
@@ -48,9 +48,20 @@ class Delegation:
         return self.progress.handles
 
     @property
+    def is_here(self) -> bool:
+        """Whether it runs on the current event loop."""
+        return self._running.get_loop() is asyncio.get_running_loop()
+
+    @property
     def done(self) -> bool:
         """Whether all tasks have ended."""
         return self._running.done()
+
+    def result(self, handle: str) -> TaskResult | None:
+        """The result of the task with this handle, once the call is done."""
+        if not self.done or self._running.cancelled() or handle not in self.handles:
+            return None
+        return self._running.result().results[self.handles.index(handle)]
 
     def cancel(self) -> None:
         """Stop all tasks. The report then has what they have done so far. Safe to call from any thread."""
@@ -59,7 +70,7 @@ class Delegation:
     async def close(self) -> None:
         """Stop all tasks and wait until they have ended, unless they run on another event loop."""
         self.cancel()
-        if self._running.get_loop() is asyncio.get_running_loop():
+        if self.is_here:
             await self.wait()
 
     def add_done_callback(self, callback: Callable[[], object]) -> None:

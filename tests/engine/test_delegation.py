@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -215,6 +216,21 @@ async def test_a_stopped_task_is_answered_with_what_it_did() -> None:
         assert stopped.text.startswith("task 1: FAIL (gate, run_failed, run cancelled)")
         again = await make_stop_tool(delegator).call({"handle": handle})
     assert again.text.splitlines()[0] == stopped.text.splitlines()[0]
+
+
+async def test_a_result_that_could_not_be_recorded_is_read_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "home" / "records.sqlite3").mkdir(parents=True)
+    children = Children("a")
+    async with Delegator(client=children.client, home=tmp_path / "home") as delegator, asyncio.timeout(SOON):
+        kept = await make_delegate_tool(delegator, background=True).call(call("a", background=True))
+        assert kept.running
+        (handle,) = kept.running.handles
+        children.end()
+        await kept.running
+        read = await make_read_tool(delegator).call({"handle": handle})
+        part = await make_read_tool(delegator).call({"handle": handle, "offset": 3})
+    assert "it is done: a" in read.text
+    assert "is done: a" in part.text
 
 
 @pytest.mark.parametrize("arguments", [{"handle": "0123-0"}, {"handle": 5}, "{", {"handel": "x"}])
