@@ -461,7 +461,7 @@ class Delegator:
         *,
         goal: str,
         acceptance_criteria: Sequence[Any],
-        output: str,
+        output: str | None = None,
         workspace: str | Path | None = None,
         receipts: Sequence[Receipt | Mapping[str, Any]] | None = None,
         status: RunStatus = "completed",
@@ -476,7 +476,8 @@ class Delegator:
         Args:
             goal: The goal of the work.
             acceptance_criteria: The criteria, as in `Task`.
-            output: The report to judge.
+            output: The report to judge. None means that there is none: the files and the tool calls are judged alone.
+                An empty report is a FAIL with the code `empty_output`.
             workspace: The folder with the work's files. All of them count as artifacts.
             receipts: The tool calls that were made, in order. They need only `tool`, `args`, `status` and `output`. An
                 empty list means that no tool was called, None that tool calls weren't recorded. The messages of a

@@ -607,6 +607,15 @@ VerdictWord = Literal["PASS", "FAIL"]
 ReceiptsAvailability = Literal["recorded", "unavailable"]
 
 
+_NOBODY_LOOKED = frozenset({
+    "no_workspace", "no_receipts", "probe_failed", "probe_timeout", "probe_unavailable", "commands_not_allowed",
+    "network_not_allowed", "sandbox_unavailable", "network_isolation_unavailable", "platform_not_supported",
+    "sandbox_failed", "command_failed", "judge_unavailable", "judge_unparseable", "judge_refused", "no_eligible_judge",
+    "budget_exceeded", "cancelled", "internal_error",
+})  # fmt: skip
+"""Codes of verdicts and criteria that say nothing about the work, because nobody could look at it."""
+
+
 class CriterionResult(Value):
     """The outcome of one criterion, who decided it, and on what evidence."""
 
@@ -628,6 +637,16 @@ class CriterionResult(Value):
     findings_only: bool = False
     score: float | None = None
     """A rubric's score, 0 to 1. None for all other kinds of criteria."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether this result makes the verdict a FAIL. A skipped criterion doesn't: what it waited for does."""
+        return not self.findings_only and self.outcome in ("not_met", "cannot_tell", "error")
+
+    @property
+    def examined(self) -> bool:
+        """Whether the result says something about the work. False if nobody could look at it."""
+        return self.code not in _NOBODY_LOOKED
 
 
 def _current_code(code: object) -> object:
@@ -713,6 +732,15 @@ _UNVERIFIED = {"trusted": "on trust", "own_tests_only": "own tests only"}
 """Why a criterion counts as met and isn't verified, by its code."""
 
 
+_COULD_NOT_RUN = frozenset({
+    "auth", "bad_request", "rate_limited", "overloaded", "server_error", "connection", "timeout", "bad_reply",
+    "exhausted", "tier_above_parent", "not_started", "tools_fixed", "internal_error", "workspace",
+    "workspace_not_found", "workspace_not_copied", "workspace_not_a_repository", "workspace_base_not_found",
+    "workspace_git_missing", "workspace_git_failed",
+})  # fmt: skip
+"""Codes of children with the status `failed` that say nothing about the work, because the child couldn't run."""
+
+
 class Verdict(Value):
     """PASS or FAIL, and the reasons for it. PASS requires every criterion to be met."""
 
@@ -741,6 +769,18 @@ class Verdict(Value):
     receipts: ReceiptsAvailability = "recorded"
     """`unavailable` if tool calls weren't recorded. The lack of receipts then proves nothing, and only checks show what
     the child did."""
+
+    @property
+    def examined(self) -> bool:
+        """Whether the verdict says something about the work. False for a FAIL only because nobody could look at it.
+
+        Nobody could look if no judge could be reached or gave a usable answer, the budget was used up, or a check
+        couldn't run here, such as a command without a sandbox. If a single criterion was looked at and doesn't hold,
+        or the gate refused the work, this is True. docs/verdicts.md lists the codes.
+        """
+        if failing := [one for one in self.criteria if one.fails]:
+            return any(one.examined for one in failing)
+        return self.verdict == "PASS" or self.code not in _NOBODY_LOOKED
 
     @property
     def worth(self) -> str:
@@ -819,6 +859,22 @@ class TaskResult(Value):
         """
         return self.summary if self._read_report is None else self._read_report()
 
+    @property
+    def good(self) -> bool:
+        """Whether the child completed and the verdict isn't FAIL."""
+        return self.status == "completed" and (self.verdict is None or self.verdict.verdict == "PASS")
+
+    @property
+    def examined(self) -> bool:
+        """Whether the result says something about the work. False if the child couldn't run (no access to the provider,
+        no workspace, canceled, no budget), or if nobody could look at its work.
+        """
+        if self.status in ("cancelled", "budget_exceeded"):
+            return False
+        if self.status == "failed" and self.error is not None:
+            return self.error.code not in _COULD_NOT_RUN
+        return self.status != "completed" or self.verdict is None or self.verdict.examined
+
     def with_report(self, read: Callable[[], str]) -> Self:
         """Return a copy of the result whose `report` is read by `read`."""
         result = self.model_copy()
@@ -868,7 +924,12 @@ class Report(Value):
     @property
     def all_pass(self) -> bool:
         """Whether every task completed and no verdict is FAIL. The `delegate` command exits with 0 if this is true."""
-        return self.error is None and all(
-            result.status == "completed" and (result.verdict is None or result.verdict.verdict == "PASS")
-            for result in self.results
-        )
+        return self.error is None and all(result.good for result in self.results)
+
+    @property
+    def examined(self) -> bool:
+        """Whether the report says something about the work: all tasks succeeded, or the work of at least one is bad.
+
+        The `delegate` command exits with 3 if this is false.
+        """
+        return self.all_pass or any(result.examined for result in self.results if not result.good)

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import get_args
 
 import delegate
+from delegate import Report, TaskResult, Verdict
+from delegate.cli import exits
 from delegate.errors import ProviderFault
+from delegate.types import CriterionResult
 from tests.support.pages import DOCS
 
 PAGE = DOCS / "verdicts.md"
@@ -93,5 +96,38 @@ def test_the_list_of_codes_is_that_of_the_code() -> None:
     gate = found["Rejection"]
     assert codes_of_the_page("The gate") == gate
     judged = found["result"] | found["Combined"] | gate | found["CommandsNotAllowed"]
-    parts = ("The work", "The gate", "Checks that could not look", "Judges that could not decide")
-    assert judged <= codes_of_the_page(*parts)
+    assert judged <= codes_of_the_page(*LOOKED, *NOBODY_LOOKED)
+
+
+LOOKED = ("The work", "The gate", "Checks that the work or the criterion stopped")
+NOBODY_LOOKED = ("Checks that could not look", "Judges that could not decide")
+
+
+def test_a_fail_is_examined_exactly_where_the_page_says_so() -> None:
+    for headings, examined in ((LOOKED, True), (NOBODY_LOOKED, False)):
+        for code in codes_of_the_page(*headings) - {"skipped"}:
+            assert _verdict(code, code).examined is examined, code
+            assert _verdict(code).examined is examined, f"{code} of the verdict itself"
+            assert _verdict(code, code, "not_met").examined, f"{code} and bad work"
+
+
+def _verdict(code: str, *criteria: str) -> Verdict:
+    """A FAIL with this code, and with failing criteria that have these codes."""
+    results = tuple(
+        CriterionResult(id=f"c{n}", text="x", kind="text", outcome="error", decided_by="nobody", code=one)
+        for n, one in enumerate(criteria, start=1)
+    )
+    return Verdict(verdict="FAIL", verified=False, decided_by="nobody", code=code, reasoning="", criteria=results)
+
+
+def test_a_child_that_failed_has_the_exit_code_that_the_page_says() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Errors of children")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    assert len(rows) > 25
+    for codes, status, *_, exit_code in rows:
+        for code in re.findall(r"`(\w+)`", codes):
+            error = {"code": code, "message": "x"}
+            result = TaskResult.model_validate(
+                {"verdict": None, "task_index": 0, "status": status.strip("`"), "summary": "", "error": error}
+            )
+            assert exits.of_report(Report(results=(result,))) == int(exit_code), code

@@ -48,6 +48,8 @@ class Tally:
     """Completed items without criteria."""
     other: int = 0
     """Items without a result, or whose child didn't complete."""
+    bad_work: int = 0
+    """Items of `failed` and `other` whose work is bad; of the rest, nobody can tell."""
     unknown: int = 0
     """Those of `other` whose outcome is unknown."""
     cost_known_usd: float = 0
@@ -76,6 +78,7 @@ class Tally:
             self.failed += 1
         else:
             self.other += 1
+        self.bad_work += outcome.bad_work
         self.unknown += outcome.state == "outcome_unknown"
         if result is not None:
             self.cost_known_usd += result.cost_known_usd

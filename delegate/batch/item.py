@@ -60,7 +60,11 @@ class ItemOutcome:
     @property
     def good(self) -> bool:
         """Whether it completed and its verdict isn't FAIL."""
-        result = self.result
-        if result is None or result.status != "completed":
-            return False
-        return result.verdict is None or result.verdict.verdict == "PASS"
+        return self.result is not None and self.result.good
+
+    @property
+    def bad_work(self) -> bool:
+        """Whether its work is bad. False if it is good, and if nobody can tell: it wasn't run, its child couldn't run,
+        its outcome is unknown, or nobody could look at its work.
+        """
+        return self.result is not None and not self.result.good and self.result.examined

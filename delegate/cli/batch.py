@@ -106,6 +106,7 @@ def batch(
     The first Ctrl-C cancels the running tasks and records their outcomes. The
     second exits at once.
     """
+    from delegate.cli import exits
     from delegate.cli.output import refusals_as
 
     args = _Arguments(
@@ -119,7 +120,7 @@ def batch(
     with refusals_as(format):
         finished = _run(args)
     _print(finished, format)
-    raise typer.Exit(0 if finished.tally.all_good else 1)
+    raise typer.Exit(exits.of_batch(finished.tally))
 
 
 class _Arguments(NamedTuple):

@@ -19,8 +19,9 @@ def call(
     """
     from functools import partial
 
+    from delegate.cli import exits
     from delegate.cli.options import Format
-    from delegate.cli.output import exit_code, print_report_as
+    from delegate.cli.output import print_report_as
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
 
@@ -28,7 +29,7 @@ def call(
     delegator = Delegator()
     report = stoppable(delegator, partial(delegator.call, call_arguments))
     print_report_as(Format.json, report)
-    raise typer.Exit(exit_code(report))
+    raise typer.Exit(exits.of_report(report))
 
 
 def _read(arguments: str | None) -> str | bytes:

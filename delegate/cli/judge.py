@@ -2,18 +2,21 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from delegate.cli.options import Format, FormatOption
+from delegate.cli.options import Format
 from delegate.cli.run import CriteriaOption
 
 if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
     from delegate.cli.workfile import LocatedCriterion
     from delegate.ports import EventSink
-    from delegate.types import Verdict
+    from delegate.types import Task, Verdict
+
+PIPE_SECONDS = 2.0
+"""Time without a word on stdin after which it is said that it is read."""
 
 
 class Status(StrEnum):
@@ -27,9 +30,22 @@ class Status(StrEnum):
     max_steps = "max_steps"
 
 
+class JudgeFormat(StrEnum):
+    """The output format of a verdict."""
+
+    pretty = "pretty"
+    json = "json"
+    jsonl = "jsonl"
+    junit = "junit"
+    github = "github"
+    sarif = "sarif"
+
+
 def judge(
     goal: Annotated[str, typer.Option(help="The goal of the work.")],
-    output: Annotated[Path, typer.Option(metavar="FILE", help="The report that the worker wrote.")],
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The report that the worker wrote; or pipe it to stdin.")
+    ] = None,
     criteria: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The criteria: a JSON, YAML or TOML list, or lines of text.")
     ] = None,
@@ -47,7 +63,14 @@ def judge(
         str | None,
         typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it."),
     ] = None,
-    format: FormatOption = Format.pretty,
+    format: Annotated[
+        JudgeFormat,
+        typer.Option(
+            "--format",
+            help="pretty: text. json: one document. jsonl: one line. junit: JUnit XML. github: workflow commands and "
+            "the summary of the step. sarif: SARIF 2.1.0.",
+        ),
+    ] = JudgeFormat.pretty,
 ) -> None:
     """Judge existing work without running a child: print PASS or FAIL and the evidence.
 
@@ -55,35 +78,42 @@ def judge(
     in the same forms, or a list of sentences and typed objects. Commands in
     them run in --workspace itself, without a copy.
 
+    The report is a file, or what is piped to stdin. Without one, --workspace is
+    judged alone, by criteria about files, commands and tool calls.
+
     A receipt is `{"tool": …, "args": {…}, "status": …, "output": …}`; its
     status is ok, error, denied or timeout. The messages of a transcript with
     OpenAI's or Anthropic's models are accepted too.
 
-    One of the files may be `-` for stdin. Exits with 0 on PASS, 1 on FAIL, and
-    2 if the input is invalid.
+    One of the files may be `-` for stdin. Exits with 0 on PASS, 1 if the work
+    is bad, 2 if the input is invalid, and 3 if nobody could look: no judge, no
+    budget, or a check that can't run here.
     """
-    from delegate.cli.output import console, print_json, print_jsonl, refusals_as, verdict_text
+    from delegate.cli import exits
+    from delegate.cli.output import refusals_as
+    from delegate.cli.workfile import to_task
 
-    files = (criteria, output, receipts)
-    with refusals_as(format):
+    files = _Files(criteria, output, receipts)
+    errors = Format(format.value) if format.value in tuple(Format) else Format.pretty
+    with refusals_as(errors):
         _refuse_stdin_twice(files)
-        verdict = _verdict(
-            goal, files, criterion or [], workspace=workspace, status=status.value, worker_model=worker_model
-        )
-    if format is Format.pretty:
-        console().print(verdict_text(verdict, goal), soft_wrap=True)
-    elif format is Format.json:
-        print_json(verdict.model_dump(mode="json"))
-    else:
-        print_jsonl([verdict.model_dump(mode="json")])
-    raise typer.Exit(0 if verdict.verdict == "PASS" else 1)
+        located = _criteria(criteria, criterion or [])
+        task = to_task(goal, located)
+        options = {"workspace": workspace, "status": status.value, "worker_model": worker_model}
+        verdict = _verdict(task, located, files, **options)
+    _print(verdict, task, files, workspace, format)
+    raise typer.Exit(exits.of_verdict(verdict))
 
 
-Files = tuple[Path | None, Path, Path | None]
-"""Criteria, output, receipts."""
+class _Files(NamedTuple):
+    """The files that are read."""
+
+    criteria: Path | None
+    output: Path | None
+    receipts: Path | None
 
 
-def _refuse_stdin_twice(files: Files) -> None:
+def _refuse_stdin_twice(files: _Files) -> None:
     from delegate.cli.documents import STDIN
     from delegate.errors import CallError
 
@@ -92,28 +122,63 @@ def _refuse_stdin_twice(files: Files) -> None:
         raise CallError("one_stdin", "only one of --criteria, --output and --receipts can be `-`", hint=hint)
 
 
-def _verdict(goal: str, files: Files, typed: list[str], **options: Any) -> "Verdict":
-    from delegate.cli.documents import read_text
-    from delegate.cli.workfile import read_criteria, read_receipts, to_task
+def _criteria(file: Path | None, typed: list[str]) -> "list[LocatedCriterion]":
+    from delegate.cli.workfile import read_criteria
     from delegate.errors import CallError
 
-    criteria = read_criteria(files[0], typed)
-    if not criteria:
-        hint = "add -c CRITERION, or a --criteria FILE with at least one"
-        raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
-    task = to_task(goal, criteria)
-    receipts = read_receipts(files[2]) if files[2] else ()
-    output = read_text(files[1])
-    work = {"goal": task.goal, "acceptance_criteria": task.acceptance_criteria, "output": output, "receipts": receipts}
-    return _judged(criteria, {**work, **options})
+    if criteria := read_criteria(file, typed):
+        return criteria
+    hint = "add -c CRITERION, or a --criteria FILE with at least one"
+    raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
 
 
-def _judged(criteria: "list[LocatedCriterion]", work: dict[str, Any]) -> "Verdict":
+def _report(files: _Files, *, has_workspace: bool) -> str | None:
+    """The report, from its file or as it was piped to stdin. None if there is none."""
+    from delegate.cli.documents import STDIN, read_text
+    from delegate.errors import CallError
+
+    if files.output is not None:
+        return read_text(files.output)
+    if STDIN not in files and (piped := _piped()):
+        return piped
+    if not has_workspace and files.receipts is None:
+        hint = "give it with --output FILE or pipe it to stdin, or name the folder with the work with --workspace"
+        raise CallError("empty", "there is no report to judge", field="output", hint=hint)
+    return None
+
+
+def _piped() -> str:
+    """All that is piped to stdin, or redirected to it from a file. Empty if stdin is a terminal or a device.
+
+    A pipe that stays open without a word would be waited for in silence, so that is said once.
+    """
+    import os
+    import select
+    import stat
+    import sys
+
+    from delegate.cli import PROGRAM
+    from delegate.cli.documents import STDIN, read_text
+
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]  (it is closed)
+        return ""
+    mode = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)):
+        return ""
+    if os.name == "posix" and not select.select([0], [], [], PIPE_SECONDS)[0]:
+        print(f"{PROGRAM}: reading the report from stdin; without one, add `< /dev/null`", file=sys.stderr, flush=True)
+    return read_text(STDIN)
+
+
+def _verdict(task: "Task", criteria: "list[LocatedCriterion]", files: _Files, **options: Any) -> "Verdict":
     from delegate.cli.work import stoppable
-    from delegate.cli.workfile import with_location
+    from delegate.cli.workfile import read_receipts, with_location
     from delegate.delegator import Delegator
     from delegate.errors import CallError
 
+    work: dict[str, Any] = {"goal": task.goal, "acceptance_criteria": task.acceptance_criteria, **options}
+    work["receipts"] = read_receipts(files.receipts) if files.receipts else None
+    work["output"] = _report(files, has_workspace=options["workspace"] is not None)
     delegator = Delegator()
 
     async def judging(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Verdict":
@@ -123,3 +188,39 @@ def _judged(criteria: "list[LocatedCriterion]", work: dict[str, Any]) -> "Verdic
         return stoppable(delegator, judging)
     except CallError as error:
         raise with_location(error, criteria) from None
+
+
+def _print(verdict: "Verdict", task: "Task", files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
+    from delegate.cli.output import console, print_json, print_jsonl, verdict_text
+
+    match format:
+        case JudgeFormat.pretty:
+            console().print(verdict_text(verdict, task.goal), soft_wrap=True)
+        case JudgeFormat.json:
+            print_json(verdict.model_dump(mode="json"))
+        case JudgeFormat.jsonl:
+            print_jsonl([verdict.model_dump(mode="json")])
+        case _:
+            _print_for_ci(verdict, task, files, workspace, format)
+
+
+def _print_for_ci(verdict: "Verdict", task: "Task", files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
+    from delegate.cli import exits
+    from delegate.cli.ci import github, junit, sarif
+    from delegate.cli.ci.problems import in_repository, paths_of, problems
+    from delegate.cli.documents import STDIN
+    from delegate.cli.output import print_json
+
+    found = problems(verdict, paths_of(task, verdict, workspace))
+    if format is JudgeFormat.junit:
+        print(junit.document(verdict, task.goal, found))
+    elif format is JudgeFormat.github:
+        print("\n".join(github.commands(verdict, task.goal, found)))
+        github.write_summary(verdict, task.goal)
+    else:
+        places = (
+            in_repository(path) for path in (files.output, files.criteria, workspace) if path not in (None, STDIN)
+        )
+        elsewhere = next((place for place in places if place is not None), ".")
+        exit_code = exits.of_verdict(verdict)
+        print_json(sarif.document(verdict, task.goal, found, exit_code=exit_code, elsewhere=elsewhere))

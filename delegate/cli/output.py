@@ -42,13 +42,6 @@ _WORDS = {"PASS": "bold green", "FAIL": "bold red"}
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 
 
-def exit_code(report: Report) -> int:
-    """0 if all tasks succeeded, 1 if any didn't, 2 if the call was refused."""
-    if report.error is not None:
-        return 2
-    return 0 if report.all_pass else 1
-
-
 # ------------------------------------------------------------------------------------------------------------- JSON
 
 

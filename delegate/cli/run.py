@@ -166,7 +166,8 @@ def _task_from_options(goal: str, options: dict[str, Any]) -> "Task":
 def _run(tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None") -> NoReturn:
     from functools import partial
 
-    from delegate.cli.output import exit_code, print_report, print_report_as
+    from delegate.cli import exits
+    from delegate.cli.output import print_report, print_report_as
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
     from delegate.errors import CallError
@@ -183,7 +184,7 @@ def _run(tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None"
         raise CallError(error.code, error.message, field=error.field, hint=error.hint)
     else:
         print_report(report, goals)
-    raise typer.Exit(exit_code(report))
+    raise typer.Exit(exits.of_report(report))
 
 
 def _refuse_limits_with_runner(tasks: "Sequence[Task]") -> None:

@@ -42,9 +42,9 @@ FileExists = Callable[[str], bool]
 """Whether a path that the child named exists; also True if that can't be determined."""
 
 
-def inspect(task: Task, run: ChildRun, file_exists: FileExists) -> Rejection | None:
-    """The first rejection, or None if the run passes the gate."""
-    for rule in _RULES:
+def inspect(task: Task, run: ChildRun, file_exists: FileExists, *, has_report: bool = True) -> Rejection | None:
+    """The first rejection, or None if the run passes the gate. `has_report` is false if there is no report to judge."""
+    for rule in _RULES if has_report else _RULES_WITHOUT_REPORT:
         if rejection := rule(task, run):
             return rejection
     return _claimed_artifact_missing(run, file_exists)
@@ -140,4 +140,7 @@ _RULES = (
     _pending_form_values,
     _no_observed_delta,
     _no_progress_in_window,
+)
+_RULES_WITHOUT_REPORT = tuple(
+    rule for rule in _RULES if rule not in (_empty_output, _degenerate_output, _summary_missing_required_fields)
 )

@@ -25,6 +25,8 @@ from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
 
+_ABOUT_THE_REPORT = ("regex", "json_predicate", "json_schema")
+"""Kinds of criteria that only a report can meet."""
 _NOT_REDACTED = {"judge": {"candidates"}}
 """Fields of a verdict that contain only text from the catalog and the settings."""
 
@@ -32,7 +34,7 @@ _NOT_REDACTED = {"judge": {"candidates"}}
 async def submission_of(
     goal: str,
     acceptance_criteria: Sequence[Any],
-    output: str,
+    output: str | None,
     *,
     workspace: str | Path | None,
     receipts: Sequence[Receipt | Mapping[str, Any]] | None,
@@ -44,7 +46,8 @@ async def submission_of(
     strict_checks: bool,
     redactor: Redactor,
 ) -> Submission:
-    """The work as a finished run. `receipts=None` means that tool calls weren't recorded.
+    """The work as a finished run. `output=None` means that there is no report, `receipts=None` that tool calls weren't
+    recorded.
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
@@ -58,6 +61,8 @@ async def submission_of(
     if not task.criteria:
         hint = "give at least one criterion"
         raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
+    if output is None:
+        _refuse_without_report(task, has_evidence=workspace is not None or receipts is not None or bool(conversation))
     refuse_undecidable(
         task,
         strict_checks=strict_checks,
@@ -70,10 +75,11 @@ async def submission_of(
     if status not in get_args(RunStatus):
         hint = f"use one of {', '.join(get_args(RunStatus))}"
         raise CallError("wrong_type", f"`status` is {status!r}, which is not a status", field="status", hint=hint)
-    if len(output) > MAX_REPORT_CHARS:
-        message = f"`output` has {len(output):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
+    report = output or ""
+    if len(report) > MAX_REPORT_CHARS:
+        message = f"`output` has {len(report):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
         raise CallError("report_too_long", message, field="output", hint="put long texts into files of the workspace")
-    run = ChildRun(status=status, output=output, receipts=numbered)
+    run = ChildRun(status=status, output=report, receipts=numbered)
     run = await run_in_thread_if(is_large(run), partial(Recorder(redactor=redactor).redacted, run))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     recorded = receipts is not None
@@ -87,10 +93,23 @@ async def submission_of(
         ceiling,
         by_child=False,
         has_receipts=recorded,
+        has_report=output is not None,
         said=await run_in_thread_if(len(said) > LARGE_CHARS, lambda: redactor.text(encodable(said))),
         probe_tools=tuple(tools),
         redactor=redactor,
     )
+
+
+def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
+    """Raise CallError if there is nothing to judge, or for the first criterion that only a report can meet."""
+    if not has_evidence:
+        hint = "give the report as `output`, or the folder with the work as `workspace`"
+        raise CallError("empty", "there is no work to judge: no report and no workspace", field="output", hint=hint)
+    for n, criterion in enumerate(task.acceptance_criteria):
+        if criterion.kind in _ABOUT_THE_REPORT:
+            message = f"`{criterion.kind}` is about the report, and there is none"
+            hint = "give the report as `output`, or use a `file` or `shell` criterion"
+            raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 
 def _criterion(given: Any) -> Any:

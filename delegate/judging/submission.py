@@ -32,6 +32,8 @@ class Submission:
     """Whether a child worked in `folder`. Its files are then untrusted: checks of them need a sandbox."""
     has_receipts: bool = True
     """Whether tool calls were recorded. If so, a call without a receipt wasn't made."""
+    has_report: bool = True
+    """Whether the worker wrote a report. Without one, the files and the receipts are all there is to judge."""
     said: str = ""
     """All that was said in the worker's conversation, if it is known: its own word, which proves no deed."""
     tools: tuple[Tool, ...] | None = None

@@ -129,7 +129,8 @@ class _Judgment:
     def gate_rejection(self) -> gate.Rejection | None:
         """The gate's rejection, if it counts: with the gate disabled, only runs that didn't complete are rejected."""
         submission = self.submission
-        rejection = gate.inspect(submission.task, submission.run, lambda path: _exists(submission, path))
+        exists = partial(_exists, submission)
+        rejection = gate.inspect(submission.task, submission.run, exists, has_report=submission.has_report)
         self.gate_code = rejection.code if rejection else None
         return rejection if self.judging.use_gate or submission.run.status != "completed" else None
 

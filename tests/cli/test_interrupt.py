@@ -91,7 +91,7 @@ def test_the_first_signal_stops_all_children_and_prints_the_report(
         process.send_signal(signals[0])
         out, err = process.communicate(timeout=PATIENCE)
         assert tree.left() == []
-    assert process.returncode == 1
+    assert process.returncode == 3
     assert err == f"{STOPPING}\n"
     first, second, third = out.split("\n\n")[:3]
     assert first.startswith("PASS (verified)  1. quick\n"), "a finished task keeps its verdict"
@@ -109,7 +109,7 @@ def test_the_report_of_a_canceled_run_is_complete_as_json_and_on_record(
         _wait_until_running(server, tree)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1
+    assert process.returncode == 3
     results = [TaskResult.model_validate(result) for result in json.loads(out)["results"]]
     assert [result.status for result in results] == ["completed", "cancelled", "cancelled"]
     assert (results[1].receipts.ok, results[1].receipts.timeout) == (1, 1)
@@ -124,7 +124,7 @@ def test_a_canceled_call_prints_the_report_that_a_host_would_get(server: ModelSe
         server.wait_for_calls(2, PATIENCE)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, err) == (1, f"{STOPPING}\n")
+    assert (process.returncode, err) == (3, f"{STOPPING}\n")
     assert json.loads(out)["results"][1]["error"]["code"] == "cancelled"
 
 
@@ -136,7 +136,7 @@ def test_canceled_judging_is_a_fail_and_its_check_is_killed(server: ModelServer,
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
         assert tree.left() == []
-    assert (process.returncode, err) == (1, f"{STOPPING}\n")
+    assert (process.returncode, err) == (3, f"{STOPPING}\n")
     assert out.startswith("FAIL  x\n  cancelled, decided by nobody")
 
 
@@ -183,7 +183,7 @@ def test_a_live_display_restores_the_cursor_and_shows_every_result(
             out, _ = process.communicate(timeout=PATIENCE)
     finally:
         os.close(ours)
-    assert process.returncode == 1
+    assert process.returncode == 3
     assert out.startswith("PASS (verified)  1. quick\n")
     assert "stopping, and waiting" in shown
     assert "3 of 3 done" in shown

@@ -1,11 +1,12 @@
 """`delegate judge`: verdicts on existing work, read from files."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import delegate, openai_at
+from tests.cli.command import COMMAND, delegate, openai_at
 from tests.support.model_server import Call, ModelServer, Reply
 
 WORK = ("judge", "--goal", "Write note.md", "--output", "report.md", "--workspace", "work")
@@ -83,9 +84,61 @@ def test_the_report_may_come_from_stdin() -> None:
     assert done.stdout.startswith("PASS (verified)  Count\n")
 
 
+def test_a_piped_report_needs_no_option_and_may_come_from_a_file() -> None:
+    arguments = ("judge", "--goal", "Count", "-c", "json: total === 3")
+    piped = delegate(*arguments, stdin='{"total": 3}')
+    Path("report.json").write_text('{"total": 4}')
+    with Path("report.json").open() as file:
+        redirected = subprocess.run([*COMMAND, *arguments], stdin=file, capture_output=True, text=True)
+    assert (piped.returncode, redirected.returncode) == (0, 1), piped.stderr + redirected.stderr
+
+
+def test_a_pipe_that_stays_silent_is_named_on_stderr() -> None:
+    command = [*COMMAND, "judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md"]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == (
+            "delegate: reading the report from stdin; without one, add `< /dev/null`\n"
+        )
+        out, _ = process.communicate("I wrote it.")
+    assert out.startswith("PASS (verified)  x\n")
+
+
+@pytest.mark.parametrize("stdin", [None, ""], ids=["no stdin", "an empty pipe"])
+def test_a_workspace_is_judged_alone_without_a_report(stdin: str | None) -> None:
+    arguments = ("judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md", "-c", "shell: grep -q h note.md")
+    done = delegate(*arguments, stdin=stdin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("PASS (verified)  x\n")
+    bad = delegate(*arguments, "-c", "file: other.md", stdin=stdin)
+    assert bad.returncode == 1
+
+
+def test_a_judge_sees_no_report_where_there_is_none() -> None:
+    with _judge("hello reader") as server:
+        done = delegate("judge", "--goal", "x", "--workspace", "work", "-c", "the note greets the reader",
+                        **openai_at(server))  # fmt: skip
+        (call,) = server.calls
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "artifact:note.md" in call.texts[-1]
+    assert "<<<output" not in call.texts[-1]
+
+
+def test_an_empty_report_that_is_named_is_a_fail() -> None:
+    done = delegate("judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md", "--output", "-", stdin="")
+    assert done.returncode == 1
+    assert "empty_output, decided by gate" in done.stdout
+
+
+def test_without_receipts_nobody_can_tell_which_tools_were_called() -> None:
+    done = delegate(*WORK, "-c", "never called: send_email")
+    assert done.returncode == 3
+    assert "no_receipts" in done.stdout
+
+
 def test_without_a_key_it_says_why_no_model_may_judge() -> None:
     done = delegate(*WORK, "-c", "the note greets the reader")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "no_eligible_judge" in done.stdout
     assert "  no judge: no key (set OPENAI_API_KEY) (" in done.stdout
 
@@ -103,6 +156,7 @@ def test_without_a_key_it_says_why_no_model_may_judge() -> None:
             "only one of --criteria, --output and --receipts can",
         ),
         ((), "there are no criteria to judge by (add -c CRITERION"),
+        (("-c", "regex: x", "--output", "report.md", "--receipts", "nothing"), "nothing can't be read"),
         (("-c", "ok", "--goal", " "), "`goal` is empty"),
     ],
 )
@@ -113,6 +167,20 @@ def test_invalid_input_is_one_error_line_with_its_location(arguments: tuple[str,
     assert done.stdout == ""
     assert done.stderr.startswith(f"delegate: {complaint}")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("-c", "file: note.md"), "there is no report to judge (give it with --output FILE or pipe it to stdin, or "),
+        (("--workspace", "work", "-c", "ok", "-c", "regex: x"), "-c (number 2): `regex` is about the report, and "),
+        (("--workspace", "work", "-c", "json: x"), "-c (number 1): `json_predicate` is about the report, and there is"),
+    ],
+)
+def test_without_a_report_what_needs_one_is_refused(arguments: tuple[str, ...], complaint: str) -> None:
+    done = delegate("judge", "--goal", "x", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"delegate: {complaint}")
 
 
 def test_strict_checks_refuse_a_vacuous_criterion_with_its_location() -> None:

@@ -171,7 +171,8 @@ class _Source(NamedTuple):
 def _raw_sources(submission: Submission, checks: Sequence[CriterionResult]) -> Iterator[_Source]:
     """The sources, redacted. The run already is, except file names and numbers in tool arguments."""
     redacted, run = submission.redactor.text, submission.run
-    yield _Source("output", [(run.output, OUTPUT_CHARS)])
+    if submission.has_report:
+        yield _Source("output", [(run.output, OUTPUT_CHARS)])
     if submission.said:
         yield _Source("said", [(submission.said, OUTPUT_CHARS)])
     if run.artifacts:

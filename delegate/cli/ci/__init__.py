@@ -1,0 +1,1 @@
+"""Formats in which systems for continuous integration read a verdict."""

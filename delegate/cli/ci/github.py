@@ -1,0 +1,82 @@
+"""A verdict as workflow commands of GitHub Actions, and as the summary of a job.
+
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+import html
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+from delegate._util.fencing import clean, one_line
+from delegate.cli import PROGRAM
+from delegate.cli.ci.problems import TITLE_CHARS, Problem
+from delegate.types import Verdict
+
+_MARKS = {"met": "✅", "not_met": "❌", "cannot_tell": "❔", "error": "⚠️", "trusted": "🤝", "skipped": "⏭️"}
+
+
+def commands(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> Iterator[str]:
+    """One line per command: the verdict, then each problem and finding. A line holds nothing but its command."""
+    yield _command("notice", f"{_head(verdict)}: {verdict.reasoning}", title=f"delegate: {one_line(goal, 100)}")
+    for one in problems:
+        doubt = "" if one.examined else "nobody could look: "
+        yield _command("error", one.message, title=f"{doubt}{one.id} {one.code}: {one.text}", file=one.path)
+    for finding in verdict.findings:
+        name = "warning" if finding.severity in ("critical", "major") else "notice"
+        yield _command(name, one_line(finding.message, 1_000), title=f"{finding.severity} finding: {finding.code}")
+
+
+def write_summary(verdict: Verdict, goal: str) -> None:
+    """Append the summary to the file that GITHUB_STEP_SUMMARY names, if it is set. A problem is one line on stderr."""
+    if not (path := os.environ.get("GITHUB_STEP_SUMMARY")):
+        return
+    try:
+        with open(path, "a", encoding="utf-8", errors="replace") as file:
+            file.write(summary(verdict, goal))
+    except OSError as error:
+        print(f"{PROGRAM}: the summary of the step can't be written: {error.strerror}", file=sys.stderr)
+
+
+def summary(verdict: Verdict, goal: str) -> str:
+    """The verdict as one block of HTML.
+
+    There is no blank line in it, so Markdown ends the block only at its end and reads nothing inside it: the words of a
+    worker or a judge can add neither links nor headings.
+    """
+    lines = [f"<h3>{_cell(_head(verdict), 100)}: {_cell(goal, TITLE_CHARS)}</h3>", "<table>"]
+    lines.append("<tr><th></th><th>criterion</th><th>decided by</th><th>code</th><th>reason</th></tr>")
+    for one in verdict.criteria:
+        cells = (f"{one.id} {one.text}", one.decided_by, one.code, one.reason)
+        row = "".join(f"<td>{_cell(cell, 400)}</td>" for cell in cells)
+        lines.append(f"<tr><td>{_MARKS[one.outcome]}</td>{row}</tr>")
+    if not any(one.fails for one in verdict.criteria) and verdict.verdict == "FAIL":
+        lines.append(f'<tr><td>❌</td><td colspan="4">{_cell(verdict.reasoning, 400)}</td></tr>')
+    for finding in verdict.findings:
+        text = f"{finding.severity} finding: {finding.code}: {finding.message}"
+        lines.append(f'<tr><td>💡</td><td colspan="4">{_cell(text, 400)}</td></tr>')
+    return "\n".join([*lines, "</table>", "", ""])
+
+
+def _head(verdict: Verdict) -> str:
+    if verdict.verdict == "PASS":
+        return f"PASS ({verdict.worth})"
+    return f"FAIL ({verdict.code})" if verdict.examined else f"FAIL, because nobody could look ({verdict.code})"
+
+
+def _command(name: str, message: str, **properties: str | None) -> str:
+    listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
+    return f"::{name} {listed}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    """The escapes that the runner reverses. A line break would end the command and could start another."""
+    return clean(text).text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _cell(text: str, limit: int) -> str:
+    return html.escape(one_line(text, limit))

@@ -1,0 +1,88 @@
+"""A verdict as JUnit XML: one test case per criterion.
+
+A criterion that the work doesn't meet is a `failure`, one that nobody could look at an `error`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from delegate._util.fencing import clean, one_line
+from delegate.cli.ci.problems import TITLE_CHARS, VERDICT, Problem, bounded
+from delegate.types import CriterionResult, Verdict
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 can't contain, not even escaped."""
+
+
+def document(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> str:
+    """The XML document."""
+    by_id = {problem.id: problem for problem in problems}
+    suite = Element("testsuite", name=_text(one_line(goal, TITLE_CHARS)))
+    _properties(suite, _facts(verdict))
+    cases = [_case(suite, one, by_id.get(one.id)) for one in verdict.criteria]
+    if VERDICT in by_id and by_id[VERDICT].kind == VERDICT:
+        cases.append(_verdict_case(suite, by_id[VERDICT]))
+    counts = {"tests": str(len(cases))}
+    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        counts[name] = str(sum(case.find(tag) is not None for case in cases))
+    suite.attrib |= counts
+    root = Element("testsuites", {"name": "delegate judge", **counts})
+    root.append(suite)
+    indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode")
+
+
+def _facts(verdict: Verdict) -> dict[str, str]:
+    judge = verdict.judge
+    facts: dict[str, object] = {
+        "verdict": verdict.verdict,
+        "code": verdict.code,
+        "decided_by": verdict.decided_by,
+        "verified": str(verdict.verified).lower(),
+        "examined": str(verdict.examined).lower(),
+        "reasoning": bounded(verdict.reasoning),
+        "score": verdict.score,
+        "judge": judge.model if judge else None,
+        "judge_cost_usd": judge.cost_usd if judge else None,
+        "rubric_version": verdict.rubric_version,
+        "judge_version": verdict.judge_version,
+    }
+    return {name: str(value) for name, value in facts.items() if value not in (None, "")}
+
+
+def _case(suite: Element, one: CriterionResult, problem: Problem | None) -> Element:
+    name = one_line(f"{one.id} {one.text}", TITLE_CHARS)
+    case = SubElement(suite, "testcase", classname=f"delegate.{one.kind}", name=_text(name))
+    facts = {"outcome": one.outcome, "decided_by": one.decided_by, "code": one.code, "source": one.source or ""}
+    _properties(case, {key: value for key, value in facts.items() if value})
+    if problem is not None:
+        _add_problem(case, problem)
+    elif one.outcome == "skipped" or (one.findings_only and one.outcome not in ("met", "trusted")):
+        why = f"findings only: {one.code}: {one.reason}" if one.findings_only else one.reason or "skipped"
+        SubElement(case, "skipped", message=_text(one_line(why, 2 * TITLE_CHARS)))
+    elif one.evidence:
+        SubElement(case, "system-out").text = _text(bounded(one.evidence))
+    return case
+
+
+def _verdict_case(suite: Element, problem: Problem) -> Element:
+    case = SubElement(suite, "testcase", classname=f"delegate.{VERDICT}", name=_text(problem.text))
+    _add_problem(case, problem)
+    return case
+
+
+def _add_problem(case: Element, problem: Problem) -> None:
+    message = _text(one_line(problem.reason, 2 * TITLE_CHARS))
+    tag = "failure" if problem.examined else "error"
+    SubElement(case, tag, type=problem.code, message=message).text = _text(problem.message)
+
+
+def _properties(parent: Element, facts: Mapping[str, str]) -> None:
+    properties = SubElement(parent, "properties")
+    for name, value in facts.items():
+        SubElement(properties, "property", name=name, value=_text(value))
+
+
+def _text(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", clean(text).text)

@@ -1,0 +1,98 @@
+"""What makes a verdict a FAIL, in a form that every format for continuous integration starts from."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from delegate._util.fencing import clean, one_line
+from delegate.types import CriterionResult, FileCriterion, Task, Verdict
+
+TITLE_CHARS = 200
+TEXT_CHARS = 4_000
+VERDICT = "verdict"
+"""Id and kind of the problem of a verdict that no criterion decided, such as one of the gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason for a FAIL. Its texts are cleaned and bounded; they still are the words of a worker or a judge."""
+
+    id: str
+    kind: str
+    text: str
+    """What was wanted, in one line."""
+    code: str
+    reason: str
+    evidence: str
+    examined: bool
+    """False if nobody could look at the work."""
+    path: str | None = None
+    """The file that it is about, relative to the root of the repository, with slashes."""
+
+    @property
+    def message(self) -> str:
+        """What is wrong and what shows it."""
+        return self.reason if self.evidence in self.reason else f"{self.reason}\n{self.evidence}"
+
+
+def problems(verdict: Verdict, paths: Mapping[str, str]) -> list[Problem]:
+    """The reasons for a FAIL; at least one, and none for a PASS. `paths` are files by the ids of their criteria."""
+    if verdict.verdict == "PASS":
+        return []
+    found = [_of_criterion(one, paths.get(one.id)) for one in verdict.criteria if one.fails]
+    return found or [
+        Problem(
+            VERDICT,
+            VERDICT,
+            "the work as a whole",
+            verdict.code,
+            bounded(verdict.reasoning or verdict.code),
+            "",
+            verdict.examined,
+        )
+    ]
+
+
+def _of_criterion(one: CriterionResult, path: str | None) -> Problem:
+    return Problem(
+        one.id,
+        one.kind,
+        one_line(one.text, TITLE_CHARS),
+        one.code,
+        bounded(one.reason or one.code),
+        bounded(one.evidence or ""),
+        one.examined,
+        path,
+    )
+
+
+def bounded(text: str) -> str:
+    """The text without hidden characters, cut to a limit."""
+    cleaned = clean(text[: 2 * TEXT_CHARS]).text.strip()
+    return cleaned if len(cleaned) <= TEXT_CHARS else f"{cleaned[: TEXT_CHARS - 1]}…"
+
+
+def paths_of(task: Task, verdict: Verdict, workspace: Path | None) -> dict[str, str]:
+    """The files that criteria are about, by the criteria's ids, relative to the root of the repository.
+
+    A `file` criterion names its file; for others it is the one in which the evidence was found.
+    """
+    if workspace is None:
+        return {}
+    named = {one.id: one.path for one in task.criteria if isinstance(one, FileCriterion)}
+    for one in verdict.criteria:
+        if one.source and one.source.startswith("artifact:"):
+            named.setdefault(one.id, one.source.removeprefix("artifact:"))
+    found = {id: in_repository(workspace / path) for id, path in named.items() if id}
+    return {id: path for id, path in found.items() if path is not None}
+
+
+def in_repository(path: Path) -> str | None:
+    """The path relative to the root of the repository, with slashes; None if it is outside.
+
+    The root is GITHUB_WORKSPACE if that is set, else the working directory.
+    """
+    root = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
+    relative = os.path.relpath(os.path.abspath(path), os.path.abspath(root))
+    return None if relative.split(os.sep)[0] == os.pardir or "\0" in relative else Path(relative).as_posix()
