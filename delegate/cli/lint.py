@@ -4,7 +4,7 @@ Both are useless as criteria: the first always hold, the second never count.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from delegate.judging.checks.vacuous import VacuousPart
+    from delegate.types import Task
 
 BEFORE, MARKED, AFTER = 60, 80, 40
 """Maximum number of characters shown before, within and after the marked part of a line."""
@@ -21,7 +22,7 @@ BEFORE, MARKED, AFTER = 60, 80, 40
 
 def lint(
     command: Annotated[
-        str | None, typer.Argument(metavar="COMMAND|-", help="The command, in quotes. `-` reads it from stdin.")
+        list[str] | None, typer.Argument(metavar="COMMAND|-", help="The command, in quotes. `-` reads it from stdin.")
     ] = None,
     exit_code: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="The exit code that means success.")] = 0,
     criteria: Annotated[
@@ -30,6 +31,10 @@ def lint(
             "--criteria", metavar="FILE", help="Instead of a command, a file of criteria as for `delegate judge`."
         ),
     ] = None,
+    files: Annotated[
+        bool,
+        typer.Option("--files", help="The arguments are files of criteria or of tasks, any number of them."),
+    ] = False,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
     format: FormatOption = Format.pretty,
 ) -> None:
@@ -37,7 +42,9 @@ def lint(
 
     With --criteria, check the commands of all its shell criteria, and show what
     each criterion in words is about, with a criterion that code decides for
-    those that no report can show.
+    those that no report can show. With --files, do the same for each file that
+    is given: criteria, or tasks as for `delegate run --file` and `delegate
+    batch`. Only what was found is shown.
 
     Nothing is run. Exits with 0 if there are no findings, 1 if there
     are, and 2 if there is no command.
@@ -48,24 +55,85 @@ def lint(
     from delegate.cli.output import refusals_as
     from delegate.judging.checks.vacuous import find_vacuous
 
+    if files:
+        raise typer.Exit(_lint_files(command or [], format))
     if criteria is not None:
         raise typer.Exit(_lint_criteria(criteria, command, format))
     with refusals_as(format):
-        text = _read(command)
+        text = _read(command or [])
     found = find_vacuous(text, exit_code=exit_code)
     _print(text, exit_code, found, format)
     raise typer.Exit(1 if found else 0)
 
 
-def _lint_criteria(file: Path, command: str | None, format: Format) -> int:
+def _lint_files(names: list[str], format: Format) -> int:
+    """Print what was found in files of criteria or tasks; returns the exit code."""
+    from delegate.cli.output import console, print_as_json, refusals_as
+
+    with refusals_as(format):
+        rows = [row for name in names for row in _rows_of(Path(name))]
+    if not print_as_json(format, {"criteria": rows}, rows):
+        for row in rows:
+            for finding in row["findings"]:
+                console().print(f"{row['file']}: {row['id']}: {finding}", soft_wrap=True, markup=False)
+    return 1 if any(row["findings"] for row in rows) else 0
+
+
+def _rows_of(file: Path) -> list[dict[str, Any]]:
+    """What was found on each criterion of a file of criteria or tasks. Raises CallError."""
+    from delegate.cli.workfile import read_criteria, to_task
+
+    if (tasks := _tasks_in(file)) is None:
+        return [{"file": str(file), **row} for row in _criteria_rows(to_task("lint", read_criteria(file)))]
+    return [
+        {"file": str(file), **row, "id": f"task {id}, {row['id']}"}
+        for id, task in tasks
+        for row in _criteria_rows(task)
+    ]
+
+
+def _tasks_in(file: Path) -> "list[tuple[str, Task]] | None":
+    """The tasks of a file with their ids; None if it is a file of criteria. Raises CallError."""
+    from delegate.batch.item import BadRow
+    from delegate.batch.sources import TaskFile
+    from delegate.cli.documents import is_document, read_document
+    from delegate.cli.taskfile import read_task, read_tasks
+    from delegate.errors import CallError
+
+    if is_document(file) and not _holds_tasks(read_document(file)):
+        return None
+    if file.suffix.lower() == ".toml":
+        return [(str(n), task) for n, task in enumerate(read_tasks(file), start=1)]
+    if not is_document(file) and file.suffix.lower() not in (".jsonl", ".ndjson"):
+        return None
+    found: list[tuple[str, Task]] = []
+    for one in TaskFile(file, read_task):
+        if isinstance(one, BadRow):
+            error = one.error
+            raise CallError(error.code, f"{file}: row {one.row}: {error.message}", field=error.field, hint=error.hint)
+        found.append((one.id, one.task))
+    return found
+
+
+def _holds_tasks(document: object) -> bool:
+    """Whether a document is a list of tasks, which have a goal, and not of criteria."""
+    if isinstance(document, dict):
+        return "tasks" in document
+    return isinstance(document, list) and any(
+        isinstance(one, dict) and "goal" in one for one in cast("list[object]", document)
+    )
+
+
+def _lint_criteria(file: Path, command: list[str] | None, format: Format) -> int:
     """Print what was found on each criterion; returns the exit code."""
     from delegate.cli.output import console, print_json, print_jsonl, refusals_as
+    from delegate.cli.workfile import read_criteria, to_task
     from delegate.errors import CallError
 
     with refusals_as(format):
-        if command is not None:
+        if command:
             raise CallError("two_inputs", "give a command or --criteria, not both", hint="leave out one of them")
-        rows = _criteria_rows(file)
+        rows = _criteria_rows(to_task("lint", read_criteria(file)))
     if format is Format.json:
         print_json({"criteria": rows})
     elif format is Format.jsonl:
@@ -81,16 +149,15 @@ def _lint_criteria(file: Path, command: str | None, format: Format) -> int:
     return 1 if any(row["findings"] for row in rows) else 0
 
 
-def _criteria_rows(file: Path) -> list[dict[str, Any]]:
+def _criteria_rows(task: "Task") -> list[dict[str, Any]]:
     from delegate.child.toolbox import toolbox_specs
-    from delegate.cli.workfile import read_criteria, to_task
     from delegate.judging import suggest
     from delegate.judging.judge.statements import subject_of
     from delegate.judging.validate import vacuous_parts
     from delegate.types import QuestionCriterion, ShellCriterion, TextCriterion
 
     specs, rows = toolbox_specs(), list[dict[str, Any]]()
-    for criterion in to_task("lint", read_criteria(file)).criteria:
+    for criterion in task.criteria:
         in_words = isinstance(criterion, (TextCriterion, QuestionCriterion))
         found = [one.message for one in suggest.findings([criterion], specs)]
         found += vacuous_parts(criterion) if isinstance(criterion, ShellCriterion) else []
@@ -99,11 +166,14 @@ def _criteria_rows(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read(command: str | None) -> str:
+def _read(command: list[str]) -> str:
     from delegate.cli.documents import STDIN, read_text
     from delegate.errors import CallError
 
-    text = (read_text(STDIN) if command == str(STDIN) else command or "").rstrip()
+    if len(command) > 1:
+        hint = "write it in quotes, or add --files to check files of criteria or tasks"
+        raise CallError("two_inputs", "give one command", hint=hint)
+    text = (read_text(STDIN) if command == [str(STDIN)] else "".join(command)).rstrip()
     if not text:
         hint = "pass it in quotes, or `-` to read it from stdin"
         raise CallError("empty", "there is no command to check", hint=hint)

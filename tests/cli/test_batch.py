@@ -128,7 +128,7 @@ def test_an_invalid_row_is_one_error_line_unless_it_is_skipped() -> None:
         "delegate: companies.csv: row 317: the row has 2 fields, but the header has 1 (line 318) "
         "(fix the row, or skip bad rows with --skip-bad)\n"
     )
-    assert skipped.returncode == 1
+    assert skipped.returncode == 3
     assert {row["id"]: row["state"] for row in lines(Path("r.jsonl"))} == {"1": "done", "row 2": "bad_row", "3": "done"}
 
 
