@@ -6,25 +6,21 @@ Model names come from providers, so they are passed through `one_line` before th
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rich.text import Text
-
 from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.contract.amounts import cost, counted, out_of_budget, paid, percent, tally, usd
 from delegate.types import JudgeAttempt, JudgeRecord, Report, TaskResult, Usage, Verdict
 
 
-def task_costs(result: TaskResult) -> list[Text]:
+def task_costs(result: TaskResult) -> list[str]:
     """One line each for the child, the judges and delegated tasks, and one for the total."""
-    total = [f"cost {cost(result)}", f"{result.seconds:.1f} s"]
-    total += [f"handle {result.handle}"] if result.handle else []
-    lines = (*_child(result), *_judge(result.verdict, result.verification_share), *_delegated(result))
-    return [_line(text) for text in (*lines, " · ".join(total))]
+    lines = [*_child(result), *_judge(result.verdict, result.verification_share), *_delegated(result)]
+    return [one_line(text, 400) for text in (*lines, f"total: {cost(result)}, {result.seconds:.1f} s")]
 
 
-def verdict_costs(verdict: Verdict) -> list[Text]:
+def judging_costs(verdict: Verdict) -> list[str]:
     """The lines of the judges of a verdict."""
-    return [_line(text) for text in _judge(verdict, None)]
+    return [one_line(text, 400) for text in _judge(verdict, None)]
 
 
 def totals_line(report: Report) -> str:
@@ -39,10 +35,6 @@ def totals_line(report: Report) -> str:
     if totals.verification_share is not None and totals.passed + totals.failed:
         parts.append(f"verification {percent(totals.verification_share)} of the cost")
     return " · ".join([*parts, f"{totals.seconds:.1f} s"])
-
-
-def _line(text: str) -> Text:
-    return Text("  ").append(one_line(text, 400), "dim")
 
 
 def _child(result: TaskResult) -> Iterator[str]:
@@ -69,22 +61,10 @@ def _judge(verdict: Verdict | None, share: float | None) -> Iterator[str]:
     record = verdict.judge if verdict else None
     if verdict is None or record is None:
         return
-    yield from _failed_judges(record.attempts)
     yield from _escalation(verdict, record.attempts)
     if record.model is not None:
         part = [f"{percent(share)} of the cost"] if share is not None else []
         yield f"{_judges(record, record.model)}: {', '.join([paid(record), *part, *_used(record.usage)])}"
-
-
-def _failed_judges(attempts: Sequence[JudgeAttempt]) -> Iterator[str]:
-    """The judges that gave no answer, or one that couldn't be used."""
-    for attempt in attempts:
-        reason = one_line(attempt.message, 100)
-        if attempt.fault is not None:
-            fault = attempt.fault.replace("_", " ")
-            yield f"judge {attempt.model} gave no answer ({fault}{': ' if reason else ''}{reason})"
-        elif reason:
-            yield f"judge {attempt.model} gave no usable answer ({reason})"
 
 
 def _escalation(verdict: Verdict, attempts: Sequence[JudgeAttempt]) -> Iterator[str]:

@@ -126,7 +126,9 @@ def _print_texts(*texts: str) -> None:
 def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
     from rich.text import Text
 
-    from delegate.cli.output import ROOMY, console, slim_table, word
+    from delegate.cli.layout import Trimmed
+    from delegate.cli.output import ROOMY, console, slim_table
+    from delegate.cli.screens import word
     from delegate.contract.amounts import percent, usd
 
     out = console(pipe_width=WIDTH)
@@ -157,7 +159,7 @@ def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
     headline = f"verification {percent(share)} of the cost" if share is not None else ""
     table.add_section()
     table.add_row("total", "", headline, "", *numbers(tokens, totals.cost_usd, totals.seconds))
-    out.print("", table, "", sep="\n")
+    out.print("", Trimmed(table), "", sep="\n")
 
 
 def _reason(result: "TaskResult") -> str:

@@ -132,6 +132,7 @@ def _judge(choice: "Choice") -> str:
 
 
 def _print(choice: "Choice", rows: "list[JsonObject]", summary: list[str]) -> None:
+    from delegate.cli.layout import Trimmed
     from delegate.cli.output import ROOMY, console, plain, slim_table
 
     out = console()
@@ -142,7 +143,7 @@ def _print(choice: "Choice", rows: "list[JsonObject]", summary: list[str]) -> No
     standings = [_standing(choice, row, rows[0]) for row in rows]
     columns = _columns(rows, standings if roomy else _without_repeats(standings), roomy=roomy)
     _fill(table, columns, [_style(row) for row in rows])
-    out.print(table)
+    out.print(Trimmed(table))
     if any(row["above_tokens"] for row in rows):
         out.print("* price of calls of this length")
 

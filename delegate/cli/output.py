@@ -1,4 +1,4 @@
-"""Prints reports and records to stdout, as text or as JSON.
+"""Prints to stdout: JSON, and what all texts and tables for people share. See `screens` for reports and verdicts.
 
 Text from a child, a judge or a provider is passed through `plain` before it reaches a terminal.
 """
@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,27 +17,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from delegate._util.fencing import clean, one_line, visible
-from delegate.cli.costs import task_costs, totals_line, verdict_costs
+from delegate._util.fencing import clean, one_line
+from delegate.cli import PROGRAM
+from delegate.cli.costs import totals_line
+from delegate.cli.layout import Prose, Screen
 from delegate.cli.options import Format
+from delegate.cli.screens import task_screen, verdict_screen
 from delegate.errors import CallError, ConfigError
-from delegate.types import CriterionResult, ErrorDetail, Finding, Report, TaskResult, Verdict
+from delegate.types import ErrorDetail, Report, Verdict
 
 ROOMY = 100
 """Minimum number of columns for tables with all details."""
+VERY_ROOMY = 120
+"""Minimum number of columns for tables with whole ids and times."""
+NARROW = 72
+"""Below this number of columns, tables have only what matters most."""
 PIPE_WIDTH = 120
 """Number of columns if stdout isn't a terminal and COLUMNS isn't set."""
 
-
-_MARKS = {
-    "met": ("✓", "green"),
-    "not_met": ("✗", "red"),
-    "cannot_tell": ("?", "yellow"),
-    "error": ("!", "red"),
-    "trusted": ("~", "yellow"),
-    "skipped": ("-", "dim"),
-}
-_WORDS = {"PASS": "bold green", "FAIL": "bold red"}
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 
 
@@ -113,118 +109,34 @@ def slim_table(out: Console) -> Table:
     return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0) if out.width >= ROOMY else 0)
 
 
+def add_title_column(table: Table, name: str) -> None:
+    """Add a last column for `title`s, which takes the room that the others leave."""
+    table.add_column(Text(name, no_wrap=True, overflow="ellipsis"), min_width=8, overflow="ellipsis", ratio=1)
+
+
+def title(text: str) -> Text:
+    """Untrusted text in one line, cut with `…` where a table has no room for it."""
+    return Text(one_line(text, 200), no_wrap=True, overflow="ellipsis")
+
+
 def plain(text: str, style: str = "") -> Text:
     """Untrusted text that is safe for a terminal: escape sequences and markup in it have no effect."""
     return Text(clean(text).text, style=style)
 
 
-def word(verdict: Verdict | None) -> Text:
-    """PASS, FAIL or, without criteria, UNJUDGED. The meaning doesn't depend on the color."""
-    return Text(verdict.verdict, _WORDS[verdict.verdict]) if verdict else Text("UNJUDGED", "bold yellow")
-
-
 def print_report(report: Report, goals: Sequence[str]) -> None:
-    """Print each task with its verdict, the reasons, the report of the child and the costs; then the totals."""
-    out = console()
-    for result in report.results:
-        out.print(task_text(result, goals[result.task_index]), soft_wrap=True)
-    out.print(Text(totals_line(report), "bold"), soft_wrap=True)
+    """Print a screen per task and, if there are several, their totals."""
+    out, several = console(), len(report.results) > 1
+    for n, result in enumerate(report.results):
+        if n:
+            out.print()
+        number = result.task_index + 1 if several else None
+        more = f"{PROGRAM} show last{f' {number}' if number else ''}" if result.handle else ""
+        out.print(task_screen(result, goals[result.task_index], number=number, more=more))
+    if several:
+        out.print("", Prose(Text(totals_line(report), "bold")), sep="\n")
 
 
-def task_text(result: TaskResult, goal: str, *, full_report: str | None = None) -> Text:
-    """One result. `full_report` is the child's full report, if the caller has it."""
-    lines = [
-        _head(result, goal),
-        *_reasons(result),
-        *(_details(result.verdict) if result.verdict else ()),
-    ]
-    report = full_report if full_report is not None else result.summary
-    lines += [Text("  report of the child:", "dim"), _indented(report)] if report.strip() else []
-    lines += [*_files(result), *task_costs(result)]
-    return Text("\n").join(lines).append("\n")
-
-
-def _head(result: TaskResult, goal: str) -> Text:
-    head = _worth(result.verdict).append(f"  {result.task_index + 1}. ", "bold").append(one_line(goal, 100), "bold")
-    return head if result.status == "completed" else head.append(f"  [{result.status}]", "red")
-
-
-def _worth(verdict: Verdict | None) -> Text:
-    """The verdict's word, and what a PASS rests on."""
-    return word(verdict).append(f" ({verdict.worth})" if verdict and verdict.verdict == "PASS" else "")
-
-
-def _reasons(result: TaskResult) -> list[Text]:
-    if result.error is not None:
-        return [Text(f"  {result.error.code}: ").append(plain(result.error.message))]
-    if result.verdict is None:
-        return [Text("  no criteria were given, so nothing was checked")]
-    return _grounds(result.verdict)
-
-
-def verdict_text(verdict: Verdict, goal: str) -> Text:
-    """A verdict on existing work, without a task result."""
-    head = _worth(verdict).append("  ").append(one_line(goal, 100), "bold")
-    return Text("\n").join([head, *_grounds(verdict), *_details(verdict), *verdict_costs(verdict)])
-
-
-def _grounds(verdict: Verdict) -> list[Text]:
-    """The basis of the verdict as a whole, and its score."""
-    proof = "every decision rests on evidence that code verified" if verdict.verified else "not verified"
-    lines = [Text(f"  {verdict.code}, decided by {verdict.decided_by}; {proof}{_score(verdict)}")]
-    if verdict.receipts == "unavailable":
-        lines.append(Text("  receipts: unavailable, so only checks prove what was done", "dim"))
-    if verdict.decided_by == "gate":
-        lines.append(Text("  ").append(one_line(verdict.reasoning, 400)))
-    elif verdict.gate:
-        lines.append(Text(f"  the gate is off; it would have refused: {verdict.gate}", "yellow"))
-    return lines
-
-
-def _score(verdict: Verdict) -> str:
-    """The score with its coverage, unless it only repeats the verdict."""
-    if verdict.score is None or {verdict.score, verdict.coverage} <= {0, 1}:
-        return ""
-    return f"; score {verdict.score:.2f}, with {verdict.coverage:.0%} of the weight decided"
-
-
-def _details(verdict: Verdict) -> list[Text]:
-    return [*map(_criterion, verdict.criteria), *_without_judge(verdict), *map(_finding, verdict.findings)]
-
-
-def _without_judge(verdict: Verdict) -> list[Text]:
-    """Why no model can judge: the reasons, and the number of models for each."""
-    if verdict.code != "no_eligible_judge" or verdict.judge is None:
-        return []
-    reasons = Counter(one.reason for one in verdict.judge.candidates)
-    listed = "; ".join(f"{reason} ({count} of {reasons.total()} models)" for reason, count in reasons.most_common(4))
-    return [Text("  no judge: ", "dim").append(one_line(listed, 400))] if listed else []
-
-
-def _finding(one: Finding) -> Text:
-    return Text("  ").append(f"{one.severity} finding", "yellow").append(f": {one.code}: {one_line(one.message, 400)}")
-
-
-def _criterion(one: CriterionResult) -> Text:
-    mark, style = _MARKS[one.outcome]
-    line = Text("  ").append(mark, style).append(f" {one.id} ").append(one_line(one.text, 200))
-    by = one.decided_by if one.decided_by in ("check", "judge") else ""
-    label = by if one.outcome == "met" else f"{one.code} ({by})" if by else one.code
-    label += ", findings only" if one.findings_only else ""
-    line.append(f"\n      {label}: ", "dim").append(one_line(one.reason, 400))
-    if one.decided_by == "judge" and one.source and one.evidence:
-        line.append(f"\n      found in {one_line(one.source, 80)}: “{one_line(one.evidence, 200)}”", "dim")
-    return line
-
-
-def _indented(text: str) -> Text:
-    return Text("\n").join(Text("    ").append(line) for line in clean(text.strip()).text.split("\n"))
-
-
-def _files(result: TaskResult) -> list[Text]:
-    listed = [
-        f"{item.change} {one_line(visible(item.path), 120)} ({item.bytes:,} bytes)" for item in result.artifacts[:10]
-    ]
-    listed += [f"and {len(result.artifacts) - 10} more"] if len(result.artifacts) > 10 else []
-    lines = [Text("  files: ", "dim").append("; ".join(listed))] if listed else []
-    return lines + ([Text("  workspace: ", "dim").append(result.workspace)] if result.workspace else [])
+def verdict_text(verdict: Verdict, goal: str) -> Screen:
+    """A verdict on existing work."""
+    return verdict_screen(verdict, goal)

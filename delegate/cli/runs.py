@@ -24,7 +24,8 @@ def runs(
     A run is `running`, `ended`, or `outcome_unknown` if its process was lost
     before every task had a result. A batch can also be `stopped`, or
     `interrupted` if its process was lost; resume it with `delegate batch
-    --resume RUN`. `delegate show RUN` lists the tasks of a run.
+    --resume RUN`. `delegate show RUN` lists the tasks of a run. Wherever a run
+    is named, its first characters are enough, and `last` is the latest one.
     """
     from delegate.cli.output import print_as_json, refusals_as
     from delegate.cli.work import work
@@ -65,21 +66,28 @@ def _batch_line(batch: "BatchSummary") -> "RunSummary":
 def _print(lines: "Sequence[RunSummary]") -> None:
     from rich.text import Text
 
-    from delegate._util.fencing import one_line
-    from delegate.cli.output import console, slim_table
-    from delegate.cli.transcript import when
+    from delegate.cli.layout import Trimmed
+    from delegate.cli.output import NARROW, VERY_ROOMY, add_title_column, console, slim_table, title
+    from delegate.cli.recorded import short_ids
+    from delegate.cli.transcript import when, when_shortly
     from delegate.contract.amounts import usd
 
     out = console()
     if not lines:
         out.print("no runs are on record")
         return
-    table = slim_table(out)
-    for name in ("run", "started", "state", "tasks", "PASS", "FAIL", "other", "cost", "first goal"):
-        justify = "right" if name in ("tasks", "PASS", "FAIL", "other", "cost") else "left"
-        table.add_column(name, no_wrap=name != "first goal", overflow="fold", justify=justify)
+    full, narrow = out.width >= VERY_ROOMY, out.width < NARROW
+    ids = short_ids([run.run_id for run in lines])
+    table, left_out = slim_table(out), {"tasks"} if not full else set[str]()
+    left_out |= {"started", "other"} if narrow else set()
+    for name in ("run", "started", "state", "tasks", "PASS", "FAIL", "other", "cost"):
+        if name not in left_out:
+            table.add_column(name, no_wrap=True, justify="left" if name in ("run", "started", "state") else "right")
+    add_title_column(table, "first goal")
     for run in lines:
-        counts = map(str, (run.tasks, run.passed, run.failed, run.other))
-        cells = (run.run_id, when(run.began_at), run.state, *counts, usd(run.cost_usd))
-        table.add_row(*map(Text, cells), Text(one_line(run.goal, 200)))
-    out.print(table)
+        cells = {"run": run.run_id if full else ids[run.run_id]}
+        cells |= {"started": when(run.began_at) if full else when_shortly(run.began_at), "state": run.state}
+        cells |= {"tasks": str(run.tasks), "PASS": str(run.passed), "FAIL": str(run.failed), "other": str(run.other)}
+        cells |= {"cost": usd(run.cost_usd)}
+        table.add_row(*(Text(cell) for name, cell in cells.items() if name not in left_out), title(run.goal))
+    out.print(Trimmed(table))

@@ -1,104 +1,159 @@
 """`delegate show`: prints the record of a task, or the tasks of a run."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from delegate.cli.options import Format, FormatOption
+from delegate.cli.recorded import complete_run
 
 if TYPE_CHECKING:
     from rich.table import Table
-    from rich.text import Text
 
+    from delegate.cli.layout import Screen
     from delegate.delegator import Delegator
     from delegate.records.history import TaskSummary
     from delegate.types import JsonObject, Receipt
 
 
 def show(
-    handle: Annotated[str, typer.Argument(help="The handle of a task, such as 1f2e3d4c5b6a-0, or the id of a run.")],
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="The id of a run, its first characters, `last`, or the handle of a task such as 1f2e3d4c5b6a-0.",
+            autocompletion=complete_run,
+        ),
+    ],
+    number: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="The number of a task of the run.")] = None,
     transcript: Annotated[
         bool,
         typer.Option("--transcript", help="Also print every model reply, tool call, check and verdict."),
+    ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only the tasks of the run that didn't pass, with the reasons.")
     ] = False,
     format: FormatOption = Format.pretty,
 ) -> None:
     """Print the record of a task with its verdict, full report and tool calls, or the tasks of a run.
 
-    For a task that is running, or whose process was lost (outcome_unknown), it
-    prints what is recorded so far. The JSON formats always contain the
-    transcript.
+    `delegate show last` shows the latest run, `delegate show last 2` its second
+    task. For a task that is running, or whose process was lost
+    (outcome_unknown), it prints what is recorded so far. The JSON formats
+    always contain the transcript.
     """
     from delegate.cli.output import print_as_json, refusals_as
     from delegate.cli.work import work
     from delegate.delegator import Delegator
 
-    delegator = Delegator()
+    delegator, pretty = Delegator(), format is Format.pretty
     with refusals_as(format):
-        record, tasks = work(delegator, lambda _: _find(delegator, handle))
-    rows = [task._asdict() for task in tasks]
-    if print_as_json(format, record or rows, None if record else rows):
+        found = work(delegator, lambda _: _find(delegator, run, number, failed=failed, pretty=pretty))
+    rows = [task._asdict() for task in found.tasks]
+    if print_as_json(format, found.record or rows, None if found.record else rows):
         return
-    if record:
-        _print_task(record, transcript=transcript)
+    if found.record:
+        _print_task(found.record, found.number, transcript=transcript)
+    elif failed:
+        _print_failed(found)
     else:
-        _print_run(tasks)
+        _print_run(found.tasks)
 
 
-async def _find(delegator: "Delegator", handle: str) -> "tuple[JsonObject | None, Sequence[TaskSummary]]":
-    """The record of a task, or the tasks of a run. Raises CallError if there is neither."""
-    from delegate.errors import CallError
+class _Found(NamedTuple):
+    """What is shown: the record of a task, or tasks of a run."""
 
-    record = await delegator.read(handle)
-    tasks = [] if record else await delegator.tasks(handle)
-    if not record and not tasks:
-        hint = "use a handle or run id from `delegate runs`; records are stored in DELEGATE_HOME"
-        raise CallError("unknown_handle", f"there is no record {handle!r}", hint=hint)
-    return record, tasks
+    record: "JsonObject | None" = None
+    number: int | None = None
+    """The number of the record among the tasks of its run, from 1; None if it is the only one."""
+    tasks: "Sequence[TaskSummary]" = ()
+    records: "Mapping[int, JsonObject]" = MappingProxyType({})
+    """The records of failed tasks, by their numbers."""
 
 
-def _print_task(record: "JsonObject", *, transcript: bool) -> None:
+async def _find(delegator: "Delegator", text: str, number: int | None, *, failed: bool, pretty: bool) -> _Found:
+    """What `text` and `number` name. For people, a run of one task is this task."""
+    from delegate.cli.recorded import find, top_level
+
+    record, tasks = await find(delegator, text, number)
+    top = top_level(tasks)
+    if record is None and pretty and not failed and len(tasks) == 1:
+        record = await delegator.read(tasks[0].handle)
+    if record is not None:
+        return _Found(record, number if len(top) > 1 else None)
+    if not failed:
+        return _Found(tasks=tasks)
+    numbers = {n: task for n, task in enumerate(top, start=1) if task.state != "running" and _has_failed(task)}
+    records = {n: await delegator.read(task.handle) or {} for n, task in numbers.items()} if pretty else {}
+    return _Found(tasks=list(numbers.values()), records=records)
+
+
+def _has_failed(task: "TaskSummary") -> bool:
+    return task.verdict == "FAIL" or task.status != "completed"
+
+
+def _print_task(record: "JsonObject", number: int | None, *, transcript: bool) -> None:
     from rich.text import Text
 
-    from delegate.cli.output import console, slim_table, task_text
+    from delegate.cli.layout import Trimmed
+    from delegate.cli.output import console, slim_table
+    from delegate.cli.screens import record_screen
     from delegate.cli.transcript import receipts, transcript_lines
     from delegate.types import ChildRun, TaskResult
 
     out = console()
     if record["result"]:
         run, result = ChildRun.model_validate(record["run"]), TaskResult.model_validate(record["result"])
-        out.print(task_text(result, record["task"]["goal"], full_report=run.output), soft_wrap=True)
+        out.print(record_screen(result, record["task"]["goal"], number=number, report=run.output))
     else:
-        out.print(_unfinished(record), soft_wrap=True)
+        out.print(_unfinished(record))
     if transcript:
+        out.print()
         out.print(Text("\n").join(transcript_lines(record)), soft_wrap=True)
     elif calls := receipts(record):
-        out.print(_receipts(calls, slim_table(out)))
+        out.print()
+        out.print(Trimmed(_receipts(calls, slim_table(out))))
 
 
-def _unfinished(record: "JsonObject") -> "Text":
+def _print_failed(found: _Found) -> None:
+    """The short screen of each failed task."""
+    from delegate.cli import PROGRAM
+    from delegate.cli.output import console
+    from delegate.cli.screens import task_screen
+    from delegate.types import TaskResult
+
+    out = console()
+    if not found.records:
+        out.print("no task of this run failed")
+    for n, record in found.records.items():
+        if record.get("result"):
+            result, more = TaskResult.model_validate(record["result"]), f"{PROGRAM} show {record['handle']}"
+            out.print(task_screen(result, record["task"]["goal"], number=n, more=more))
+        else:
+            out.print(_unfinished(record))
+
+
+def _unfinished(record: "JsonObject") -> "Screen":
     """What is recorded of a task without a result."""
     from rich.text import Text
 
     from delegate._util.fencing import one_line
+    from delegate.cli.layout import Screen, row
     from delegate.cli.transcript import latest_text, when
 
     running = record["state"] == "running"
     head = Text("RUNNING" if running else "OUTCOME UNKNOWN", "bold yellow")
-    lines = [head.append("  ").append(one_line(record["task"]["goal"], 100), "bold")]
     if running:
-        lines.append(Text(f"  running since {when(record['began_at'])}"))
+        rows = [row("since", when(record["began_at"]))]
     else:
-        lines.append(
-            Text(f"  started {when(record['began_at'])} by a process that was lost, and may have done anything")
-        )
-        lines.append(Text("  it is not run again automatically"))
+        lost = f"{when(record['began_at'])} by a process that was lost, and may have done anything"
+        rows = [row("started", lost), row("", "it is not run again automatically")]
     if record["workspace"]:
-        lines.append(Text("  workspace ").append(one_line(record["workspace"], 400)))
+        rows.append(row("folder", one_line(record["workspace"], 400)))
     if text := latest_text(record):
-        lines.append(Text("  last text: ", "dim").append(one_line(text, 400)))
-    return Text("\n").join(lines).append("\n")
+        rows.append(row("said", one_line(text, 400)))
+    return Screen(head.append("  ").append(one_line(record["task"]["goal"], 200), "bold"), "", rows)
 
 
 def _receipts(calls: "Sequence[Receipt]", table: "Table") -> "Table":
@@ -107,31 +162,41 @@ def _receipts(calls: "Sequence[Receipt]", table: "Table") -> "Table":
     from rich.text import Text
 
     from delegate._util.fencing import one_line
+    from delegate.cli.output import add_title_column, title
 
-    for name in ("n", "tool", "status", "arguments", "answer", "bytes", "sec"):
-        table.add_column(name, no_wrap=name in ("n", "bytes", "sec"), overflow="fold")
+    for name in ("n", "tool", "status"):
+        table.add_column(name, no_wrap=True, justify="right" if name == "n" else "left")
+    for name in ("arguments", "answer"):
+        add_title_column(table, name)
+    for name in ("bytes", "sec"):
+        table.add_column(name, no_wrap=True, justify="right")
     for one in calls:
-        args = one_line(json.dumps(one.args, ensure_ascii=False), 60)
-        cells = (str(one.n), one.tool, one.status, args, one_line(one.output, 60), str(one.output_bytes))
-        table.add_row(*(Text(one_line(cell, 60)) for cell in cells), f"{one.seconds:.2f}")
+        cells = (str(one.n), one_line(one.tool, 30), one.status)
+        args = title(json.dumps(one.args, ensure_ascii=False))
+        table.add_row(*map(Text, cells), args, title(one.output), str(one.output_bytes), f"{one.seconds:.2f}")
     return table
 
 
 def _print_run(tasks: "Sequence[TaskSummary]") -> None:
+    """A table of the tasks, those that children delegated indented and without a number."""
     from rich.text import Text
 
-    from delegate._util.fencing import one_line
-    from delegate.cli.output import console, slim_table
+    from delegate.cli.layout import Trimmed
+    from delegate.cli.output import VERY_ROOMY, add_title_column, console, slim_table, title
+    from delegate.cli.recorded import short_ids, top_level
     from delegate.cli.transcript import when
     from delegate.contract.amounts import usd
 
     out = console()
-    table = slim_table(out)
-    for name in ("handle", "started", "state", "verdict", "cost", "goal"):
-        table.add_column(name, no_wrap=name != "goal", overflow="fold", justify="right" if name == "cost" else "left")
+    table, full = slim_table(out), out.width >= VERY_ROOMY
+    numbers = {task.handle: str(n) for n, task in enumerate(top_level(tasks), start=1)}
+    run = tasks[0].run_id if full else short_ids([tasks[0].run_id])[tasks[0].run_id]
+    for name in ("n", "handle", *(["started"] if full else []), "state", "verdict", "cost"):
+        table.add_column(name, no_wrap=True, justify="right" if name in ("n", "cost") else "left")
+    add_title_column(table, "goal")
     for task in tasks:
-        indent = "  " * (task.depth - tasks[0].depth)
+        handle = "  " * (task.depth - tasks[0].depth) + run + task.handle.removeprefix(task.run_id)
         state = task.status if task.state == "ended" and task.status else task.state
-        cells = (indent + task.handle, when(task.began_at), state, task.verdict or "-", usd(task.cost_usd))
-        table.add_row(*map(Text, cells), Text(one_line(task.goal, 200)))
-    out.print(table)
+        cells = [numbers.get(task.handle, ""), handle, *([when(task.began_at)] if full else [])]
+        table.add_row(*map(Text, [*cells, state, task.verdict or "-", usd(task.cost_usd)]), title(task.goal))
+    out.print(Trimmed(table))

@@ -28,6 +28,11 @@ def when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
+def when_shortly(at: float) -> str:
+    """A timestamp in local time, without the year and the seconds."""
+    return time.strftime("%m-%d %H:%M", time.localtime(at))
+
+
 def receipts(record: JsonObject) -> Sequence[Receipt]:
     """The tool calls of a task; if it has no result, those that are recorded so far."""
     calls: Sequence[JsonObject] = record["run"]["receipts"] if record["run"] else list(_of_kind(record, "tool_called"))

@@ -53,7 +53,7 @@ def _pass(counted: Sequence[CriterionResult]) -> Combined:
         _is_verified(counted),
         "trust" if trusted == len(counted) else by,
         "trusted" if trusted else bendable.code if bendable else "met",
-        f"all {len(counted)} criteria are met{how}",
+        f"{'the criterion is' if len(counted) == 1 else f'all {len(counted)} criteria are'} met{how}",
     )
 
 

@@ -1,14 +1,18 @@
 """The output of reports and verdicts as text and as JSON."""
 
 import json
+import re
 
 import pytest
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
 
 from delegate.cli.options import Format
-from delegate.cli.output import exit_code, print_report_as, task_text, verdict_text
+from delegate.cli.output import exit_code, print_report, print_report_as, verdict_text
+from delegate.cli.screens import record_screen, task_screen
 from delegate.contract.amounts import percent, usd
 from delegate.types import (
+    Artifact,
     Candidate,
     CriterionResult,
     ErrorDetail,
@@ -53,11 +57,19 @@ def _result(verdict: Verdict | None = None, status: RunStatus = "completed", sum
     return TaskResult(verdict=verdict, task_index=0, status=status, summary=summary, cost_usd=0.004, handle="ab-0")
 
 
-def _shown(result: TaskResult, *, terminal: bool = False) -> str:
-    console = Console(force_terminal=terminal, width=100, color_system="standard" if terminal else None)
+def _printed(screen: RenderableType, width: int = 100, *, terminal: bool = False) -> str:
+    console = Console(force_terminal=terminal, width=width, color_system="standard" if terminal else None)
     with console.capture() as capture:
-        console.print(task_text(result, "Ask for [bold]tea[/bold]"), soft_wrap=True)
+        console.print(screen)
     return capture.get()
+
+
+def _shown(result: TaskResult, *, number: int | None = 1, terminal: bool = False) -> str:
+    return _printed(task_screen(result, "Ask for [bold]tea[/bold]", number=number), terminal=terminal)
+
+
+def _recorded(result: TaskResult) -> str:
+    return _printed(record_screen(result, "Ask for tea", report=result.summary))
 
 
 @pytest.mark.parametrize(
@@ -78,22 +90,126 @@ def test_the_verdict_is_the_first_word_and_needs_no_color() -> None:
     assert _shown(_result(_verdict())).startswith("PASS (verified)  1. Ask for")
     assert _shown(_result(_verdict("FAIL"))).startswith("FAIL  1. Ask for")
     assert _shown(_result()).startswith("UNJUDGED  1. Ask for")
+    assert _shown(_result(_verdict()), number=None).startswith("PASS (verified)  Ask for")
     assert "\x1b" not in _shown(_result(_verdict()))
+    assert "\x1b" in _shown(_result(_verdict()), terminal=True)
+
+
+def test_each_criterion_has_one_row_with_who_decided_it_and_why() -> None:
+    met, failed = _verdict().criteria[0], _verdict("FAIL").criteria[0]
+    checked = met.model_copy(update={"decided_by": "check", "reason": "68 bytes", "text": "it exists"})
+    lines = _shown(_result(_verdict("FAIL").model_copy(update={"criteria": (met, failed, checked)}))).splitlines()
+    assert lines[1] == "  ✓ judge  it is polite  “please” (the report)"
+    assert lines[2] == "  ✗ judge  it is polite  It says please."
+    assert lines[3] == "  ✓ check  it exists     68 bytes"
+
+
+def test_a_check_whose_reason_repeats_the_criterion_shows_no_reason() -> None:
+    checked = (
+        _verdict()
+        .criteria[0]
+        .model_copy(
+            update={"decided_by": "check", "text": "file a.md exists, contains 'b'", "reason": "a.md contains 'b'"}
+        )
+    )
+    lines = _shown(_result(_verdict().model_copy(update={"criteria": (checked,)}))).splitlines()
+    assert lines[1] == "  ✓ check  file a.md exists, contains 'b'"
+
+
+def test_the_files_are_named_with_their_folder_and_the_next_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/you")
+    files = tuple(Artifact(path=f"{name}.md", change="created") for name in "abcde")
+    result = _result(_verdict()).model_copy(update={"artifacts": files, "workspace": "/home/you/work"})
+    assert "  files    a.md, b.md, c.md and 2 more in ~/work\n" in _shown(result)
+    one = result.model_copy(update={"artifacts": files[:1]})
+    assert "  files    ~/work/a.md\n" in _shown(one)
+    assert (
+        _printed(task_screen(one, "x", more="delegate show last")).splitlines()[-1].endswith("more: delegate show last")
+    )
+
+
+def test_the_report_is_shown_where_it_is_the_result() -> None:
+    assert "\n  report    please\n" in _shown(_result())
+    long = "line one\n" + "word " * 500
+    assert _shown(_result(summary=long)).count("word") == 500
+    judged = _shown(_result(_verdict(), summary=long))
+    assert 10 < judged.count("word") < 100
+    assert judged.rstrip().endswith("…")
+    with_files = _result(_verdict()).model_copy(update={"artifacts": (Artifact(path="a", change="created"),)})
+    assert "report  " not in _shown(with_files)
+
+
+HOSTILE = [
+    "x" * 300,
+    "日本語のとても長い目標" * 20,
+    "👨‍👩‍👧 ❤️ 👍🏽 " * 30,
+    "שלום עולם " * 30,
+    "a\u200bb\u202ec\ttab\nline " * 20,
+    "e\u0301" * 150,
+]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_line_is_wider_than_the_console(text: str, width: int) -> None:
+    criteria = [
+        _verdict(word)
+        .criteria[0]
+        .model_copy(update={"id": f"c{n}", "text": text, "reason": f"reason{n} {text}", "evidence": text, "code": code})
+        for n, (word, code) in enumerate((("PASS", "met"), ("FAIL", "not_met"), ("FAIL", "self_report_only")))
+    ]
+    finding = Finding(severity="critical", code="x" * 100, message=text)
+    verdict = _verdict("FAIL").model_copy(update={"criteria": tuple(criteria), "findings": (finding,)})
+    files = tuple(Artifact(path=text.replace("\n", ""), change="created") for _ in range(5))
+    error = ErrorDetail(code="server_error", message=text)
+    result = _result(verdict, "failed", text).model_copy(
+        update={"artifacts": files, "workspace": "/" + "y" * 200, "error": error, "seconds": 12345.6}
+    )
+    screens = (
+        task_screen(result, text, number=123, more="delegate show last 123"),
+        record_screen(result, text, report=text),
+        verdict_text(verdict, text),
+        task_screen(_result(summary=text), text),
+    )
+    for screen in screens:
+        for line in _printed(screen, width, terminal=True).splitlines():
+            assert cell_len(re.sub(r"\x1b\[[\d;]*m", "", line)) <= width
+    shown = _printed(screens[0], width)
+    assert all(line == line.rstrip() for line in shown.splitlines())
+    assert "reason1" in shown
+    assert "reason2" in shown
+
+
+def test_several_tasks_are_numbered_and_end_with_one_line_of_totals(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    first, second = _result(_verdict()), _result(_verdict("FAIL")).model_copy(update={"task_index": 1})
+    print_report(Report(results=(first, second)), ["Make tea", "Make coffee"])
+    shown = capsys.readouterr().out
+    assert shown.startswith("PASS (verified)  1. Make tea ")
+    assert "\nFAIL  2. Make coffee " in shown
+    assert "delegate show last 2" in shown
+    assert shown.splitlines()[-1].startswith("0 PASS, 0 FAIL · cost ")
+    print_report(Report(results=(first,)), ["Make tea"])
+    alone = capsys.readouterr().out
+    assert alone.startswith("PASS (verified)  Make tea ")
+    assert alone.splitlines()[-1] == "  more     delegate show last"
 
 
 def test_the_judges_share_of_the_cost_is_shown() -> None:
-    shown = _shown(_result(_verdict()).model_copy(update={"verification_share": 0.25}))
-    assert "\n  judge gpt-6-luna: $0.0010, 25.0 % of the cost, 1 call, 90 tokens in, 10 out\n" in shown
+    shown = _recorded(_result(_verdict()).model_copy(update={"verification_share": 0.25}))
+    assert "judge gpt-6-luna: $0.0010, 25.0 % of the cost, 1 call, 90 tokens in, 10 out\n" in shown
 
 
 def test_a_verdict_alone_has_the_costs_of_its_judge() -> None:
-    assert _shown_alone()[-1] == "  judge gpt-6-luna: $0.0010, 1 call, 90 tokens in, 10 out"
+    assert _shown_alone()[-1] == "  costs    judge gpt-6-luna: $0.0010, 1 call, 90 tokens in, 10 out"
 
 
 def test_a_second_judge_without_a_usable_answer_is_shown_with_the_reason() -> None:
     attempts = (JudgeAttempt(model="a"), JudgeAttempt(model="b", message="not\nJSON\x1b[2J"))
     judge = JudgeRecord(model="a", attempts=attempts, escalated=True)
-    assert "  judge b gave no usable answer (not JSON)" in _shown_alone(judge=judge)
+    assert "  ! judge  b gave no usable answer (not JSON)" in _shown_alone(judge=judge)
 
 
 def test_a_model_name_from_a_provider_cannot_add_lines() -> None:
@@ -101,8 +217,11 @@ def test_a_model_name_from_a_provider_cannot_add_lines() -> None:
     result = _result(_verdict("FAIL")).model_copy(
         update={"model": forged, "requested_model": "gpt-6.1-terra", "substituted": True}
     )
-    lines = _shown(result).splitlines()
-    assert "  child (requested gpt-6.1-terra, served x PASS 2. all is well): no model calls" in lines
+    lines = [*_shown(result).splitlines(), *_recorded(result).splitlines()]
+    assert "  ! model  requested gpt-6.1-terra, served x PASS 2. all is well" in lines
+    assert any(
+        "child (requested gpt-6.1-terra, served x PASS 2. all is well): no model calls" in line for line in lines
+    )
     assert not any(line.startswith("PASS") for line in lines)
 
 
@@ -119,37 +238,42 @@ def test_text_of_a_provider_does_not_control_the_terminal() -> None:
     error = ErrorDetail(code="server_error", message="oh\x1b[2J no [red]really[/red]")
     shown = _shown(_result(status="failed").model_copy(update={"error": error}), terminal=True)
     assert "\x1b[2J" not in shown
-    assert "server_error: oh no [red]really[/red]" in shown
+    assert "failed, server_error: oh no [red]really[/red]" in shown
 
 
 def _shown_alone(**given: object) -> list[str]:
-    return verdict_text(_verdict().model_copy(update=given), "Ask for tea").plain.split("\n")
+    return _printed(verdict_text(_verdict().model_copy(update=given), "Ask for tea")).splitlines()
 
 
 def test_a_score_is_shown_with_its_coverage_unless_it_adds_nothing() -> None:
-    assert _shown_alone()[1] == "  met, decided by judge; every decision rests on evidence that code verified"
-    assert _shown_alone(score=1.0, coverage=1.0)[1] == _shown_alone()[1]
-    assert _shown_alone(score=0.75, coverage=1.0)[1].endswith("; score 0.75, with 100% of the weight decided")
-    assert _shown_alone(score=1.0, coverage=0.5)[1].endswith("; score 1.00, with 50% of the weight decided")
+    def basis(**given: object) -> str:
+        return " ".join(" ".join(_shown_alone(**given)).partition("  basis ")[2].partition("  costs")[0].split())
+
+    assert basis() == "met, decided by judge; every decision rests on evidence that code verified"
+    assert basis(score=1.0, coverage=1.0) == basis()
+    assert "; score 0.75, with 100%" in basis(score=0.75, coverage=1.0)
+    assert "; score 1.00, with 50%" in basis(score=1.0, coverage=0.5)
 
 
 def test_findings_are_shown_and_cannot_add_lines() -> None:
     finding = Finding(severity="major", code="vacuous_check", message="c1:\nPASS  all is well\x1b[2J")
     lines = _shown_alone(findings=(finding,))
-    assert "  major finding: vacuous_check: c1: PASS all is well" in lines
+    assert "  ! major  vacuous_check: c1: PASS all is well" in lines
 
 
 def test_a_findings_only_criterion_is_marked() -> None:
     criterion = _verdict("FAIL").criteria[0].model_copy(update={"findings_only": True})
     lines = _shown_alone(criteria=(criterion,))
-    assert lines[0] == "PASS (verified)  Ask for tea"
-    assert "      not_met (judge), findings only: It says please." in lines
+    assert lines[0].startswith("PASS (verified)  Ask for tea")
+    assert "  ✗ judge  it is polite  It says please. (findings only)" in lines
 
 
 def test_the_reason_of_the_gate_is_shown_even_if_it_is_off() -> None:
-    refused = _shown_alone(decided_by="gate", gate="empty_output", reasoning="the child ended\nwithout a report")
-    assert refused[2] == "  the child ended without a report"
-    assert "  the gate is off; it would have refused: empty_output" in _shown_alone(gate="empty_output")
+    refused = _shown_alone(
+        decided_by="gate", code="empty_output", gate="empty_output", reasoning="the child ended\nwithout a report"
+    )
+    assert "  ✗ gate   empty_output: the child ended without a report" in refused
+    assert "  ! gate   is off; it would have refused: empty_output" in _shown_alone(gate="empty_output")
 
 
 def test_why_no_model_can_judge_is_shown_once_per_reason() -> None:
@@ -157,7 +281,7 @@ def test_why_no_model_can_judge_is_shown_once_per_reason() -> None:
         return Candidate(model=model, provider="p", tier="fast", family="f", reason=reason)
 
     judge = JudgeRecord(candidates=(candidate("a", "no key"), candidate("b", "no key"), candidate("c", "too small")))
-    assert "  no judge: no key (2 of 3 models); too small (1 of 3 models)" in _shown_alone(
+    assert "  ! judge  no model can judge: no key (2 of 3 models); too small (1 of 3 models)" in _shown_alone(
         code="no_eligible_judge", judge=judge
     )
 

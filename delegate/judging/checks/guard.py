@@ -16,6 +16,7 @@ and files outside the workspace.
 
 import asyncio
 import os
+import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
@@ -33,6 +34,11 @@ from delegate.sandbox.workspace import Folder
 from delegate.types import CriterionResult, Finding, ShellCriterion, Task
 
 TAIL_LINES = 5
+ERROR_LINES = 2
+_NAMES_ERROR = re.compile(
+    r"^E {2,}\S|^\s*[\w.]*(?:Error|Exception)\b(?=:|$)|\b(?:error|panicked|fatal)\b[:\[ ]", re.ASCII
+)
+"""A line that says what went wrong, as pytest, unittest, compilers and interpreters write it."""
 MAX_NAMED = 5
 """Most files that a reason or a finding names."""
 _NO_TESTS_FOUND = (4, 5)
@@ -237,8 +243,9 @@ class CheckGuard:
         return result(criterion, "not_met", "check", "not_met", reason, evidence=tail, source=source)
 
     def _reason(self, criterion: ShellCriterion, ran: CommandResult) -> str:
-        tail = _last_lines(ran, self._submission.redactor)
-        return f"exit code {ran.exit_code}, wanted {criterion.exit_code}" + (f": {tail}" if tail else "")
+        lines = _telling_lines(ran, self._submission.redactor)
+        wanted = "" if ran.exit_code == criterion.exit_code else f", wanted {criterion.exit_code}"
+        return f"exit code {ran.exit_code}{wanted}" + (f": {lines}" if lines else "")
 
 
 def _unverified(met: CriterionResult, *, code: str, why: str) -> CriterionResult:
@@ -263,5 +270,20 @@ def _named(paths: Sequence[str]) -> str:
 
 
 def _last_lines(ran: CommandResult, redactor: Redactor) -> str:
-    text = redactor.text(ran.stderr.strip() or ran.stdout.strip())  # before a cut makes a secret unrecognizable
-    return "\n".join(text.splitlines()[-TAIL_LINES:])[-1_000:]
+    return "\n".join(_output(ran, redactor).splitlines()[-TAIL_LINES:])[-1_000:]
+
+
+def _telling_lines(ran: CommandResult, redactor: Redactor) -> str:
+    """The last lines that a person would read for the result: if it failed, those that name an error before others.
+
+    Empty lines and the rules that test runners draw are left out.
+    """
+    lines = [line for line in _output(ran, redactor).splitlines() if re.search(r"\w", line)]
+    errors = [n for n, line in enumerate(lines) if ran.exit_code and _NAMES_ERROR.search(line)]
+    last = range(max(0, len(lines) - TAIL_LINES), len(lines))
+    kept = sorted({*errors[-ERROR_LINES:], *last[-2:]} if errors else last)
+    return "\n".join(lines[n].strip() for n in kept)[-1_000:]
+
+
+def _output(ran: CommandResult, redactor: Redactor) -> str:
+    return redactor.text(ran.stderr.strip() or ran.stdout.strip())  # before a cut makes a secret unrecognizable

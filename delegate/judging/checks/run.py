@@ -95,7 +95,7 @@ async def _file(criterion: FileCriterion, submission: Submission, commands: Comm
     if criterion.min_bytes is not None and size < criterion.min_bytes:
         return _not_met(criterion, f"{criterion.path} has {size} bytes, wanted at least {criterion.min_bytes}")
     if criterion.contains is None and criterion.json_schema is None:
-        return _met(criterion, f"{criterion.path} has {size} bytes")
+        return _met(criterion, f"{size:,} byte{'' if size == 1 else 's'}")
     try:
         excerpt = await run_in_thread(partial(submission.folder.read, criterion.path, FILE_BYTES))
     except ToolError as error:

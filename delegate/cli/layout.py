@@ -1,0 +1,127 @@
+"""Lays out a task's screen: a headline, then labeled rows in columns.
+
+No line is wider than the console, also where characters take two columns; text wraps at words.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment, Segments
+from rich.table import Table
+from rich.text import Text
+
+WIDEST = 120
+"""Lines don't get longer than this, as long lines are hard to read."""
+SIDE_BY_SIDE = 72
+"""Minimum number of columns to put details next to the text; below that, they are put below it."""
+_INDENT = 2
+_GAP = 2
+_TEXT_SHARE = 0.48
+"""Maximum share of a line that the text takes where there are details."""
+
+
+class Row(NamedTuple):
+    """A labeled text, and details that are put next to it or below it."""
+
+    label: Text
+    text: Text
+    details: Text | None = None
+
+
+def row(label: str, text: str | Text, details: str = "", *, style: str = "dim") -> Row:
+    """A row whose label has this style. The texts are safe for a terminal."""
+    text = Text(text) if isinstance(text, str) else text
+    return Row(Text(label, style), text, Text(details, "dim") if details else None)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A headline with figures at its right end, and rows below it. Prints itself at the width of the console."""
+
+    head: Text
+    figures: str
+    rows: Sequence[Row] = field(default_factory=tuple[Row, ...])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = min(options.max_width, WIDEST)
+        yield from self._headline(width)
+        left = _INDENT + max((cell_len(row.label.plain) for row in self.rows), default=0) + _GAP
+        beside = self._text_width(width - left) if width >= SIDE_BY_SIDE else 0
+        for row in self.rows:
+            label = Text(" " * _INDENT).append_text(row.label)
+            for line in _lines(console, row, width - left, beside):
+                whole = _padded(label, left).append_text(line)
+                whole.rstrip()
+                yield whole
+                label = Text()
+
+    def _headline(self, width: int) -> Iterator[Text]:
+        """The headline in one line, cut with `…` to leave room for the figures."""
+        figures = Text(self.figures, "dim")
+        head, room = self.head.copy(), width - cell_len(self.figures) - _GAP
+        if room < _TEXT_SHARE * width:  # the figures get a line of their own
+            head.truncate(width, overflow="ellipsis")
+            yield head
+            yield figures
+            return
+        head.truncate(room, overflow="ellipsis")
+        yield (_padded(head, room + _GAP).append_text(figures) if self.figures else head)
+
+    def _text_width(self, room: int) -> int:
+        """The width of the texts that have details: that of the widest one, unless that leaves too little for these."""
+        widths = [cell_len(row.text.plain) for row in self.rows if row.details is not None]
+        return min(max(widths, default=0), int(room * _TEXT_SHARE))
+
+
+def _lines(console: Console, row: Row, room: int, beside: int) -> Iterator[Text]:
+    """The lines of a row without its label. Details are put next to a text of `beside` columns or, if 0, below it."""
+    if row.details is not None and beside:
+        texts, details = wrapped(console, row.text, beside), wrapped(console, row.details, room - beside - _GAP)
+        for n in range(max(len(texts), len(details))):
+            text = texts[n] if n < len(texts) else Text()
+            yield _padded(text, beside + _GAP).append_text(details[n]) if n < len(details) else text
+        return
+    yield from wrapped(console, row.text, room)
+    for text in wrapped(console, row.details, room - _GAP) if row.details is not None else ():
+        yield Text(" " * _GAP).append_text(text)
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """A table without the spaces that fill its lines."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self.table, options, pad=False):
+            while line and not line[-1].text.strip():
+                line.pop()
+            yield Segments([*line[:-1], *(Segment(last.text.rstrip(), last.style) for last in line[-1:])])
+            yield Segment.line()
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Paragraphs that wrap at words, without spaces at the ends of lines."""
+
+    text: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from wrapped(console, self.text, min(options.max_width, WIDEST))
+
+
+def wrapped(console: Console, text: Text, width: int) -> list[Text]:
+    """The text in lines of at most `width` columns, broken at words; a longer word is broken too."""
+    lines = list(text.wrap(console, max(width, 2), overflow="fold", no_wrap=False))
+    for line in lines:
+        line.rstrip()
+    return lines or [Text()]
+
+
+def _padded(text: Text, width: int) -> Text:
+    padded = text.copy()
+    padded.pad_right(max(0, width - cell_len(text.plain)))
+    return padded
