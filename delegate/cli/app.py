@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from delegate.cli.options import with_json_option
+
 COMMANDS = (
     "run",
     "batch",
@@ -26,6 +28,23 @@ COMMANDS = (
 GROUPS = {"mcp": ("install",)}
 """Subcommands with subcommands of their own: `mcp install` is the function `install` in the module `mcp_install`."""
 
+_SHORT_HELP = {
+    "run": "Run one task, or a file of tasks, and print the verdicts.",
+    "batch": "Run a file of tasks, several at a time, into a file of results.",
+    "judge": "Judge existing work, without running a child.",
+    "lint": "Find parts of a shell command that hide its failure.",
+    "call": "Execute one delegate_task call as a host would.",
+    "demo": "Run three small tasks that show what verdicts are for.",
+    "models": "List the models: which one judges, and why the others don't.",
+    "doctor": "Check the setup, and say how to fix each problem.",
+    "trust": "Trust the delegate.toml of a folder, so that all of it counts.",
+    "tool": "Print the tool definition as JSON for a host.",
+    "mcp": "Serve delegate_task over MCP to an editor or coding agent.",
+    "runs": "List the latest runs.",
+    "show": "Print everything on record of a task, or the tasks of a run.",
+}
+"""What the list of commands says, where the first sentence of a command's help is too long for one line."""
+
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
     """The app for these arguments of the program. It has only the subcommand that they name, as each costs time."""
@@ -41,14 +60,16 @@ def app_with(commands: Iterable[str] = COMMANDS) -> typer.Typer:
         "Results go to stdout; progress goes to stderr, only on a terminal.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help: shorter, and the same everywhere
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options)
     for name in commands:
-        run = getattr(import_module(f"delegate.cli.{name}"), name)
+        run = with_json_option(getattr(import_module(f"delegate.cli.{name}"), name))
         if name in GROUPS:
-            app.add_typer(_group(name, run), name=name)
+            app.add_typer(_group(name, run), name=name, short_help=_SHORT_HELP.get(name))
         else:
-            app.command()(run)
+            app.command(short_help=_SHORT_HELP.get(name))(run)
     return app
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from delegate.cli.options import Format, FormatOption
+from delegate.cli.recorded import complete_batch
 from delegate.cli.run import TierName
 
 if TYPE_CHECKING:
@@ -58,6 +59,14 @@ MinutesOption = Annotated[
     float | None, typer.Option(min=0.01, help="Time limit of this session; tasks that are still running are canceled.")
 ]
 EngineOption = Annotated[EngineName, typer.Option(help="local: in this process. ray: on a Ray cluster.")]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RUN",
+        help="Resume the batch with this run id, its first characters, or `last`.",
+        autocompletion=complete_batch,
+    ),
+]
 RerunOption = Annotated[
     list[RerunName] | None,
     typer.Option(help="With --resume: also run tasks again that failed (fail) or whose outcome is unknown (unknown)."),
@@ -77,7 +86,7 @@ def batch(
     max_minutes: MinutesOption = None,
     stop_after_failures: FailuresOption = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows and report them.")] = False,
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Resume the batch with this run id.")] = None,
+    resume: ResumeOption = None,
     rerun: RerunOption = None,
     again: Annotated[bool, typer.Option("--again", help="Run these tasks even if they were run before.")] = False,
     engine: EngineOption = EngineName.local,
@@ -216,9 +225,12 @@ async def _batch(
 ) -> "Batch":
     import json
 
-    options, results = _options(args), args.results
-    if args.resume is not None:
-        before = await delegator.batch_on_record(args.resume)
+    from delegate.cli.recorded import run_id_of
+
+    options, results, resume = _options(args), args.results, args.resume
+    if resume is not None:
+        resume = await run_id_of(delegator, resume, only_batches=True)
+        before = await delegator.batch_on_record(resume)
         options = _stored_options(before.options)
         results = results or (Path(before.results) if before.results else None)
     rerun: list[Rerun] = [one.value for one in args.rerun]
@@ -228,7 +240,7 @@ async def _batch(
         max_cost_usd=args.max_cost,
         max_minutes=args.max_minutes,
         stop_after_failures=args.stop_after_failures,
-        resume=args.resume,
+        resume=resume,
         rerun=rerun,
         skip_bad=bool(options["skip_bad"]),
         once=not args.again,

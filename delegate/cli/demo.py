@@ -1,6 +1,5 @@
 """`delegate demo`: runs three small tasks that show what verdicts are for."""
 
-import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Maximum width of the texts, and of the table if stdout isn't a terminal."""
-_RULES = re.compile(r"[-=]{4,}")
-"""Lines that test runners draw, which only take up space in a table cell."""
 SCRIPTED = (
     "The model replies in this demo are scripted, so it needs no API key and no network. Tools, files, checks, model "
     "selection and verdicts are real. Costs are those of the scripted texts at catalog prices."
@@ -116,27 +113,31 @@ def _as_expected(demo_tasks: "Sequence[DemoTask]", report: "Report") -> bool:
 
 
 def _print_texts(*texts: str) -> None:
+    from rich.text import Text
+
+    from delegate.cli.layout import Prose
     from delegate.cli.output import console
 
     out = console(pipe_width=WIDTH)
     for text in texts:
-        out.print(text, width=min(out.width, WIDTH))
+        out.print(Prose(Text(text)), width=min(out.width, WIDTH))
 
 
 def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
     from rich.text import Text
 
     from delegate.cli.layout import Trimmed
-    from delegate.cli.output import ROOMY, console, slim_table
+    from delegate.cli.output import NARROW, ROOMY, console, slim_table
     from delegate.cli.screens import word
     from delegate.contract.amounts import percent, usd
 
     out = console(pipe_width=WIDTH)
-    table, roomy = slim_table(out), out.width >= ROOMY
+    table, roomy, narrow = slim_table(out), out.width >= ROOMY, out.width < NARROW
     table.add_column("task", max_width=None if roomy else 10)
     table.add_column("verdict", no_wrap=True)
     table.add_column("reason", overflow="fold")
-    table.add_column("judge", no_wrap=True)
+    if not narrow:
+        table.add_column("judge", no_wrap=True)
     for name in ("tokens", "cost", "sec") if roomy else ("cost",):
         table.add_column(name, justify="right", no_wrap=True)
 
@@ -150,7 +151,7 @@ def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
             Text(f"{result.task_index + 1}. {demo_task.title}"),
             word(result.verdict),
             Text(_reason(result)),
-            Text(judge.model if judge and judge.model else "none"),
+            *([] if narrow else [judge.model if judge and judge.model else "none"]),
             *numbers(tokens, result.cost_usd, result.seconds),
         )
     totals = report.totals
@@ -158,7 +159,7 @@ def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
     share = totals.verification_share
     headline = f"verification {percent(share)} of the cost" if share is not None else ""
     table.add_section()
-    table.add_row("total", "", headline, "", *numbers(tokens, totals.cost_usd, totals.seconds))
+    table.add_row("total", "", headline, *([] if narrow else [""]), *numbers(tokens, totals.cost_usd, totals.seconds))
     out.print("", Trimmed(table), "", sep="\n")
 
 
@@ -171,4 +172,5 @@ def _reason(result: "TaskResult") -> str:
         return f"{status}no criteria"
     deciding = [one.reason for one in verdict.criteria if one.code == verdict.code and verdict.verdict == "FAIL"]
     reason = deciding[0] if deciding else verdict.reasoning
-    return f"{status}{verdict.code}: {one_line(_RULES.sub('', reason), 200)}"
+    code = "" if verdict.code in ("met", "not_met") else f"{verdict.code}: "
+    return f"{status}{code}{one_line(reason, 200)}"

@@ -6,6 +6,8 @@ import typer
 
 from delegate.cli.options import Format, FormatOption
 
+HANG = 2
+"""Columns by which the rest of a long line is indented."""
 SecurityOption = Annotated[
     bool,
     typer.Option(
@@ -27,6 +29,9 @@ def doctor(security: SecurityOption = False, format: FormatOption = Format.prett
 
         report_security(format)
         raise typer.Exit(0)
+    from rich.text import Text
+
+    from delegate.cli.layout import Prose
     from delegate.cli.output import console, print_as_json
     from delegate.cli.work import work
     from delegate.delegator import Delegator
@@ -40,5 +45,9 @@ def doctor(security: SecurityOption = False, format: FormatOption = Format.prett
         diagnostics = work(delegator, lambda _: examine(delegator))
     document = diagnostics.document()
     if not print_as_json(format, document, document["checks"]):
-        console().print(diagnostics.text(), soft_wrap=True)
+        lines, pasted = diagnostics.text().split("\n", allow_blank=True), len(diagnostics.toml.splitlines())
+        out, end = console(), -pasted or None
+        out.print(Prose(Text("\n").join(lines[:end]), hang=HANG))
+        if pasted:
+            out.print(Text("\n").join(lines[end:]), soft_wrap=True)  # must stay as it is
     raise typer.Exit(0 if diagnostics.can_call else 1)

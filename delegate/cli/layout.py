@@ -29,12 +29,13 @@ class Row(NamedTuple):
     label: Text
     text: Text
     details: Text | None = None
+    aside: bool = False
+    """Whether the details only fill a rest of the line: they don't narrow the text, and follow below it if need be."""
 
 
-def row(label: str, text: str | Text, details: str = "", *, style: str = "dim") -> Row:
+def row(label: str, text: str, aside: str = "", *, style: str = "dim") -> Row:
     """A row whose label has this style. The texts are safe for a terminal."""
-    text = Text(text) if isinstance(text, str) else text
-    return Row(Text(label, style), text, Text(details, "dim") if details else None)
+    return Row(Text(label, style), Text(text), Text(aside, "dim") if aside else None, aside=True)
 
 
 @dataclass(frozen=True)
@@ -72,20 +73,23 @@ class Screen:
 
     def _text_width(self, room: int) -> int:
         """The width of the texts that have details: that of the widest one, unless that leaves too little for these."""
-        widths = [cell_len(row.text.plain) for row in self.rows if row.details is not None]
+        widths = [cell_len(row.text.plain) for row in self.rows if row.details and not row.aside]
         return min(max(widths, default=0), int(room * _TEXT_SHARE))
 
 
 def _lines(console: Console, row: Row, room: int, beside: int) -> Iterator[Text]:
     """The lines of a row without its label. Details are put next to a text of `beside` columns or, if 0, below it."""
-    if row.details is not None and beside:
+    if row.aside and row.details:
+        beside = max(beside, cell_len(row.text.plain))
+        beside = beside if beside + _GAP + cell_len(row.details.plain) <= room else 0
+    if row.details and beside:
         texts, details = wrapped(console, row.text, beside), wrapped(console, row.details, room - beside - _GAP)
         for n in range(max(len(texts), len(details))):
             text = texts[n] if n < len(texts) else Text()
             yield _padded(text, beside + _GAP).append_text(details[n]) if n < len(details) else text
         return
     yield from wrapped(console, row.text, room)
-    for text in wrapped(console, row.details, room - _GAP) if row.details is not None else ():
+    for text in wrapped(console, row.details, room - _GAP) if row.details else ():
         yield Text(" " * _GAP).append_text(text)
 
 
@@ -105,12 +109,25 @@ class Trimmed:
 
 @dataclass(frozen=True)
 class Prose:
-    """Paragraphs that wrap at words, without spaces at the ends of lines."""
+    """Lines that wrap at words, without spaces at their ends. What is wrapped is indented by `hang` more columns."""
 
     text: Text
+    hang: int = 0
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from wrapped(console, self.text, min(options.max_width, WIDEST))
+        width = min(options.max_width, WIDEST)
+        for line in self.text.split("\n", allow_blank=True):
+            plain = line.plain
+            indent = len(plain) - len(plain.lstrip()) + self.hang
+            first, *_ = wrapped(console, line, width)
+            yield first
+            rest = line[len(first.plain) :] if len(first.plain) < len(plain) else Text()
+            for part in wrapped(console, _without_left_space(rest), width - indent) if rest.plain.strip() else ():
+                yield Text(" " * indent).append_text(part)
+
+
+def _without_left_space(text: Text) -> Text:
+    return text[len(text.plain) - len(text.plain.lstrip()) :]
 
 
 def wrapped(console: Console, text: Text, width: int) -> list[Text]:

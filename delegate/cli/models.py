@@ -132,16 +132,18 @@ def _judge(choice: "Choice") -> str:
 
 
 def _print(choice: "Choice", rows: "list[JsonObject]", summary: list[str]) -> None:
-    from delegate.cli.layout import Trimmed
-    from delegate.cli.output import ROOMY, console, plain, slim_table
+    from delegate.cli.layout import Prose, Trimmed
+    from delegate.cli.output import NARROW, ROOMY, console, plain, slim_table
 
     out = console()
     for line in summary:
-        out.print(plain(line), soft_wrap=True)
+        out.print(Prose(plain(line)))
     out.print()
     table, roomy = slim_table(out), out.width >= ROOMY
     standings = [_standing(choice, row, rows[0]) for row in rows]
     columns = _columns(rows, standings if roomy else _without_repeats(standings), roomy=roomy)
+    if out.width < NARROW:
+        columns = {name: cells for name, cells in columns.items() if not name.endswith("$/M")}
     _fill(table, columns, [_style(row) for row in rows])
     out.print(Trimmed(table))
     if any(row["above_tokens"] for row in rows):

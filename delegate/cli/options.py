@@ -1,7 +1,10 @@
 """Options that most commands share. Imported on every start of the command, so it imports little."""
 
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +21,26 @@ FormatOption = Annotated[
     Format,
     typer.Option("--format", help="pretty: text. json: one document. jsonl: one line per result."),
 ]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+
+
+def with_json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--json` to a command that has `--format`."""
+    signature = inspect.signature(command)
+    if "format" not in signature.parameters:
+        return command
+
+    @wraps(command)
+    def with_json(*, as_json: bool, **arguments: Any) -> Any:
+        return command(**arguments | ({"format": Format.json} if as_json else {}))
+
+    added = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption)
+    parameters = [*signature.parameters.values(), added]
+    with_json.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_json.__annotations__ = {**command.__annotations__, "as_json": JsonOption}
+    return with_json
+
 
 VERDICT_TOKENS = 5_000
 """Typical input of a judge: its card, the criteria, a report, and a few files and tool calls."""

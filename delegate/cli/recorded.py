@@ -17,20 +17,21 @@ _COMPLETED_IDS = 50
 """Number of runs whose ids a shell offers."""
 
 
-async def run_id_of(delegator: "Delegator", text: str) -> str:
-    """The id of the run that `text` names. Text that names none is returned as it is.
+async def run_id_of(delegator: "Delegator", text: str, *, only_batches: bool = False) -> str:
+    """The id of the run, or with `only_batches` of the batch, that `text` names. Other text is returned as it is.
 
     Raises CallError if several runs begin with it, or if it is `last` and there is no run.
     """
     from delegate.errors import CallError
 
     if text == LAST:
-        if latest := await _run_ids(delegator, 1):
+        if latest := await _run_ids(delegator, 1, only_batches=only_batches):
             return latest[0]
-        raise CallError("unknown_handle", "no runs are on record", hint="`delegate run` records one")
+        kind = "batch" if only_batches else "run"
+        raise CallError("unknown_handle", f"no {kind} is on record", hint=f"`delegate {kind}` records one")
     if await delegator.tasks(text):
         return text
-    ids = await _run_ids(delegator, _SEARCHED)
+    ids = await _run_ids(delegator, _SEARCHED, only_batches=only_batches)
     if text in ids:
         return text
     matching = [id for id in ids if id.startswith(text)] if text else []
@@ -44,33 +45,38 @@ async def run_id_of(delegator: "Delegator", text: str) -> str:
 async def find(
     delegator: "Delegator", text: str, number: int | None
 ) -> "tuple[JsonObject | None, Sequence[TaskSummary]]":
-    """The record of a task or, if `text` names a run and `number` is None, all tasks of the run.
+    """The record of a task, or None if `text` names a run and `number` is None, and all tasks of its run.
 
-    `number` counts the tasks that the run's root delegated, from 1. Raises CallError if there is nothing on record.
+    Raises CallError if there is nothing on record.
     """
     from delegate.errors import CallError
 
     record = await delegator.read(text)
     if record is None and (parts := text.rpartition("-"))[0] and parts[2].isdigit():
         record = await delegator.read(f"{await run_id_of(delegator, parts[0])}-{parts[2]}")
-    if record is not None and number is None:
-        return record, []
     run_id = str(record["run_id"]) if record else await run_id_of(delegator, text)
     tasks = await delegator.tasks(run_id)
     if not tasks:
         hint = "use `last`, or an id from `delegate runs` or its first characters; records are stored in DELEGATE_HOME"
         raise CallError("unknown_handle", f"there is no record {text!r}", hint=hint)
     if number is None:
-        return None, tasks
-    top = top_level(tasks)
-    if not 1 <= number <= len(top):
-        raise CallError("unknown_task", f"run {run_id} has no task {number}", hint=f"it has tasks 1 to {len(top)}")
-    return await delegator.read(top[number - 1].handle), tasks
+        return record, tasks
+    handles = {n: handle for handle, n in numbers(tasks).items()}
+    if number not in handles:
+        hint = f"it has {'task' if len(handles) == 1 else 'tasks 1 to'} {max(handles)}"
+        raise CallError("unknown_task", f"run {run_id} has no task {number}", hint=hint)
+    return await delegator.read(handles[number]), tasks
 
 
-def top_level(tasks: "Sequence[TaskSummary]") -> "list[TaskSummary]":
-    """The tasks that the run's root delegated, in the order of their numbers."""
-    return [task for task in tasks if task.depth == tasks[0].depth]
+def numbers(tasks: "Sequence[TaskSummary]") -> dict[str, int]:
+    """The numbers, from 1, of the tasks that the run's root delegated, by their handles.
+
+    They are positions in the call or batch; if a run had several calls, positions in the run.
+    """
+    top = [task for task in tasks if task.depth == tasks[0].depth]
+    if len({task.index for task in top}) == len(top):
+        return {task.handle: task.index + 1 for task in sorted(top, key=lambda task: task.index)}
+    return {task.handle: n for n, task in enumerate(top, start=1)}
 
 
 def short_ids(ids: Sequence[str], least: int = 8) -> dict[str, str]:
@@ -84,25 +90,34 @@ def short_ids(ids: Sequence[str], least: int = 8) -> dict[str, str]:
 
 def complete_run(incomplete: str) -> list[tuple[str, str]]:
     """The ids of the latest runs for a shell's completion, each with the goal of its first task."""
+    return _completed(incomplete, only_batches=False)
+
+
+def complete_batch(incomplete: str) -> list[tuple[str, str]]:
+    """The ids of the latest batches, each with the name of its file."""
+    return _completed(incomplete, only_batches=True)
+
+
+def _completed(incomplete: str, *, only_batches: bool) -> list[tuple[str, str]]:
     from delegate._util.fencing import one_line
     from delegate.delegator import Delegator
 
-    async def latest() -> list[tuple[str, str]]:
+    async def latest() -> dict[str, str]:
         async with Delegator() as delegator:
-            runs = await delegator.runs(_COMPLETED_IDS)
+            runs = [] if only_batches else await delegator.runs(_COMPLETED_IDS)
             batches = await delegator.batches(_COMPLETED_IDS)
-        goals = {run.run_id: run.goal for run in runs} | {batch.run_id: f"batch {batch.source}" for batch in batches}
-        return [(id, one_line(goal, 60)) for id, goal in goals.items()]
+        return {run.run_id: run.goal for run in runs} | {one.run_id: f"batch {one.source}" for one in batches}
 
     try:
         found = asyncio.run(latest())
     except Exception:  # a shell can't show an error here
         return []
-    return [(id, goal) for id, goal in [(LAST, "the latest run"), *found] if id.startswith(incomplete)]
+    offered = {LAST: "the latest one"} | found
+    return [(id, one_line(goal, 60)) for id, goal in offered.items() if id.startswith(incomplete)]
 
 
-async def _run_ids(delegator: "Delegator", limit: int) -> list[str]:
+async def _run_ids(delegator: "Delegator", limit: int, *, only_batches: bool) -> list[str]:
     """The ids of the latest runs and batches, newest first."""
-    began = {run.run_id: run.began_at for run in await delegator.runs(limit)}
+    began = {} if only_batches else {run.run_id: run.began_at for run in await delegator.runs(limit)}
     began |= {batch.run_id: batch.began_at for batch in await delegator.batches(limit)}
     return sorted(began, key=lambda id: -began[id])

@@ -222,9 +222,9 @@ def _model(result: TaskResult) -> Iterator[Row]:
 
 
 def _outcome(result: TaskResult, more: str) -> Iterator[Row]:
-    """Where the files are or, if there are none, what the report says; and where to read more."""
+    """What the report says, where the files don't show the work; where the files are; and where to read more."""
     files = _files(result)
-    if result.summary.strip() and (result.verdict is None or not files):
+    if result.summary.strip() and (result.verdict is None or result.status != "completed" or not files):
         report = clean(result.summary.strip()).text
         yield row("report", report if result.verdict is None else _cut(report))
     more = f"more: {more}" if more else ""

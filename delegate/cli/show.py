@@ -68,25 +68,27 @@ class _Found(NamedTuple):
     number: int | None = None
     """The number of the record among the tasks of its run, from 1; None if it is the only one."""
     tasks: "Sequence[TaskSummary]" = ()
+    name: str = ""
+    """How the run was named."""
     records: "Mapping[int, JsonObject]" = MappingProxyType({})
     """The records of failed tasks, by their numbers."""
 
 
 async def _find(delegator: "Delegator", text: str, number: int | None, *, failed: bool, pretty: bool) -> _Found:
     """What `text` and `number` name. For people, a run of one task is this task."""
-    from delegate.cli.recorded import find, top_level
+    from delegate.cli.recorded import find, numbers
 
     record, tasks = await find(delegator, text, number)
-    top = top_level(tasks)
+    known = numbers(tasks)
     if record is None and pretty and not failed and len(tasks) == 1:
         record = await delegator.read(tasks[0].handle)
     if record is not None:
-        return _Found(record, number if len(top) > 1 else None)
+        return _Found(record, known.get(record["handle"]) if len(known) > 1 else None)
     if not failed:
         return _Found(tasks=tasks)
-    numbers = {n: task for n, task in enumerate(top, start=1) if task.state != "running" and _has_failed(task)}
-    records = {n: await delegator.read(task.handle) or {} for n, task in numbers.items()} if pretty else {}
-    return _Found(tasks=list(numbers.values()), records=records)
+    of_failed = [task for task in tasks if task.handle in known and task.state != "running" and _has_failed(task)]
+    records = {known[task.handle]: await delegator.read(task.handle) or {} for task in of_failed if pretty}
+    return _Found(tasks=of_failed, name=text, records=dict(sorted(records.items())))
 
 
 def _has_failed(task: "TaskSummary") -> bool:
@@ -127,8 +129,10 @@ def _print_failed(found: _Found) -> None:
     if not found.records:
         out.print("no task of this run failed")
     for n, record in found.records.items():
+        if n != min(found.records):
+            out.print()
         if record.get("result"):
-            result, more = TaskResult.model_validate(record["result"]), f"{PROGRAM} show {record['handle']}"
+            result, more = TaskResult.model_validate(record["result"]), f"{PROGRAM} show {found.name} {n}"
             out.print(task_screen(result, record["task"]["goal"], number=n, more=more))
         else:
             out.print(_unfinished(record))
@@ -183,13 +187,13 @@ def _print_run(tasks: "Sequence[TaskSummary]") -> None:
 
     from delegate.cli.layout import Trimmed
     from delegate.cli.output import VERY_ROOMY, add_title_column, console, slim_table, title
-    from delegate.cli.recorded import short_ids, top_level
+    from delegate.cli.recorded import numbers, short_ids
     from delegate.cli.transcript import when
     from delegate.contract.amounts import usd
 
     out = console()
     table, full = slim_table(out), out.width >= VERY_ROOMY
-    numbers = {task.handle: str(n) for n, task in enumerate(top_level(tasks), start=1)}
+    known = numbers(tasks)
     run = tasks[0].run_id if full else short_ids([tasks[0].run_id])[tasks[0].run_id]
     for name in ("n", "handle", *(["started"] if full else []), "state", "verdict", "cost"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("n", "cost") else "left")
@@ -197,6 +201,6 @@ def _print_run(tasks: "Sequence[TaskSummary]") -> None:
     for task in tasks:
         handle = "  " * (task.depth - tasks[0].depth) + run + task.handle.removeprefix(task.run_id)
         state = task.status if task.state == "ended" and task.status else task.state
-        cells = [numbers.get(task.handle, ""), handle, *([when(task.began_at)] if full else [])]
+        cells = [str(known.get(task.handle, "")), handle, *([when(task.began_at)] if full else [])]
         table.add_row(*map(Text, [*cells, state, task.verdict or "-", usd(task.cost_usd)]), title(task.goal))
     out.print(Trimmed(table))

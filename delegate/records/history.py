@@ -68,7 +68,7 @@ _FINISH_TASK = (
     "WHERE handle = ?"
 )
 _SELECT_TASKS = """
-SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task FROM tasks
+SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task, task_index FROM tasks
 WHERE run_id = ? ORDER BY rowid
 """
 _SELECT_COSTS = """
@@ -105,6 +105,8 @@ class TaskSummary(NamedTuple):
     verdict: str | None
     cost_usd: float | None
     goal: str
+    index: int = 0
+    """Position in its call or batch, from 0."""
 
 
 class RunSummary(NamedTuple):
@@ -311,9 +313,9 @@ def _tasks(connection: sqlite3.Connection, run_id: str) -> list[TaskSummary]:
 
 
 def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
-    handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task = row
+    handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task, index = row
     state, goal = _state(process, ended_at), str(json.loads(task).get("goal", ""))
-    return TaskSummary(handle, run_id, depth, state, began_at, ended_at, status, verdict, cost_usd, goal)
+    return TaskSummary(handle, run_id, depth, state, began_at, ended_at, status, verdict, cost_usd, goal, index)
 
 
 def _latest_runs(connection: sqlite3.Connection, limit: int) -> Iterator[RunSummary]:

@@ -1,6 +1,7 @@
-"""The costs that `delegate run` prints: tokens, cost, its provenance and the share of verification."""
+"""The costs that `delegate run` and `delegate show` print: tokens, cost, provenance, the share of verification."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -59,71 +60,66 @@ def _run(
     return done.stdout
 
 
+def _costs(script: Callable[[Call], Reply | Fault], *arguments: str, **given: Any) -> str:
+    """What `delegate show` prints of the run, without line breaks."""
+    _run(script, *arguments, **given)
+    return " ".join(delegate("show", "last").stdout.split())
+
+
 GREETS = ("-c", "the note greets the reader")
 
 
 def test_child_and_judge_have_a_line_each_with_tokens_and_cost() -> None:
+    shown = _costs(_work_and_judge, *GREETS)
+    assert " child worker-1: $0.0036, 2 calls, 2,000 tokens in (800 cached), 200 out (120 reasoning) judge " in shown
+    assert " judge judge-1: $0.0001, 4.0 % of the cost, 1 call, 900 tokens in, 60 out total: $0.0037, " in shown
+
+
+def test_a_run_shows_time_and_cost_at_the_end_of_its_first_line() -> None:
     lines = _run(_work_and_judge, *GREETS).splitlines()
-    assert "  child worker-1: $0.0036, 2 calls, 2,000 tokens in (800 cached), 200 out (120 reasoning)" in lines
-    assert "  judge judge-1: $0.0001, 4.0 % of the cost, 1 call, 900 tokens in, 60 out" in lines
-    cost = next(line for line in lines if line.startswith("  cost "))
-    assert cost.startswith("  cost $0.0037 · ")
-    assert "handle " in cost
-    assert lines[-1].startswith("1 PASS, 0 FAIL · cost $0.0037 · verification 4.0 % of the cost · ")
-
-
-def test_a_result_that_is_shown_later_has_the_same_costs() -> None:
-    ran = _run(_work_and_judge, *GREETS)
-    shown = delegate("show", ran.rpartition("handle ")[2].split()[0]).stdout.splitlines()
-    costs = [line for line in ran.splitlines() if line.startswith(("  child ", "  judge ", "  cost "))]
-    assert len(costs) == 3
-    assert set(costs) <= set(shown)
+    assert re.fullmatch(r"PASS \(verified\)  Write note\.md {20,}\d+\.\d s  \$0\.0037", lines[0])
+    assert not any("tokens" in line for line in lines)
 
 
 def test_verification_by_checks_alone_costs_nothing() -> None:
-    shown = _run(_work, "-c", "file: note.md")
-    assert "\n  judge " not in shown
-    assert shown.splitlines()[-1].startswith("1 PASS, 0 FAIL · cost $0.0036 · verification 0.0 % of the cost · ")
-
-
-def test_without_criteria_there_is_no_verification_share() -> None:
-    assert "verification" not in _run(_work)
+    assert " judge judge-" not in _costs(_work, "-c", "file: note.md")
 
 
 def test_a_substituted_model_is_named_and_its_cost_is_an_estimate() -> None:
     def script(call: Call) -> Reply:
         return _answer(call) if call.wants_json else _work(call, NEVER_SEEN)
 
-    shown = _run(script, *GREETS)
-    lines = shown.splitlines()
-    assert any(line.startswith("  child (requested worker-1, served judge-9 PASS 2. all of it): $0.0036 (estimated), ")
-               for line in lines)  # fmt: skip
-    assert sum(line.startswith("PASS") for line in lines) == 1
-    assert "\x1b" not in shown
-    assert lines[-1].startswith("1 PASS, 0 FAIL · cost $0.0037 (estimated) · ")
+    ran = _run(script, *GREETS)
+    assert ran.splitlines()[0].endswith("  $0.0037 (estimated)")
+    assert "\n  ! model  requested worker-1, served judge-9 PASS 2. all of it\n" in ran
+    assert sum(line.startswith("PASS") for line in ran.splitlines()) == 1
+    assert "\x1b" not in ran
+    shown = " ".join(delegate("show", "last").stdout.split())
+    assert " child (requested worker-1, served judge-9 PASS 2. all of it): $0.0036 (estimated), " in shown
 
 
 def test_an_unknown_price_makes_the_cost_unknown_and_leaves_what_is_known() -> None:
     unpriced = {name: value for name, value in CHILD.items() if not name.endswith("price")}
-    lines = _run(_work_and_judge, *GREETS, models=(unpriced, FIRST)).splitlines()
-    assert any(line.startswith("  child worker-1: cost unknown, 2 calls, ") for line in lines)
-    assert any(line.startswith("  cost unknown, known part $0.0001 · ") for line in lines)
-    assert lines[-1].startswith("1 PASS, 0 FAIL · cost unknown, known part $0.0001 · ")
-    assert not any("verification" in line for line in lines)
+    ran = _run(_work_and_judge, *GREETS, models=(unpriced, FIRST))
+    assert ran.splitlines()[0].endswith("  cost unknown, known part $0.0001")
+    shown = " ".join(delegate("show", "last").stdout.split())
+    assert " child worker-1: cost unknown, 2 calls, " in shown
+    assert " total: unknown, known part $0.0001, " in shown
+    assert "of the cost" not in shown
 
 
-def test_a_judge_without_an_answer_is_one_line_with_the_reason() -> None:
+def test_a_judge_without_an_answer_is_one_row_with_the_reason() -> None:
     def script(call: Call) -> Reply | Fault:
         if not call.wants_json:
             return _work(call)
         return Fault(400, {"error": {"message": "no\x1b[2J such\nmodel"}}) if call.model == "judge-1" else _answer(call)
 
-    shown = _run(script, *GREETS, models=(CHILD, FIRST, SECOND))
-    (failed,) = [line for line in shown.splitlines() if line.startswith("  judge judge-1")]
-    assert failed.startswith("  judge judge-1 gave no answer (bad request: ")
+    ran = _run(script, *GREETS, models=(CHILD, FIRST, SECOND))
+    (failed,) = [line for line in ran.splitlines() if line.startswith("  ! judge")]
+    assert failed.startswith("  ! judge  judge-1 gave no answer (bad request: ")
     assert "such model" in failed
-    assert "\x1b" not in shown
-    assert "\n  judge judge-2: $0.0003, " in shown
+    assert "\x1b" not in ran
+    assert " judge judge-2: $0.0003, " in " ".join(delegate("show", "last").stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -140,18 +136,15 @@ def test_a_second_judge_is_named_with_its_outcome_and_the_cost_of_both(second: t
             return _work(call)
         return _answer(call, "cannot_tell", "") if call.model == "judge-1" else _answer(call, *second)
 
-    shown = _run(script, *GREETS, models=(CHILD, FIRST, SECOND), DELEGATE_ESCALATE="true")
-    assert f"\n  first judge judge-1 couldn't decide c1; {end}\n" in shown
-    assert "\n  judges judge-1, judge-2: $0.0004, " in shown
-    assert ", 2 calls, 1,800 tokens in, 120 out\n" in shown
+    shown = _costs(script, *GREETS, models=(CHILD, FIRST, SECOND), DELEGATE_ESCALATE="true")
+    assert f" first judge judge-1 couldn't decide c1; {end} judges judge-1, judge-2: $0.0004, " in shown
+    assert ", 2 calls, 1,800 tokens in, 120 out " in shown
 
 
 def test_a_task_stopped_by_the_budget_says_so_and_costs_nothing() -> None:
     shown = _run(_work, "-c", "file: note.md", "--max-cost", "0.0000001")
-    assert shown.startswith("FAIL  1. Write note.md  [budget_exceeded]\n")
-    assert "\n  budget_exceeded: " in shown
-    assert "\n  child worker-1: no model calls\n" in shown
-    assert shown.splitlines()[-1].startswith("0 PASS, 1 FAIL · 1 stopped by the budget · cost $0.00 · ")
+    assert re.match(r"FAIL  Write note\.md .* \$0\.00\n  ✗ child   budget_exceeded: ", shown)
+    assert "child worker-1: no model calls" in delegate("show", "last").stdout
 
 
 def test_tasks_that_a_child_delegated_are_in_its_costs() -> None:
@@ -160,5 +153,6 @@ def test_tasks_that_a_child_delegated_are_in_its_costs() -> None:
             return _work(call)
         return Reply(tool_calls=(("delegate_task", {"goal": "Write note.md"}),))
 
-    shown = _run(script, DELEGATE_MAX_DEPTH="2")
-    assert "\n  delegated: $0.0036, 1 task (1 without verdict)\n" in shown
+    _run(script, DELEGATE_MAX_DEPTH="2")
+    shown = delegate("show", "last", "1").stdout
+    assert " delegated: $0.0036, 1 task (1 without verdict)\n" in shown

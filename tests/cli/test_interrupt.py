@@ -94,11 +94,11 @@ def test_the_first_signal_stops_all_children_and_prints_the_report(
     assert process.returncode == 3
     assert err == f"{STOPPING}\n"
     first, second, third = out.split("\n\n")[:3]
-    assert first.startswith("PASS (verified)  1. quick\n"), "a finished task keeps its verdict"
-    assert second.startswith("FAIL  2. command  [cancelled]\n")
+    assert first.startswith("PASS (verified)  1. quick  "), "a finished task keeps its verdict"
+    assert second.startswith("FAIL  2. command  ")
     assert "now the tests" in second
-    assert "created half.txt (4 bytes)" in second
-    assert third.startswith("UNJUDGED  3. hangs  [cancelled]\n")
+    assert "half.txt" in second
+    assert third.startswith("UNJUDGED  3. hangs  ")
     assert not any(call.wants_json for call in server.calls), "no judge is asked"
 
 
@@ -137,7 +137,8 @@ def test_canceled_judging_is_a_fail_and_its_check_is_killed(server: ModelServer,
         out, err = process.communicate(timeout=PATIENCE)
         assert tree.left() == []
     assert (process.returncode, err) == (3, f"{STOPPING}\n")
-    assert out.startswith("FAIL  x\n  cancelled, decided by nobody")
+    assert out.startswith("FAIL  x\n")
+    assert "\n  basis    cancelled, decided by nobody" in out
 
 
 def test_the_second_signal_exits_at_once(server: ModelServer, tree: Tree, tasks: str, home: Path) -> None:
@@ -184,7 +185,7 @@ def test_a_live_display_restores_the_cursor_and_shows_every_result(
     finally:
         os.close(ours)
     assert process.returncode == 3
-    assert out.startswith("PASS (verified)  1. quick\n")
+    assert out.startswith("PASS (verified)  1. quick  ")
     assert "stopping, and waiting" in shown
     assert "3 of 3 done" in shown
     assert "✗ cancelled" in shown

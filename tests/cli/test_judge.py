@@ -40,10 +40,10 @@ def test_checks_alone_give_a_pass_without_a_key_or_allowed_commands() -> None:
     done = delegate(*WORK, "--criteria", "criteria.txt", "--receipts", "receipts.jsonl",
                     "-c", "never called: send_email", DELEGATE_COMMANDS="deny")  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    first, second, *rest = done.stdout.splitlines()
+    first, *rest = done.stdout.splitlines()
     assert first == "PASS (verified)  Write note.md"
-    assert second == "  met, decided by check; every decision rests on evidence that code verified"
-    assert "  ✓ c4 never called send_email" in rest
+    assert any(line.startswith("  ✓ check  never called send_email ") for line in rest)
+    assert rest[-1] == "  basis    met, decided by check; every decision rests on evidence that code verified"
     assert done.stderr == ""
 
 
@@ -65,7 +65,8 @@ def test_a_missing_quote_is_a_fail_and_exits_with_1() -> None:
     with _judge("welcome, dear reader") as server:
         done = delegate(*WORK, "-c", "the note greets the reader", **openai_at(server))
     assert done.returncode == 1
-    assert done.stdout.startswith("FAIL  Write note.md\n  evidence_not_found, decided by ")
+    assert done.stdout.startswith("FAIL  Write note.md  ")
+    assert "\n  basis    evidence_not_found, decided by " in done.stdout
     assert "judge gpt-" in done.stdout
 
 
@@ -75,7 +76,7 @@ def test_a_check_that_fails_spends_nothing_on_a_judge() -> None:
                         "--receipts", "receipts.jsonl", **openai_at(server))  # fmt: skip
         assert server.calls == []
     assert done.returncode == 1
-    assert "✗ c2 called send_email" in done.stdout
+    assert "✗ check   called send_email" in done.stdout
 
 
 def test_the_report_may_come_from_stdin() -> None:
@@ -140,7 +141,7 @@ def test_without_a_key_it_says_why_no_model_may_judge() -> None:
     done = delegate(*WORK, "-c", "the note greets the reader")
     assert done.returncode == 3
     assert "no_eligible_judge" in done.stdout
-    assert "  no judge: no key (set OPENAI_API_KEY) (" in done.stdout
+    assert "no model can judge: no key (set OPENAI_API_KEY) (" in done.stdout
 
 
 @pytest.mark.parametrize(

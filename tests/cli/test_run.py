@@ -7,23 +7,20 @@ from tests.cli.command import delegate, openai_at, worker
 from tests.support.model_server import ModelServer
 
 
-def _handle(stdout: str) -> str:
-    return stdout.rpartition("handle ")[2].split()[0]
-
-
 def test_a_pass_names_its_evidence_and_the_record_can_be_shown() -> None:
     with ModelServer(worker()) as server:
         done = delegate("run", "Write note.md", "-c", "the note greets the reader", "-c", "file: note.md",
                         **openai_at(server))  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     first, *rest = done.stdout.splitlines()
-    assert first == "PASS (verified)  1. Write note.md"
-    assert "  ✓ c1 the note greets the reader" in rest
-    assert "      found in artifact:note.md: “hello reader”" in rest
-    assert "    I wrote `note.md`, which greets the reader." in rest
-    shown = delegate("show", _handle(done.stdout))
+    assert first.startswith("PASS (verified)  Write note.md  ")
+    assert "  ✓ judge  the note greets the reader  “hello reader” (note.md)" in rest
+    assert "  ✓ check  file note.md exists         13 bytes" in rest
+    assert "more: delegate show last" in done.stdout
+    shown = delegate("show", "last")
     assert shown.returncode == 0
     assert shown.stdout.splitlines()[0] == first
+    assert "  report   I wrote `note.md`, which greets the reader." in shown.stdout
     assert "write_file" in shown.stdout
 
 
@@ -33,8 +30,8 @@ def test_a_shell_criterion_decides_and_a_fail_exits_with_1() -> None:
         done = delegate("run", "Write note.md", "-c", "shell: grep -q goodbye note.md", **anywhere)
         assert [call.wants_json for call in server.calls] == [False, False]
     assert done.returncode == 1
-    assert done.stdout.startswith("FAIL  1. Write note.md\n")
-    assert "✗ c1 `grep -q goodbye note.md` exits with 0" in done.stdout
+    assert done.stdout.startswith("FAIL  Write note.md  ")
+    assert "✗ check  `grep -q goodbye note.md` exits with 0" in done.stdout
     assert "exit code 1, wanted 0" in done.stdout
 
 

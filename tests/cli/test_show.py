@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from delegate import Delegator, Report, Task
 from delegate.models.providers.scripted import Scripted
@@ -61,8 +62,8 @@ def _shown(*arguments: str | None) -> str:
 def test_a_record_shows_its_verdict_report_and_tool_calls(report: Report) -> None:
     shown = _shown("show", report.results[0].handle)
     assert shown.startswith("PASS (verified)  1. Write")
-    assert "\n    I wrote `note.md`. PASS [red]all[/red]\n" in shown
-    assert re.search(r"^1 +write_file +ok ", shown, re.MULTILINE)
+    assert "\n  report   I wrote `note.md`. PASS [red]all[/red]\n" in shown
+    assert re.search(r"^ *1 +write_file +ok ", shown, re.MULTILINE)
     assert "transcript:" not in shown
 
 
@@ -105,9 +106,9 @@ def test_a_task_whose_process_was_lost_shows_what_is_recorded(report: Report, ho
     shown = _shown("show", handle)
     assert shown.startswith("OUTCOME UNKNOWN  Write")
     assert "it is not run again automatically" in shown
-    assert f"workspace {report.results[0].workspace}" in shown
-    assert "last text: I wrote `note.md`." in shown
-    assert re.search(r"^1 +write_file +ok ", shown, re.MULTILINE)
+    assert f"  folder   {report.results[0].workspace}\n" in shown
+    assert "  said     I wrote `note.md`." in shown
+    assert re.search(r"^ *1 +write_file +ok ", shown, re.MULTILINE)
     assert "nothing more is recorded" in _shown("show", handle, "--transcript")
 
 
@@ -115,8 +116,8 @@ def test_a_running_task_shows_what_it_has_done_so_far(report: Report, home: Path
     handle = report.results[1].handle
     _reopen(home, handle)  # by this process, which is alive
     shown = _shown("show", handle)
-    assert shown.startswith("RUNNING  the second\n  running since ")
-    assert re.search(r"^1 +write_file +ok ", shown, re.MULTILINE)
+    assert shown.startswith("RUNNING  the second\n  since   ")
+    assert re.search(r"^ *1 +write_file +ok ", shown, re.MULTILINE)
     (run,) = json.loads(_shown("runs", "--format", "json"))
     assert (run["state"], run["passed"], run["other"], run["cost_usd"]) == ("running", 1, 1, None)
 
@@ -124,11 +125,67 @@ def test_a_running_task_shows_what_it_has_done_so_far(report: Report, home: Path
 def test_a_runs_id_lists_its_tasks(report: Report) -> None:
     shown = _shown("show", report.run_id)
     lines = shown.splitlines()
-    assert [line.split()[0] for line in lines[2:]] == [result.handle for result in report.results]
+    assert [line.split()[:2] for line in lines[2:]] == [
+        [str(n), result.handle] for n, result in enumerate(report.results, start=1)
+    ]
     assert re.search(r" completed +PASS +\$", lines[2])
     assert lines[3].rstrip().endswith("the second")
     listed = _shown("show", report.run_id, "--format", "jsonl").splitlines()
     assert [json.loads(line)["handle"] for line in listed] == [result.handle for result in report.results]
+
+
+def test_last_a_number_and_the_first_characters_of_an_id_name_a_task(report: Report) -> None:
+    run_id = report.run_id or ""
+    second = _shown("show", report.results[1].handle)
+    assert second.startswith("UNJUDGED  2. the second ")
+    assert _shown("show", "last", "2") == second
+    assert _shown("show", run_id[:6], "2") == second
+    assert _shown("show", f"{run_id[:6]}-1") == second
+    assert _shown("show", "last") == _shown("show", run_id)
+    later = asyncio.run(_report_of({"goal": "a later one"}))
+    assert _shown("show", "last").startswith("UNJUDGED  a later one ")
+    assert _shown("show", later.run_id) == _shown("show", "last")
+    refused = delegate("show", "last", "2")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "has no task 2 (it has task 1)" in refused.stderr
+
+
+def test_a_prefix_of_several_ids_is_refused_with_the_ids(report: Report, home: Path) -> None:
+    connection = sqlite3.connect(home / "records.sqlite3", isolation_level=None)
+    connection.execute("UPDATE tasks SET run_id = 'abc1' WHERE handle = ?", (report.results[0].handle,))
+    connection.execute("UPDATE tasks SET run_id = 'abc2' WHERE handle = ?", (report.results[1].handle,))
+    connection.close()
+    done = delegate("show", "abc")
+    assert done.returncode == 2
+    assert "2 runs begin with 'abc': " in done.stderr
+    assert "abc1" in done.stderr
+    assert "abc2" in done.stderr
+
+
+def test_only_the_failed_tasks_of_a_run_are_shown_with_their_reasons() -> None:
+    failing = {"goal": "the third", "acceptance_criteria": [{"kind": "file", "path": "missing.md"}]}
+    asyncio.run(_report_of({"goal": "the first"}, {"goal": "the second"}, failing))
+    shown = _shown("show", "last", "--failed")
+    assert shown.startswith("FAIL  3. the third ")
+    assert "missing.md does not exist" in shown
+    assert "the second" not in shown
+    (row,) = json.loads(_shown("show", "last", "--failed", "--format", "json"))
+    assert (row["goal"], row["verdict"]) == ("the third", "FAIL")
+
+
+@pytest.mark.parametrize("width", ["60", "80", "120"])
+def test_tables_and_records_fit_the_console(report: Report, width: str) -> None:
+    for arguments in (("runs",), ("show", report.run_id), ("show", report.results[0].handle), ("models",)):
+        shown = delegate(*(one or "" for one in arguments), COLUMNS=width).stdout
+        assert max(map(cell_len, shown.splitlines())) <= int(width)
+        assert all(line == line.rstrip() for line in shown.splitlines())
+
+
+def test_a_shell_completes_the_ids_of_runs(report: Report) -> None:
+    words = {"COMP_WORDS": "delegate show ", "COMP_CWORD": "2", "_DELEGATE_COMPLETE": "complete_bash"}
+    offered = delegate(**words).stdout.split()
+    assert report.run_id in offered
+    assert "last" in offered
 
 
 def test_an_unknown_handle_is_one_error_line_or_one_json_object() -> None:

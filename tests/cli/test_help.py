@@ -1,0 +1,30 @@
+"""Help, `--json` and the shell's completion, for every command."""
+
+import json
+
+import pytest
+
+from delegate.cli.app import COMMANDS
+from tests.cli.command import delegate
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_h_is_help_and_fits_80_columns(name: str) -> None:
+    short, long = delegate(name, "-h", COLUMNS="80"), delegate(name, "--help", COLUMNS="80")
+    assert short.returncode == 0
+    assert short.stdout == long.stdout
+    assert short.stdout.startswith("Usage: delegate ")
+    assert max(map(len, short.stdout.splitlines())) <= 80
+
+
+def test_the_list_of_commands_cuts_no_text() -> None:
+    shown = delegate("-h", COLUMNS="80").stdout
+    assert "..." not in shown.partition("Commands:")[2]
+    assert "…" not in shown
+
+
+@pytest.mark.parametrize("command", [("models",), ("runs",), ("doctor",), ("lint", "true")])
+def test_json_is_short_for_the_format(command: tuple[str, ...]) -> None:
+    short, long = delegate(*command, "--json"), delegate(*command, "--format", "json")
+    assert json.loads(short.stdout) == json.loads(long.stdout)
+    assert short.returncode == long.returncode
