@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from delegate._util.windows_paths import windows_path_hint
 from delegate.errors import CallError
 
 STDIN = Path("-")
@@ -30,7 +31,14 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise CallError("unreadable_file", f"{name_of(path)} can't be read: {reason}") from None
+        hint = windows_path_hint(str(path)) or _advice(error)
+        raise CallError("unreadable_file", f"{name_of(path)} can't be read: {reason}", hint=hint) from None
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"name a file that exists; relative paths start at {Path.cwd()}"
+    return "name a file that you can read" if isinstance(error, OSError) else "save it as UTF-8"
 
 
 def read_document(path: Path) -> Any:
@@ -42,7 +50,8 @@ def read_document(path: Path) -> Any:
     try:
         return _loads(suffix, text)
     except (ValueError, RecursionError) as error:
-        raise CallError("unreadable_file", f"{path} is not valid {suffix[1:].upper()}: {error}") from None
+        message = f"{path} is not valid {suffix[1:].upper()}: {error}"
+        raise CallError("unreadable_file", message, hint="correct the file at this place") from None
 
 
 def _loads(suffix: str, text: str) -> Any:
@@ -55,4 +64,14 @@ def _loads(suffix: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None
+        raise ValueError(_yaml_problem(error)) from None
+
+
+def _yaml_problem(error: Exception) -> str:
+    """What is wrong, and where: the library's own text also quotes the line, below each other."""
+    problem, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)
+    if not problem or mark is None:
+        return " ".join(str(error).split())
+    context, begin = getattr(error, "context", None), getattr(error, "context_mark", None)
+    text = f"{problem}: line {mark.line + 1} column {mark.column + 1}"
+    return f"{text} ({context} from line {begin.line + 1} column {begin.column + 1})" if context and begin else text

@@ -34,9 +34,36 @@ CriteriaOption = Annotated[
     list[str] | None,
     typer.Option("-c", "--criterion", metavar="CRITERION", help="An acceptance criterion; may be repeated."),
 ]
-WorkspaceOption = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The folder to work in, without a copy. By default a new, empty one.")
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--in",
+        "--workspace",
+        metavar="FOLDER",
+        help="The folder that the child gets, such as a project. By default a new, empty one. Without --worktree or "
+        "--copy, the child works in it directly.",
+    ),
 ]
+WorktreeOption = Annotated[
+    bool,
+    typer.Option(
+        "--worktree",
+        help="Give the child a git worktree of the folder (by default of the working folder), without uncommitted "
+        "changes.",
+    ),
+]
+CopyOption = Annotated[
+    bool, typer.Option("--copy", help="Give the child a copy of the folder (by default of the working folder).")
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Copy the files that the child created or changed to this folder, also after a FAIL. With several tasks, "
+        "those of task 1 go to FOLDER/1, and so on.",
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Let --out replace files that exist.")]
 FileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Run the tasks of a .json, .yaml or .toml file instead of GOAL.")
 ]
@@ -62,7 +89,11 @@ def run(
     context: Annotated[str | None, typer.Option(help="Background for the child, which sees nothing else.")] = None,
     tier: Annotated[TierName | None, typer.Option(help="The tier of the child's model.")] = None,
     model: Annotated[str | None, typer.Option(help="The child's model.")] = None,
-    workspace: WorkspaceOption = None,
+    folder: FolderOption = None,
+    worktree: WorktreeOption = False,
+    copy: CopyOption = False,
+    out: OutOption = None,
+    force: ForceOption = False,
     output_schema: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A JSON Schema for the child's report.")
     ] = None,
@@ -105,6 +136,11 @@ def run(
     criterion in it is a sentence or a typed object, and a relative workspace is
     resolved against the folder of the file.
 
+    The child gets a new, empty folder; with --in, --worktree or --copy, it gets
+    a project. Its files stay there; --out copies them to a folder of yours. It
+    never copies links, nor files into a `.git`, and replaces none without
+    --force; if a file couldn't be copied, the exit code is 1.
+
     With --runner, a program is the child. It runs in the task's folder as an
     ordinary process, reads goal, context and criteria from stdin (or as the
     argument `{prompt}`, or only the goal as `{goal}`), and prints its report.
@@ -122,20 +158,31 @@ def run(
         "output_schema": output_schema,
         "tier": tier.value if tier else None,
         "model": model,
-        "workspace": workspace,
+        "workspace": _workspace(folder, worktree=worktree, copy=copy),
         "timeout_seconds": timeout,
         "max_steps": max_steps,
         "max_cost_usd": max_cost,
     }
     options = {name: value for name, value in fields.items() if value is not None}
+    if force and out is None:
+        raise typer.BadParameter("can only be used with --out", param_hint="--force")
     if file is not None:
         _refuse_options_with_file(goal, options)
-        _run(read_tasks(file), format, worker)
+        _run(read_tasks(file), format, worker, out, force=force)
     if goal is None:
         raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
     if output_schema is not None:
         options["output_schema"] = read_schema(output_schema)
-    _run((_task_from_options(goal, options),), format, worker)
+    _run((_task_from_options(goal, options),), format, worker, out, force=force)
+
+
+def _workspace(folder: Path | None, *, worktree: bool, copy: bool) -> dict[str, Any] | None:
+    """The workspace that the options describe."""
+    if worktree and copy:
+        raise typer.BadParameter("can't be used with --copy; leave out one of them", param_hint="--worktree")
+    if folder is None and not worktree and not copy:
+        return None
+    return {"mode": "worktree" if worktree else "copy" if copy else "shared", "path": folder or Path.cwd()}
 
 
 def runner_of(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> "CommandRunner | None":
@@ -163,10 +210,14 @@ def _task_from_options(goal: str, options: dict[str, Any]) -> "Task":
     return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
 
 
-def _run(tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None") -> NoReturn:
+def _run(
+    tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None", folder: Path | None, *, force: bool
+) -> NoReturn:
+    """Run the tasks, print the report, and copy the files of the children to `folder` if there is one."""
     from functools import partial
 
     from delegate.cli import exits
+    from delegate.cli.out import Out
     from delegate.cli.output import print_report, print_report_as
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
@@ -177,6 +228,8 @@ def _run(tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None"
         _refuse_limits_with_runner(tasks)
     goals = [task.goal for task in tasks]
     delegator = Delegator(_raise_limits(load_settings(), tasks), runner=runner)
+    _refuse_absent_workspaces(tasks)
+    out = Out.open(folder, tasks, force=force) if folder is not None else None
     report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals)
     if format is not Format.pretty:
         print_report_as(format, report)
@@ -184,7 +237,22 @@ def _run(tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None"
         raise CallError(error.code, error.message, field=error.field, hint=error.hint)
     else:
         print_report(report, goals)
-    raise typer.Exit(exits.of_report(report))
+    complete = out.bring(report, quiet=format is not Format.pretty) if out else True
+    raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
+
+
+def _refuse_absent_workspaces(tasks: "Sequence[Task]") -> None:
+    """Raise CallError for a folder that doesn't exist, before anything is run."""
+    from delegate.errors import CallError
+    from delegate.sandbox.workspace import existing
+
+    for n, task in enumerate(tasks, start=1):
+        try:
+            if task.workspace is not None and task.workspace.path is not None:
+                existing(task.workspace.path)
+        except CallError as error:
+            error.message = f"task {n}: {error.message}" if len(tasks) > 1 else error.message
+            raise
 
 
 def _refuse_limits_with_runner(tasks: "Sequence[Task]") -> None:

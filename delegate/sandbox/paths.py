@@ -7,6 +7,7 @@ another from the root and follows no links: a resolved path has none.
 """
 
 import os
+import secrets
 import stat
 import unicodedata
 from collections.abc import Generator, Iterator, Sequence
@@ -71,6 +72,30 @@ def open_file(root: Path, real: Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextmanager
+def new_file(root: Path, real: Path, *, replace: bool, mode: int = 0o666) -> Generator[int]:
+    """A descriptor of a new file at `real`, a resolved path in `root`, creating missing folders.
+
+    The file is there once the block ends without an exception. With `replace`, it then takes the place of a regular
+    file, whose other hard links stay as they are. Raises `FileExistsError` for one without `replace`, `ToolError` if
+    anything else is there, and `OSError`.
+    """
+    *folders, name = real.relative_to(root).parts
+    with _open_folder(root, folders, create=True) as folder:
+        _refuse_irregular(folder, name)
+        written = f".delegate-{secrets.token_hex(8)}" if replace else name
+        descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=folder)
+        try:
+            yield descriptor
+            if replace:
+                os.replace(written, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(written, dir_fd=folder)
+            raise
+        finally:
+            os.close(descriptor)
 
 
 def remove_file(root: Path, real: Path) -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from delegate._util.windows_paths import windows_path_hint
 from delegate.errors import CallError, ToolError, WorkspaceTooLarge
 from delegate.sandbox import changes, files, paths, worktree
 from delegate.sandbox.changes import FileState
@@ -89,7 +90,7 @@ class Folder:
         """
         if workspace is None or workspace.path is None:
             return cls(_new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
-        given = _existing(workspace.path)
+        given = existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
             writer = write_locks.join(who) if write_locks is not None else None
@@ -107,7 +108,7 @@ class Folder:
     @classmethod
     def of_existing(cls, path: Path) -> "Folder":
         """An existing folder with finished work: every file in it counts as created. Raises `CallError`."""
-        return cls(_existing(path), owned=False)
+        return cls(existing(path), owned=False)
 
     def make(self) -> Path:
         """Create the folder if it is a fresh one that doesn't exist yet, and return its path. Raises `OSError`.
@@ -287,10 +288,11 @@ def discard(root: Path) -> None:
     remove_tree(root)
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
+    """The real path of a folder. Raises `CallError` if there is none."""
     real = Path(os.path.realpath(path.expanduser()))
     if not os.path.isdir(real):
-        hint = "name a folder that exists"
+        hint = windows_path_hint(str(path)) or "name a folder that exists"
         raise CallError("workspace_not_found", f"workspace {path} is not a folder", field="workspace", hint=hint)
     return real
 
