@@ -66,8 +66,8 @@ def settings_files(environ: Mapping[str, str]) -> tuple[SettingsFile, ...]:
         ConfigError: A file can't be read, or `DELEGATE_CONFIG` names one that doesn't exist.
     """
     found: list[SettingsFile] = []
-    if os.path.exists(own_file()):  # not so if HOME is another user's, as in some containers
-        found.append(SettingsFile(own_file(), "own", _bytes_of(own_file()), trusted=True))
+    if (own := read_own()) is not None:
+        found.append(own)
     if named := environ.get("DELEGATE_CONFIG"):
         try:
             found.append(SettingsFile(Path(named), "named", _bytes_of(Path(named)), trusted=True))
@@ -80,6 +80,13 @@ def settings_files(environ: Mapping[str, str]) -> tuple[SettingsFile, ...]:
             data = _regular_bytes_of(path)
             found.append(SettingsFile(path, "folder", data, trusted=_digest(data) == trusted().get(path)))
     return tuple(found)
+
+
+def read_own() -> SettingsFile | None:
+    """The operator's own settings file, if there is one. Raises ConfigError if it can't be read."""
+    if not os.path.exists(own_file()):  # also if HOME is another user's, as in some containers
+        return None
+    return SettingsFile(own_file(), "own", _bytes_of(own_file()), trusted=True)
 
 
 def _bytes_of(path: Path) -> bytes:

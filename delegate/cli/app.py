@@ -10,6 +10,7 @@ import typer
 from delegate.cli.options import with_json_option
 
 COMMANDS = (
+    "init",
     "run",
     "batch",
     "judge",

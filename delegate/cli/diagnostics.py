@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from delegate.cli.output import plain
 from delegate.cli.probe import ServedModels, ask, ask_local
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
-from delegate.models.connections import find_endpoints
+from delegate.models.connections import NO_KEY, find_endpoints
 from delegate.models.providers import Endpoint
 from delegate.models.routing import EndpointKey
 from delegate.sandbox.commands import SANDBOXES, Commands, how_to_get_sandbox
@@ -113,21 +113,30 @@ async def examine(delegator: Delegator) -> Diagnostics:
     return Diagnostics(checks, choice.worker is not None and fault is None, toml_lines(new))
 
 
+async def undeclared_servers(delegator: Delegator) -> dict[str, ServedModels]:
+    """Servers with models that aren't in the catalog: local ones, and the one that OPENAI_BASE_URL names."""
+    endpoints = find_endpoints(delegator.settings.endpoints, os.environ)
+    asked = {key: one for key, one in endpoints.items() if key == ("openai", None) and not one.is_openai_itself}
+    served, local = await asyncio.gather(asyncio.gather(*map(ask, asked.values())), ask_local())
+    return _undeclared(delegator, asked, dict(zip(asked, served, strict=True)), local)
+
+
 def _undeclared(
     delegator: Delegator,
     endpoints: Mapping[EndpointKey, Endpoint],
     answers: Mapping[EndpointKey, ServedModels],
     local: Mapping[str, ServedModels],
 ) -> dict[str, ServedModels]:
-    """Servers with models that aren't in the catalog: local ones, and the one that OPENAI_BASE_URL names."""
+    """As `undeclared_servers`, from what was asked already."""
     found = dict(local)
     own = endpoints.get(("openai", None))
     if own is not None and not own.is_openai_itself and own.url not in {server.url for server in local.values()}:
-        found["own-server"] = ServedModels(own.url, answers["openai", None].models)
+        key_env = None if own.api_key == NO_KEY else "OPENAI_API_KEY"
+        found["own-server"] = ServedModels(own.url, answers["openai", None].models, key_env=key_env)
     declared = {endpoint.base_url.rstrip("/") for endpoint in delegator.settings.endpoints if endpoint.base_url}
     unknown = {name: [id for id in server.models if not delegator.catalog.find(id)] for name, server in found.items()}
     return {
-        name: ServedModels(server.url, tuple(unknown[name]))
+        name: replace(server, models=tuple(unknown[name]))
         for name, server in found.items()
         if unknown[name] and server.url not in declared
     }
@@ -141,8 +150,9 @@ def toml_lines(found: Mapping[str, ServedModels]) -> str:
 def _toml_table(name: str, server: ServedModels) -> str:
     free = 'tier = "standard", input_price = 0, output_price = 0'
     models = [f"    {{ id = {json.dumps(model)}, {free} }}," for model in server.models]
-    head = ["[[endpoints]]", f"name = {json.dumps(name)}", f"base_url = {json.dumps(server.url)}", "models = ["]
-    return "\n".join([*head, *models, "]"])
+    head = ["[[endpoints]]", f"name = {json.dumps(name)}", f"base_url = {json.dumps(server.url)}"]
+    head += [f"key_env = {json.dumps(server.key_env)}"] if server.key_env else []
+    return "\n".join([*head, "models = [", *models, "]"])
 
 
 def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:

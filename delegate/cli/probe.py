@@ -24,6 +24,8 @@ class ServedModels:
     models: tuple[str, ...] = ()
     fault: str | None = None
     status: int | None = None
+    key_env: str | None = None
+    """The variable with its key, if it needs one."""
 
 
 async def ask(endpoint: Endpoint) -> ServedModels:
