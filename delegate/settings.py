@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -207,7 +207,7 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
     try:
         fields = tomllib.loads(file.data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{file.name} can't be read as TOML: {error}") from error
+        raise ConfigError(f"{file.name} can't be read as TOML: {error}; correct it there") from error
     _check(file.name, fields)
     return fields
 
@@ -256,7 +256,17 @@ def _check(source: str, fields: Mapping[str, Any]) -> None:
         first = error.errors(include_url=False)[0]
         path = _format_path(first["loc"], fields)
         name = variable(path) if source == "the environment" else path
-        raise ConfigError(f"{name} (in {source}): {hint_for(first, _known_keys(first))}") from None
+        hint = _hint_for_table(path, fields) or hint_for(first, _known_keys(first))
+        raise ConfigError(f"{name} (in {source}): {hint}") from None
+
+
+def _hint_for_table(name: str, fields: Mapping[str, Any]) -> str | None:
+    """What to do about a table around the settings, as in other tools' files; None if it isn't one."""
+    if name in Settings.model_fields or not isinstance(table := fields.get(name), dict):
+        return None
+    if not any(key in Settings.model_fields for key in cast("dict[str, Any]", table)):
+        return None
+    return f"settings aren't in a table; remove the line [{name}]"
 
 
 _TABLES: Mapping[tuple[str, ...], type[Value]] = {

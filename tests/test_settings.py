@@ -48,7 +48,7 @@ ENDPOINT = '[[endpoints]]\nname = "x"\nbase_url = "http://x"\n[[endpoints.models
         (
             MODEL + "prices = [{ input = 1, output = 1, inptu = 1 }]",
             {},
-            ["models[m].prices[0].inptu", "one of since, until"],
+            ["models[m].prices[0].inptu", "did you mean input? If not, remove it"],
         ),
         (MODEL + "judge_accuracy = 90", {}, ["models[m].judge_accuracy", "less than or equal to 1"]),
         ("[[models]]\ntier = 3", {}, ["models[0].id", "it is missing"]),

@@ -11,19 +11,27 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import Any, NoReturn
 
 from delegate.errors import CallError, DelegateError
 
 PROGRAM = "delegate"
+OLDEST_PYTHON = (3, 11)
+"""As `requires-python` in pyproject.toml."""
 
 
 def main() -> None:
     """Run the command line and exit the process. Shows a traceback only under `python -X dev`."""
+    if sys.version_info < OLDEST_PYTHON:  # pip refuses it, but not everybody runs what pip installed
+        _exit_for_old_python()
     _set_up_process()
     from delegate.cli.app import app_for
 
+    arguments = sys.argv[1:]
     try:
-        app_for(sys.argv[1:])(prog_name=PROGRAM)
+        # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
+        code = app_for(arguments)(prog_name=PROGRAM, standalone_mode=not arguments)
+        sys.exit(code if isinstance(code, int) else 0)
     except SystemExit as end:
         if end.code == 130:
             _print_error("interrupted")
@@ -36,7 +44,14 @@ def main() -> None:
         if sys.flags.dev_mode:
             raise
         _print_error(_error_text(error))
-        sys.exit(2 if isinstance(error, DelegateError) else 1)
+        sys.exit(2 if isinstance(error, DelegateError) or _is_usage_error(error) else 1)
+
+
+def _exit_for_old_python() -> NoReturn:
+    found, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST_PYTHON))
+    fix = f"make an environment with a newer one, such as `python{needed} -m venv .venv`"
+    print(f"{PROGRAM}: this is Python {found}, but {PROGRAM} needs {needed} or newer; {fix}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _flush() -> None:
@@ -47,7 +62,26 @@ def _flush() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _is_usage_error(error: Exception) -> bool:
+    """Whether the parser of the command line refused it. Its exceptions differ between versions of typer."""
+    return hasattr(error, "format_message")
+
+
+def _usage_text(error: Any) -> str:
+    text = error.format_message().rstrip(".")
+    if meant := getattr(error, "possibilities", None):
+        text = f"{error.message}; did you mean {' or '.join(sorted(meant))}?"
+    elif "unexpected extra argument" in text:
+        text += "; put an argument with spaces in quotes"
+    context = getattr(error, "ctx", None)
+    return f"{text} (see `{context.command_path if context else PROGRAM} --help`)"
+
+
 def _error_text(error: Exception) -> str:
+    if _is_usage_error(error):
+        return _usage_text(error)
+    if type(error).__name__ == "Abort":  # no answer to a question
+        return "interrupted"
     if isinstance(error, CallError):
         return f"{error.message} ({error.hint})" if error.hint else error.message
     if isinstance(error, (DelegateError, OSError)):

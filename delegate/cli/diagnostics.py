@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +17,7 @@ from rich.text import Text
 from delegate import trust
 from delegate.cli.choice import Choice, choose
 from delegate.cli.output import plain
-from delegate.cli.probe import ServedModels, ask, ask_local
+from delegate.cli.probe import NO_LIST, ServedModels, ask, ask_local
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
 from delegate.models.connections import NO_KEY, find_endpoints
@@ -28,8 +29,8 @@ from delegate.settings import Settings
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 BASE_URLS = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL")
 PACKAGES = ("delegate-task", "openai", "anthropic", "google-genai", "pydantic")
-_NO_LIST = (404, 405, 501)
-"""HTTP statuses of servers that serve models but don't list them."""
+NEEDED_BYTES = 65_536
+"""What new records take up."""
 _MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "bold red")}
 
 
@@ -105,12 +106,13 @@ async def examine(delegator: Delegator) -> Diagnostics:
             DiagnosticCheck(name, "note", f"serves models at {found.url}", "declare it with the lines below")
             for name, found in new.items()
         ),
-        *_models(choice, fault),
+        *_models(choice, fault, answers),
         _sandbox(mechanism, settings),
         *_versions(),
-        _home(settings.home),
+        home := _home(settings.home),
     )
-    return Diagnostics(checks, choice.worker is not None and fault is None, toml_lines(new))
+    can_call = choice.worker is not None and fault is None and home.status != "problem"
+    return Diagnostics(checks, can_call, toml_lines(new))
 
 
 async def undeclared_servers(delegator: Delegator) -> dict[str, ServedModels]:
@@ -175,14 +177,14 @@ def _endpoints(
         served, where = answers[provider, name], f"{name or provider} ({endpoint.url})"
         if endpoint.platform is not None:
             yield DiagnosticCheck("endpoint", "note", f"{where} is called with the credentials that the SDK finds")
-        elif served.fault is None:
-            yield DiagnosticCheck("endpoint", "ok", f"{where} answers, {len(served.models)} models")
-        elif served.status in _NO_LIST:
+        elif served.fault is not None:
+            fix = served.fix or "check the address and the network"
+            yield DiagnosticCheck("endpoint", "problem", f"{where} {served.fault}", fix)
+        elif served.status in NO_LIST:
             yield DiagnosticCheck("endpoint", "note", f"{where} answers, but lists no models (HTTP {served.status})")
-        elif served.status in (401, 403):
-            yield DiagnosticCheck("endpoint", "problem", f"{where} {served.fault}", "set a valid key in its variable")
         else:
-            yield DiagnosticCheck("endpoint", "problem", f"{where} {served.fault}", "check the address and the network")
+            count = len(served.models)
+            yield DiagnosticCheck("endpoint", "ok", f"{where} answers, {count} model{'' if count == 1 else 's'}")
 
 
 def _fault(
@@ -196,17 +198,22 @@ def _fault(
     if endpoint.platform is not None:
         return None
     if served.fault is not None:
-        return None if served.status in _NO_LIST else f"its endpoint {served.fault}"
+        return f"its endpoint {served.fault}"
     # The lists of the providers themselves are paginated and contain snapshot names.
-    is_complete = endpoint.protocol == "openai" and not endpoint.is_openai_itself
+    is_complete = endpoint.protocol == "openai" and not endpoint.is_openai_itself and served.status not in NO_LIST
     return f"{endpoint.url} doesn't serve it" if is_complete and choice.worker.id not in served.models else None
 
 
-def _models(choice: Choice, fault: str | None) -> Iterator[DiagnosticCheck]:
+def _models(
+    choice: Choice, fault: str | None, answers: Mapping[EndpointKey, ServedModels]
+) -> Iterator[DiagnosticCheck]:
     if choice.problem is not None:
         yield DiagnosticCheck("model", "problem", choice.problem.message, choice.problem.hint or "")
     elif choice.worker is not None and fault is not None:
-        fix = "set DELEGATE_MODEL to a model that the server lists, and declare it in your own delegate.toml if need be"
+        served = answers[choice.worker.provider, choice.worker.endpoint]
+        listed = ", ".join(served.models[:5]) or "a model that the server lists"
+        fix = f"set DELEGATE_MODEL to {listed}, and declare it in your own delegate.toml if need be"
+        fix = served.fix if served.fault is not None else fix
         yield DiagnosticCheck("model", "problem", f"children would run on {choice.worker.id}, but {fault}", fix)
     elif choice.worker is not None:
         yield DiagnosticCheck("model", "ok", f"children run on {choice.worker.id}")
@@ -251,11 +258,17 @@ def _versions() -> Iterator[DiagnosticCheck]:
 
 
 def _home(home: Path) -> DiagnosticCheck:
-    """Whether the home folder can be written. Creates nothing: the nearest existing folder decides."""
+    """Whether something can be written in the home folder, or where it would be created. Leaves nothing there."""
     existing = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
-    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
-        return DiagnosticCheck("home", "ok", f"records and workspaces are stored in {home}")
-    return DiagnosticCheck("home", "problem", f"{home} can't be written", "set DELEGATE_HOME to a writable folder")
+    try:
+        with tempfile.NamedTemporaryFile(dir=existing, prefix=".delegate-") as file:
+            file.write(bytes(NEEDED_BYTES))
+            file.flush()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        fix = "free some space there, or set DELEGATE_HOME to a writable folder"
+        return DiagnosticCheck("home", "problem", f"{home} can't be written: {why}", fix)
+    return DiagnosticCheck("home", "ok", f"records and workspaces are stored in {home}")
 
 
 def _line(check: DiagnosticCheck) -> Text:

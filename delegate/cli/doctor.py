@@ -19,8 +19,8 @@ SecurityOption = Annotated[
 def doctor(security: SecurityOption = False, format: FormatOption = Format.pretty) -> None:
     """Check keys, model servers, sandbox, versions and folders, and say how to fix each problem.
 
-    Keys are never printed. Exits with 0 if a model is available for children,
-    else with 1.
+    Keys are never printed. Exits with 0 if a model is available for children
+    and their records can be written, else with 1.
     """
     from delegate.cli.diagnostics import examine, without_settings
 

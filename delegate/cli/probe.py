@@ -3,15 +3,17 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import aiohttp
 
-from delegate.models.providers import Endpoint
+from delegate.models.providers import Endpoint, names_model
 
 SECONDS = 5.0
 LOCAL_SECONDS = 1.0
+NO_LIST = (404, 405, 501)
+"""HTTP statuses of servers that don't list their models."""
 LOCAL_SERVERS = {"ollama": 11434, "lm-studio": 1234, "vllm": 8000, "llama-cpp": 8080}
 """Names of common local servers and their default ports."""
 
@@ -24,6 +26,8 @@ class ServedModels:
     models: tuple[str, ...] = ()
     fault: str | None = None
     status: int | None = None
+    fix: str = ""
+    """What to correct."""
     key_env: str | None = None
     """The variable with its key, if it needs one."""
 
@@ -31,17 +35,58 @@ class ServedModels:
 async def ask(endpoint: Endpoint) -> ServedModels:
     """Query one endpoint. Raises nothing: errors are returned in `fault`. Platforms aren't queried: they list nothing
     without their credentials.
+
+    A server may have models but no list of them. Then `fault` is None and `status` is that of the list, unless the
+    server doesn't know the path of model calls either.
     """
     if endpoint.platform is not None:
         return ServedModels(endpoint.url, fault="isn't queried")
-    path, headers = {
-        "openai": ("/models", {"authorization": f"Bearer {endpoint.api_key}"}),
-        "anthropic": ("/v1/models", {"x-api-key": endpoint.api_key, "anthropic-version": "2023-06-01"}),
-        "google": ("/v1beta/models", {"x-goog-api-key": endpoint.api_key}),
-    }[endpoint.protocol]
-    if endpoint.protocol == "anthropic" and endpoint.url.endswith("/v1"):
-        path = "/models"
-    return await _get(endpoint.url + path, headers, SECONDS, trust_env=True)
+    listing, calling, headers = _paths(endpoint)
+    address = endpoint.url_from or "the address"
+    served = await _get(endpoint.url + listing, headers, SECONDS, trust_env=True)
+    if served.status in (401, 403):
+        return replace(served, fix=f"set a valid key in {endpoint.key_from or 'its variable'}")
+    if served.status is None or (served.status == 200 and served.fault):
+        return replace(served, fix=f"start the server, or correct {address}" if endpoint.base_url else "")
+    if served.status not in NO_LIST:
+        return served
+    if lacking := endpoint.missing_path:
+        with_it = await _get(f"{endpoint.url}{lacking}{listing}", headers, SECONDS, trust_env=True)
+        if with_it.status in (200, 401, 403) and not (with_it.status == 200 and with_it.fault):
+            fault, fix = f"lacks {lacking}", f"set {address} to {endpoint.url}{lacking}"
+            return ServedModels(served.url, fault=fault, fix=fix)
+    if calling and not await _knows(endpoint.url + calling, headers):
+        fault = f"is no model API: it has neither {listing} nor {calling} (HTTP {served.status})"
+        fix = f"correct {address}" + (f", perhaps by adding {lacking}" if (lacking := endpoint.missing_path) else "")
+        return ServedModels(served.url, fault=fault, fix=fix)
+    return replace(served, fault=None)
+
+
+def _paths(endpoint: Endpoint) -> tuple[str, str, dict[str, str]]:
+    """The path of the list of models, that of model calls, and the headers with the key."""
+    if endpoint.protocol == "google":  # the path of a call names its model
+        return "/v1beta/models", "", {"x-goog-api-key": endpoint.api_key}
+    if endpoint.protocol == "anthropic":
+        prefix = "" if endpoint.url.endswith("/v1") else "/v1"
+        headers = {"x-api-key": endpoint.api_key, "anthropic-version": "2023-06-01"}
+        return f"{prefix}/models", f"{prefix}/messages", headers
+    calling = "/responses" if endpoint.api == "responses" else "/chat/completions"
+    return "/models", calling, {"authorization": f"Bearer {endpoint.api_key}"}
+
+
+async def _knows(url: str, headers: Mapping[str, str]) -> bool:
+    """Whether the server knows this path. It is sent a call without a model, which it refuses and nobody pays for."""
+    timeout = aiohttp.ClientTimeout(total=SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+            session.post(url, headers=headers, json={}, allow_redirects=False) as response,
+        ):
+            return response.status not in NO_LIST or names_model(
+                (await response.read())[:2_000].decode(errors="replace")
+            )
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        return True  # it isn't certain
 
 
 async def ask_local(ports: Mapping[str, int] = LOCAL_SERVERS) -> dict[str, ServedModels]:

@@ -26,9 +26,9 @@ def typed_criterion(text: str) -> object:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _bad(
-                f"criterion {text!r:.60} starts with a brace but is not valid JSON: {error}", "acceptance_criteria"
-            ) from None
+            message = f"criterion {text!r:.60} starts with a brace but is not valid JSON: {error}"
+            hint = "correct it there; a sentence that starts with a brace is written `text: …`"
+            raise CallError("bad_task", message, field="acceptance_criteria", hint=hint) from None
     try:
         typed = expand(text)
     except CallError as error:

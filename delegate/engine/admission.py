@@ -136,7 +136,9 @@ class Admission:
             return choose_child(self.catalog, request)
         except CallError as error:
             if task.model is None and self.settings.model is not None:
-                error.hint = "change the setting `model` (DELEGATE_MODEL), max_tier or min_tier"
+                fix = "change the setting `model` (DELEGATE_MODEL)"
+                bounded = error.code in ("tier_above_parent", "tier_below_floor")
+                error.hint = f"{fix}, max_tier or min_tier" if bounded else f"{fix}: {error.hint}"
             raise
 
 

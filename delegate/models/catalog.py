@@ -323,15 +323,20 @@ def _read_model(table: Any, n: int, file: str) -> Model:
         raise _model_error(file, str(name or f"number {n}"), field, problem) from error
 
 
+MAX_LISTED = 24
+"""A message lists the keys of a table that has no more than this."""
+
+
 def hint_for(error: ErrorDetails, known: Iterable[str]) -> str:
     """What is wrong with one field and how to fix it. `known` are the keys that its table may have."""
     if error["type"] == "missing":
         return "it is missing; add it"
     if error["type"] == "extra_forbidden":
         known = tuple(known)
-        meant = most_similar(str(error["loc"][-1]), known)
-        guess = f"did you mean {meant}? If not, " if meant else ""
-        return f"there is no such key; {guess}remove it, or use one of {', '.join(known)}"
+        if meant := most_similar(str(error["loc"][-1]), known):
+            return f"there is no such key; did you mean {meant}? If not, remove it"
+        others = f", or use one of {', '.join(known)}" if len(known) <= MAX_LISTED else ""
+        return f"there is no such key; remove it{others}"
     if error["type"] == "value_error":
         return error["msg"].removeprefix("Value error, ")
     return f"{error['msg']}, not {error['input']!r:.80}"

@@ -107,11 +107,13 @@ def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, s
     """All endpoints that can be called: those configured by the SDKs' variables, and the declared ones."""
     found: dict[EndpointKey, Endpoint] = {}
     for provider, (key_names, url_name) in _PROVIDER_VARIABLES.items():
-        key = next((environ[name] for name in key_names if environ.get(name)), "")
+        key_from = next((name for name in key_names if environ.get(name)), "")
+        key = environ.get(key_from, "")
         base_url = environ.get(url_name) or None
         # A custom server may need no key; the providers' own endpoints always do.
         if key or (provider == "openai" and base_url):
-            found[provider, None] = Endpoint(provider, base_url, key or NO_KEY)
+            url_from = url_name if base_url else ""
+            found[provider, None] = Endpoint(provider, base_url, key or NO_KEY, key_from=key_from, url_from=url_from)
     for one in declared:
         if (endpoint := _declared_endpoint(one, environ)) is not None:
             found[one.protocol, one.name] = endpoint
@@ -130,4 +132,6 @@ def _declared_endpoint(declared: DeclaredEndpoint, environ: Mapping[str, str]) -
         declared.platform,
         declared.region,
         declared.project,
+        key_from=declared.key_env or "",
+        url_from=f"base_url of the endpoint {declared.name}",
     )

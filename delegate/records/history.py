@@ -7,7 +7,6 @@ whose process no longer exists has the state `outcome_unknown`: it may have done
 automatically.
 """
 
-import contextlib
 import errno
 import json
 import math
@@ -83,7 +82,10 @@ SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({
 ORDER BY began_at LIMIT ?
 """
 _WORKSPACE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
-_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+_UNWRITABLE = (
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
+    errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP,  # there can't be such a folder
+)  # fmt: skip
 _REMOVAL_BATCH = 20
 _CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
@@ -174,11 +176,13 @@ class Records:
         ]
         try:
             await self._store.write(*((_INSERT_TASK, row) for row in rows))
-        except (sqlite3.Error, OSError, ValueError) as error:  # the store has logged it
+        except (sqlite3.Error, OSError, ValueError) as error:
             if _is_unwritable(error):
-                message = f"records can't be written to {self._path}: {error}"
+                why = (isinstance(error, OSError) and error.strerror) or error
+                message = f"records can't be written to {self._path}: {why}"
                 hint = "nothing was run; free some space there, or set `home` (DELEGATE_HOME) to a writable folder"
                 raise CallError("home_not_writable", message, hint=hint) from None
+            self._store.log_error(error)
             return
         self._schedule_cleanup()
 
@@ -202,11 +206,13 @@ class Records:
         verdict = result.verdict.verdict if result.verdict else None
         ended = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
         row = (*ended, run_text, text, result.handle)
-        with contextlib.suppress(sqlite3.Error, OSError, ValueError):  # the store has logged it
+        try:
             if await self._store.write((_FINISH_TASK, row)):
                 if result.handle is None or result.summary == run.output:
                     return result
                 return result.with_report(partial(_read_report, self._path, result.handle))
+        except (sqlite3.Error, OSError, ValueError) as error:
+            self._store.log_error(error)
         result = result.model_copy(update={"handle": None})
         return result.with_report(partial(redactor.text, run.output))
 

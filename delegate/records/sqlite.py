@@ -70,12 +70,18 @@ class Store:
     async def write(self, *statements: Statement) -> int:
         """Write after everything posted before, wait for the commit, and return the number of changed rows.
 
-        The write is made even if the caller is canceled in the meantime. Raises sqlite3.Error, OSError, ValueError.
+        The write is made even if the caller is canceled in the meantime. Raises sqlite3.Error, OSError, ValueError,
+        which aren't logged: see `log_error`.
         """
         done: Future[int] = Future()
         with self._lock:
             self._open().put(_Write(statements, done))
         return await asyncio.wrap_future(done)
+
+    def log_error(self, error: Exception) -> None:
+        """Log an error of `write` with which the caller goes on. The same error is logged only once."""
+        with self._lock:
+            self._open().log_error(error)
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
         """Run `query` after everything posted before and return its result; None if there is no file yet.
@@ -214,7 +220,8 @@ class _Writer:
             with self.in_use:
                 outcomes = self._commit(writes)
         except Exception as error:
-            self._log_error(error)
+            if any(write.done is None for write in writes):  # who waits gets the error
+                self.log_error(error)
             outcomes = [error] * len(writes)
         else:
             self._last_error = ""
@@ -227,7 +234,7 @@ class _Writer:
         with self._lock.held():
             connection.execute("BEGIN IMMEDIATE")  # a transaction that starts with a read would fail instead of waiting
             try:
-                outcomes = [self._execute(connection, write.statements) for write in writes]
+                outcomes = [self._execute(connection, write) for write in writes]
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:  # some errors roll back by themselves
@@ -236,13 +243,14 @@ class _Writer:
             self._checkpoint(connection)
         return outcomes
 
-    def _execute(self, connection: sqlite3.Connection, statements: Sequence[Statement]) -> int | Exception:
+    def _execute(self, connection: sqlite3.Connection, write: _Write) -> int | Exception:
         rows = 0
-        for statement in statements:
+        for statement in write.statements:
             try:
                 rows += max(0, connection.execute(*statement).rowcount)
             except (*_STATEMENT_ERRORS, ValueError, OverflowError) as error:
-                self._log_error(error)
+                if write.done is None:
+                    self.log_error(error)
                 return error
         return rows
 
@@ -266,7 +274,7 @@ class _Writer:
                 with self._lock.held():
                     connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
         except Exception as error:
-            self._log_error(error)
+            self.log_error(error)
             return
         with contextlib.suppress(RuntimeError):  # the writer is being closed
             self._thread.submit(self._maintain, step)
@@ -314,15 +322,16 @@ class _Writer:
                 with self.in_use, self._lock.held():  # the last connection to close checkpoints the log
                     connection.close()
             except OSError as error:
-                self._log_error(error)
+                self.log_error(error)
                 connection.close()
         self._lock.close()
 
-    def _log_error(self, error: Exception) -> None:
+    def log_error(self, error: Exception) -> None:
         """Log an error once, not for every write that fails for the same reason."""
         if str(error) != self._last_error:
             self._last_error = str(error)
-            _log.warning("records can't be written to %s: %s", self._path, error)
+            fix = "results are still returned; free some space there, or set `home` (DELEGATE_HOME) to a writable folder"
+            _log.warning("records can't be written to %s: %s; %s", self._path, error, fix)
 
 
 _paused: "list[_Writer]" = []

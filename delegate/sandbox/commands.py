@@ -266,7 +266,11 @@ class Commands:
     ) -> CommandsNotAllowed | None:
         """Why a command of `author` may not run under `mechanism`, the one that works here."""
         if author == "model" and self._commands == "deny":
-            return CommandsNotAllowed("commands_not_allowed", 'commands = "deny" forbids commands written by a model.')
+            return CommandsNotAllowed(
+                "commands_not_allowed",
+                'commands = "deny" forbids commands written by a model; commands = "sandboxed" in delegate.toml (or '
+                "DELEGATE_COMMANDS=sandboxed) runs them inside a sandbox.",
+            )
         if sys.platform == "win32":
             return CommandsNotAllowed(
                 "platform_not_supported", "Commands run on Linux and macOS only; on Windows, run delegate inside WSL."

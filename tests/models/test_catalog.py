@@ -336,7 +336,7 @@ def test_the_file_that_the_invalid_ones_are_made_from_is_valid() -> None:
         ),
         (
             GOOD.replace("output = 2", "outptu = 2, output = 2"),
-            "prices.0.outptu: there is no such key; did you mean output? If not, remove it, or",
+            "prices.0.outptu: there is no such key; did you mean output? If not, remove it",
         ),
         (
             GOOD.replace("input = 1", "input = -1"),

@@ -1,5 +1,6 @@
 """The address and key of a model API."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
@@ -36,6 +37,10 @@ class Endpoint:
     platform: Platform | None = None
     region: str = ""
     project: str = ""
+    key_from: str = field(default="", compare=False)
+    """The variable that the key was read from, for messages."""
+    url_from: str = field(default="", compare=False)
+    """Where the base URL was set, for messages."""
 
     def __post_init__(self) -> None:
         try:
@@ -44,12 +49,18 @@ class Endpoint:
         except ValueError:
             usable = False
         if not usable:
-            raise ConfigError(f"{self.base_url!r} isn't a base URL; use one such as https://host/v1")
+            where = f" (in {self.url_from})" if self.url_from else ""
+            raise ConfigError(f"{self.base_url!r}{where} isn't a base URL; use one such as https://host/v1")
 
     @property
     def url(self) -> str:
         """The effective address, without a trailing slash."""
         return (self.base_url or _platform_url(self.platform, self.region) or OFFICIAL[self.protocol]).rstrip("/")
+
+    @property
+    def missing_path(self) -> str:
+        """What the address probably lacks: `/v1`, for a server with OpenAI's API and no path at all."""
+        return "/v1" if self.protocol == "openai" and not urlsplit(self.url).path else ""
 
     @property
     def host(self) -> str:
@@ -79,3 +90,13 @@ def _platform_url(platform: Platform | None, region: str) -> str | None:
     if platform == "vertex":
         return f"https://{'' if region == 'global' else f'{region}-'}aiplatform.googleapis.com"
     return None
+
+
+NO_ROUTE = re.compile(r"invalid url|page not found|unexpected endpoint|no such endpoint", re.IGNORECASE)
+"""What servers write about a path that they don't have, whatever the status is."""
+_NAMES_MODEL = re.compile(r"\bmodels?\b", re.IGNORECASE)
+
+
+def names_model(text: str) -> bool:
+    """Whether the text of a 404 is about the model, rather than about the path."""
+    return _NAMES_MODEL.search(text) is not None and not NO_ROUTE.search(text)

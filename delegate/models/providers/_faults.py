@@ -15,8 +15,9 @@ from typing import Any, cast
 import aiohttp
 
 from delegate.errors import ProviderError, ProviderFault
+from delegate.models.providers._endpoint import NO_ROUTE, Endpoint, names_model
 from delegate.models.providers._quota import seconds_of
-from delegate.models.providers._shared import dig, parse_object
+from delegate.models.providers._shared import NOT_JSON, dig, parse_object
 from delegate.ports import StopReason
 
 Headers = Mapping[str, str]
@@ -262,6 +263,44 @@ def without_key(error: ProviderError, key: str) -> ProviderError:
     if len(key) >= 8 and key in str(error):
         error.args = (str(error).replace(key, "***"),)
     return error
+
+
+# ----------------------------------------------------------------------------------------------- what a person can do
+
+
+def advise(error: ProviderError, endpoint: Endpoint) -> ProviderError:
+    """The same error, whose text also says what to correct, if that is the key, the address or the model's name."""
+    if endpoint.platform is None and (advice := _advice(error, endpoint)):
+        error.args = (f"{error}; {advice}",)
+    return error
+
+
+def _advice(error: ProviderError, endpoint: Endpoint) -> str:
+    address = endpoint.url_from or "the address"
+    if error.fault == "auth":
+        return _about_key(error, endpoint)
+    if not error.sent:
+        fix = f"start the server, or correct {address}" if endpoint.base_url else "check the network"
+        return f"can't connect to {endpoint.url}: {fix}"
+    if error.fault == "context_overflow":
+        return "shorten the task: put long texts into files of its workspace"
+    is_absent = error.status in (404, 405) or NO_ROUTE.search(str(error))
+    if is_absent and names_model(str(error)):
+        return f"{endpoint.url} doesn't serve this model: name one that it lists"
+    if not is_absent and (endpoint.base_url is None or NOT_JSON not in str(error)):
+        return ""
+    if endpoint.missing_path:
+        return f"the address lacks {endpoint.missing_path}: set {address} to {endpoint.url}{endpoint.missing_path}"
+    return f"{endpoint.url} doesn't answer as a model API: correct {address}"
+
+
+def _about_key(error: ProviderError, endpoint: Endpoint) -> str:
+    if not endpoint.key_from:
+        where = "OPENAI_API_KEY" if endpoint.url_from == "OPENAI_BASE_URL" else f"key_env, beside {endpoint.url_from}"
+        return f"no key was sent to {endpoint.host}: set {where}" if endpoint.url_from else ""
+    if error.status in (400, 401, 403):
+        return f"the key that was sent to {endpoint.host} is that of {endpoint.key_from}: set a valid one"
+    return f"the account is that of the key in {endpoint.key_from}"
 
 
 # ------------------------------------------------------------------------------------------------------------ waits

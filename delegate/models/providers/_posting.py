@@ -18,7 +18,14 @@ import aiohttp
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import OFFICIAL, Endpoint, Protocol
-from delegate.models.providers._faults import AnsweredError, body_error, status_error, transport_error, without_key
+from delegate.models.providers._faults import (
+    AnsweredError,
+    advise,
+    body_error,
+    status_error,
+    transport_error,
+    without_key,
+)
 from delegate.models.providers._quota import ReadQuota
 from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, to_bytes, within
 from delegate.ports import ChatReply, ChatRequest, Quota
@@ -38,7 +45,7 @@ class SdkTransport:
         self, sdk: ModuleType, client_class: Any, endpoint: Endpoint, *, read_quota: ReadQuota, **options: Any
     ) -> None:
         self._sdk = sdk
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._read_quota = read_quota
         # The response class differs between SDK versions (httpx, httpx2); this annotation refers to it.
         self._response_class: Any = get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
@@ -60,27 +67,27 @@ class SdkTransport:
         content = to_bytes(body)
         del body  # free the memory: it is as large as the conversation, and the call may take minutes
         try:
-            if self._endpoint.platform is None:
+            if self.endpoint.platform is None:
                 # The complete URL, since the SDK takes 40 µs to join a path to its base URL.
-                address, sent = f"{self._endpoint.url}{path}", {"content": content}
+                address, sent = f"{self.endpoint.url}{path}", {"content": content}
             else:  # the SDK moves parts of the body to the URL, and signs the request
                 address, sent = path, {"body": parse_object(content)}
             response = await self.client.post(address, cast_to=self._response_class, **sent)
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
-            translated = translate(self._sdk, error, self._endpoint.protocol)
-            raise without_key(translated, self._endpoint.api_key) from None
+            translated = translate(self._sdk, error, self.endpoint.protocol)
+            raise without_key(translated, self.endpoint.api_key) from None
         except Exception as error:
-            if self._endpoint.platform is None:
+            if self.endpoint.platform is None:
                 raise
             # The libraries with which the SDK finds a platform's credentials have errors of their own.
-            raise credentials_error(self._endpoint, error) from None
+            raise credentials_error(self.endpoint, error) from None
         return self._read(response)
 
     def _read(self, response: Any) -> tuple[JsonObject, Quota | None]:
-        provider = self._endpoint.protocol
+        provider = self.endpoint.protocol
         body = parse_body(response.content, provider)
         if failed := _failure(body):
-            raise without_key(body_error(provider, failed, response.headers), self._endpoint.api_key)
+            raise without_key(body_error(provider, failed, response.headers), self.endpoint.api_key)
         return body, self._read_quota(response.headers)
 
 
@@ -113,6 +120,9 @@ class SdkClient:
             return await within(seconds, self.provider, self._complete(request))
         except AnsweredError as error:
             return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
+        except ProviderError as error:
+            advise(error, self._transport.endpoint)
+            raise
 
     async def aclose(self) -> None:
         """Close the connections."""

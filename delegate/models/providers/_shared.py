@@ -25,6 +25,9 @@ warnings.filterwarnings("ignore", message="Sending a large body directly", categ
 MAX_REPLY_BYTES = 16 << 20
 """Many times what a model can write in one reply. Parsing much more JSON would block the event loop."""
 
+NOT_JSON = "the reply isn't a JSON object"
+"""The text of the error for a page, which a server that isn't a model API sends."""
+
 MAX_DEPTH = 64
 """The maximum nesting of a tool call's arguments. Serializing them fails at a few hundred levels."""
 
@@ -89,7 +92,7 @@ def parse_body(data: str | bytes, provider: str) -> JsonObject:
         raise ProviderError("bad_reply", text, provider=provider)
     body = parse_object(data)
     if body is None:
-        raise ProviderError("bad_reply", f"{provider}: the reply isn't a JSON object", provider=provider)
+        raise ProviderError("bad_reply", f"{provider}: {NOT_JSON}", provider=provider)
     return body
 
 

@@ -19,7 +19,14 @@ from google.genai import errors, types
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._faults import AnsweredError, body_error, status_error, transport_error, without_key
+from delegate.models.providers._faults import (
+    AnsweredError,
+    advise,
+    body_error,
+    status_error,
+    transport_error,
+    without_key,
+)
 from delegate.models.providers._posting import connector, credentials_error
 from delegate.models.providers._shared import (
     LOCAL_ID,
@@ -112,6 +119,9 @@ class GenerateContent:
                 raise body_error("google", failed, {})
         except AnsweredError as error:
             return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
+        except ProviderError as error:
+            advise(error, self._endpoint)
+            raise
         return read_reply(read_content, body, None, provider="google")
 
     async def aclose(self) -> None:

@@ -29,7 +29,7 @@ async def test_a_recorded_error_has_its_fault(row: dict[str, Any], opened: Opene
 
     assert caught.value.fault == row["fault"]
     assert caught.value.retry_after == pytest.approx(row.get("retry_after"))  # pyright: ignore[reportUnknownMemberType]
-    assert len(str(caught.value)) < 350
+    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize(
