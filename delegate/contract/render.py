@@ -77,10 +77,11 @@ def render(report: Report, *, nonce: str | None = None, limit: int = 6000) -> st
 
 
 def headline(results: Sequence[TaskResult]) -> str:
-    """Return the verdicts in one line: `2 of 3 PASS; task 3 FAIL not_met`."""
+    """Return the verdicts in one line: `2 of 3 PASS; task 3 FAIL not_met`. Tasks without criteria have none."""
     passed = sum(_outcome(result) == "PASS" for result in results)
+    count = f"{passed} of {len(results)} PASS" if any(result.verdict for result in results) else "no verdicts"
     others = [f"task {task_number(result)} {_outcome(result)}" for result in results if _outcome(result) != "PASS"]
-    return "; ".join([f"{passed} of {len(results)} PASS", *others[:_MAX_HEADLINE], *_and_more(others)])
+    return "; ".join([count, *others[:_MAX_HEADLINE], *_and_more(others)])
 
 
 def _and_more(others: Sequence[str]) -> list[str]:
@@ -90,7 +91,8 @@ def _and_more(others: Sequence[str]) -> list[str]:
 def _outcome(result: TaskResult) -> str:
     verdict = result.verdict
     if verdict is None:
-        return "no verdict"
+        crashed = result.error is not None and result.error.code == "internal_error"
+        return "internal error" if crashed else f"had no criteria, {result.status}"
     return "PASS" if verdict.verdict == "PASS" else f"FAIL {one_line(verdict.code, _HEAD_CODE)}"
 
 

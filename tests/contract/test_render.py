@@ -74,7 +74,7 @@ def test_the_first_lines_are_the_verdicts_in_task_order() -> None:
         result(2),
     )
     assert text.splitlines()[:4] == [
-        "1 of 3 PASS; task 2 FAIL not_met; task 3 no verdict",
+        "1 of 3 PASS; task 2 FAIL not_met; task 3 had no criteria, completed",
         "task 1: PASS (verified)",
         'task 2: FAIL (check, not_met): c1 "pytest -q exits with 0" → "it left with 1"',
         "task 3: no verdict (no criteria)",

@@ -697,8 +697,11 @@ async def test_the_terminal_shows_the_verdicts_as_one_line(tmp_path: Path) -> No
 
 def test_the_line_says_what_has_no_verdict_and_what_was_refused() -> None:
     unjudged = [TaskResult(verdict=None, task_index=n, status="completed", summary="Done.") for n in range(2)]
-    assert terminal.summary(Report(results=tuple(unjudged[:1]))) == "0 of 1 PASS; task 1 no verdict"
-    assert terminal.summary(Report(results=tuple(unjudged))) == "0 of 2 PASS; task 1 no verdict; task 2 no verdict"
+    assert terminal.summary(Report(results=tuple(unjudged[:1]))) == "no verdicts; task 1 had no criteria, completed"
+    assert (
+        terminal.summary(Report(results=tuple(unjudged)))
+        == "no verdicts; task 1 had no criteria, completed; task 2 had no criteria, completed"
+    )
     error = ErrorDetail(code="too_many_tasks", message="the call has 4 tasks", hint="send at most 3")
     assert terminal.summary(Report(error=error)) == "refused, too_many_tasks: the call has 4 tasks"
 

@@ -119,8 +119,8 @@ class Tools:
         answer = await _run_to_completion(_answer(tool, request, invocation))
         if project.note and not answer.is_error:
             folders = "from the last commit" if project.workspace else "in empty folders"
-            first, _, rest = answer.text.partition("\n")  # the first and the last line count the verdicts
-            answer = replace(answer, text=f"{first}\nchildren work {folders}: {project.note}\n{rest}")
+            text, _, last = answer.text.rpartition("\n")  # the last line counts the verdicts, as the first one does
+            answer = replace(answer, text=f"{text}\nchildren work {folders}: {project.note}\n{last}")
         if answer.report and answer.report.run_id:
             self._clients.add_run(client, answer.report.run_id)
         if answer.running is not None:
