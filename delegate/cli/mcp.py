@@ -1,5 +1,7 @@
 """`delegate mcp`: serves the tool to hosts that speak MCP."""
 
+import atexit
+import os
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
@@ -66,7 +68,9 @@ _WorkspaceOption = typer.Option(
 )
 
 _KeepOption = typer.Option(
-    "--keep", help="Let children finish when their client disconnects, instead of stopping them. Results are recorded."
+    "--keep",
+    help="Let children finish when their client disconnects, or kills the server that it started, instead of stopping "
+    "them. Results are recorded.",
 )
 
 
@@ -125,6 +129,22 @@ def _check_runner(command: str | None, output: RunnerOutput | None, env: list[st
         variables(env or ())
 
 
+def _leave_the_clients_process() -> None:
+    """Go on in another process, with the same stdin and stdout: most clients kill the one that they started, and its
+    process group, soon after they have closed its stdin. That one waits for the other's end, and ends as it does.
+    """
+    ended, ending = os.pipe()
+    if child := os.fork():
+        os.close(ending)
+        os.waitpid(child, 0)
+        os._exit(0 if os.read(ended, 1) else 1)
+    os.close(ended)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    atexit.register(os.write, ending, b".")
+
+
 def _policy(workspace: str | None, *, http: bool) -> "WorkspacePolicy":
     """Where children work. A client over HTTP may be on another machine, so it can't name a folder of this one."""
     from delegate.hosts.mcp.policy import WorkspacePolicy
@@ -148,6 +168,8 @@ def _serve_stdio(options: dict[str, Any], runner: MakeRunner, *, keep: bool) -> 
     shown = {name: options[name] for name in ("structured", "workspaces")}
     with _sdk_required():
         first = opening.Opening(definitions.listed(settings, **shown))
+    if keep:
+        _leave_the_clients_process()
     with connection.reserved_stdio(first) as client:
         _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options, keep=keep), runner, settings)
 

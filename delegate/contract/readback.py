@@ -53,7 +53,8 @@ def parse_read(arguments: Mapping[str, Any] | str | bytes) -> ReadRequest:
     Raises:
         CallError: The arguments are invalid. The error says how to fix them.
     """
-    fields = _fields(arguments, ("handle", "offset", "wait_seconds"))
+    # `attempt` only makes repeated calls different: some hosts end a conversation after several identical ones.
+    fields = _fields(arguments, ("handle", "wait_seconds", "attempt", "offset"))
     handle = fields.get("handle")
     wait = _number(fields, "wait_seconds", "seconds") or 0.0
     if handle is None or handle == "":
@@ -146,8 +147,8 @@ def render_running(progress: CallProgress) -> str:
         [
             line,
             *progress.lines(),
-            "There is no verdict yet. Go on with other work, then call read_delegation with a handle and wait_seconds. "
-            "Don't delegate the same task again. stop_delegation stops a task.",
+            "There is no verdict yet. Go on with other work, then call read_delegation with a handle, wait_seconds and "
+            "attempt. Don't delegate the same task again. stop_delegation stops a task.",
             line,
         ]
     )

@@ -44,7 +44,7 @@ PASSED = TaskResult(
         ({"handle": "ab-0", "offset": 6000.0}, ReadRequest("ab-0", 6_000, 0)),
         ({"handle": "ab-0", "offset": ""}, ReadRequest("ab-0", None, 0)),
         ({"handle": "ab-0", "wait_seconds": 2.5}, ReadRequest("ab-0", None, 2.5)),
-        ({"handle": "ab-0", "wait_seconds": "30"}, ReadRequest("ab-0", None, 30)),
+        ({"handle": "ab-0", "wait_seconds": "30", "attempt": 7}, ReadRequest("ab-0", None, 30)),
         ({"handle": None, "wait_seconds": None}, ReadRequest(None, None, 0)),
         ("", ReadRequest(None, None, 0)),
     ],

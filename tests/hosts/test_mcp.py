@@ -187,6 +187,7 @@ async def connecting(settings: Settings, *arguments: str, **variables: str) -> A
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         limit=1_000_000,
+        start_new_session=True,
     )
     try:
         yield Pipe(process)

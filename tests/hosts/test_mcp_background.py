@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import re
+import signal
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -137,6 +139,20 @@ async def test_with_keep_children_finish_after_the_end_of_stdin(
         may_end.set()
         assert await asyncio.wait_for(pipe.process.wait(), TIMEOUT_SECONDS) == 0
     assert await states() == ["completed"]
+
+
+async def test_with_keep_children_finish_although_the_client_kills_the_server(world: World, settings: Settings) -> None:
+    may_end = held_children(world)
+    async with piped(settings, "-m", "delegate", "mcp", "--keep") as pipe:
+        await pipe.request("tools/call", name="delegate_task", arguments={"goal": "g", "background": True})
+        assert "result" in await pipe.line()
+        assert pipe.process.stdin
+        pipe.process.stdin.close()
+        os.killpg(pipe.process.pid, signal.SIGKILL)
+        may_end.set()
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while await states() != ["completed"]:  # noqa: ASYNC110 - the server is another process
+            await asyncio.sleep(0.02)
 
 
 @on_every_transport
