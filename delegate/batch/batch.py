@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -26,11 +26,12 @@ from delegate.batch.sources import Source
 from delegate.batch.validate import ValidatedSource, validate
 from delegate.errors import CallError, DelegateError
 from delegate.ports import Event, EventSink
-from delegate.types import Task
+from delegate.types import Task, TaskResult
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
 """Sent to the loop by a running item: its outcome, the exception that ended it, or None if it was refused and can run
 later. `slot_free` means that its child has ended, so another item may start."""
+_STOPPED = "it was running when the batch was stopped, and may have done anything"
 _MAX_CONCURRENCY = 10_000
 _NO_TIME_LIMIT = 60 * 24 * 365
 """Minutes."""
@@ -189,7 +190,7 @@ class Batch:
             return
         path, title = str(results.path.absolute()) if results else None, config.redactor.text(validated.first_goal)
         header = BatchHeader(config.run_id, validated.digest, source.name, path, config.options, title, validated.total)
-        with results.created() if results is not None else nullcontext():
+        with results.created(validated.inputs, validated.outputs) if results is not None else nullcontext():
             await config.journal.create(header, once=config.once)
 
     async def _resume(self, validated: ValidatedSource) -> None:
@@ -203,7 +204,7 @@ class Batch:
         summary = await journal.claim(run_id, results=str(results.path.absolute()) if results else None)
         try:
             await journal.reset(run_id, (*config.rerun, *NEVER_RUN))
-            await self._restore(journal.outcomes(run_id))
+            await self._restore(journal.outcomes(run_id), validated)
             self.tally.cost_known_usd = summary.cost_known_usd  # includes earlier runs of items that now run again
             if config.resumed is not None:
                 await config.resumed(summary)
@@ -211,7 +212,7 @@ class Batch:
             await journal.release(run_id)
             raise
 
-    async def _restore(self, outcomes: AsyncIterator[ItemOutcome]) -> None:
+    async def _restore(self, outcomes: AsyncIterator[ItemOutcome], validated: ValidatedSource) -> None:
         """Load the outcomes of earlier sessions, and rewrite the results file from them."""
 
         async def restored() -> AsyncIterator[ItemOutcome]:
@@ -221,7 +222,7 @@ class Batch:
                 yield outcome
 
         if self._config.results is not None:
-            await self._config.results.rewrite(restored())
+            await self._config.results.rewrite(restored(), validated.inputs, validated.outputs)
         else:
             async for _ in restored():
                 pass
@@ -296,7 +297,9 @@ class Batch:
 
     async def _process(self, item: Item | ItemOutcome) -> None:
         """Run one item, record its outcome and send it to the loop."""
+        redacted = self._config.redactor.text
         try:
+            item = replace(item, input={name: redacted(value) for name, value in item.input.items()})
             message = item if isinstance(item, ItemOutcome) else await self._run_item(item)
             if message is not None:
                 await self._record(message)
@@ -312,12 +315,15 @@ class Batch:
         try:
             result = await config.engine.run(item, cancellation=self._cancellation, on_event=self._sink(item))
         except WorkerLost as lost:
-            return ItemOutcome(item.id, "outcome_unknown", why=str(lost), row=item.row)
+            return ItemOutcome(item.id, "outcome_unknown", why=str(lost), row=item.row, input=item.input)
         except CallError as error:
             self._stop(f"{error.message} ({error.hint})" if error.hint else error.message)
             await config.journal.undo_begin(self.run_id, item.id)
             return None
-        return ItemOutcome(item.id, "done", result, row=item.row)
+        if self._cancellation.cancelled and _was_stopped(result):
+            known = result.model_copy(update={"verdict": None})
+            return ItemOutcome(item.id, "outcome_unknown", known, _STOPPED, item.row, item.input)
+        return ItemOutcome(item.id, "done", result, row=item.row, input=item.input)
 
     def _sink(self, item: Item) -> EventSink:
         """Passes events on, and frees the item's slot when its child ends."""
@@ -339,6 +345,11 @@ class Batch:
         self.tally.add(outcome)
         self._failures += not outcome.good and outcome.state in ("done", "outcome_unknown")
         self._schedule.finished(outcome)
+
+
+def _was_stopped(result: TaskResult) -> bool:
+    """Whether the child, or the judging of its work, was canceled."""
+    return result.status == "cancelled" or (result.verdict is not None and result.verdict.code == "cancelled")
 
 
 def _schedule(source: Source, validated: ValidatedSource) -> Schedule:

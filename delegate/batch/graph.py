@@ -117,17 +117,17 @@ class Graph:
 
 def _fill_or_block(item: Item, needed: Mapping[str, ItemOutcome]) -> Item | ItemOutcome:
     if item.when == "passed" and (reasons := [_obstacle(one) for one in needed.values() if not one.passed]):
-        return ItemOutcome(item.id, "blocked", why="; ".join(reasons), row=item.row)
+        return ItemOutcome(item.id, "blocked", why="; ".join(reasons), row=item.row, input=item.input)
     try:
         return filled(item, needed)
     except CallError as error:
-        return ItemOutcome(item.id, "blocked", why=error.message, row=item.row)
+        return ItemOutcome(item.id, "blocked", why=error.message, row=item.row, input=item.input)
 
 
 def _obstacle(need: ItemOutcome) -> str:
     """Why an item that needs this outcome is blocked."""
     result = need.result
-    if result is None:
+    if result is None or need.state != "done":
         return f"it needs {need.id!r}, which is {need.state}"
     if result.status != "completed":
         return f"it needs {need.id!r}, whose status is {result.status}"

@@ -1,6 +1,7 @@
 """The items of a batch and their outcomes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from delegate.errors import CallError
@@ -12,7 +13,7 @@ When = Literal["passed", "always"]
 ItemState = Literal[
     "done",  # it has a result, successful or not
     "blocked",  # an item that it needs has no PASS verdict, so it was not run
-    "outcome_unknown",  # its process or worker was lost while it ran: it may have done anything
+    "outcome_unknown",  # it was stopped, or its process or worker was lost, while it ran: it may have done anything
     "not_started",  # the batch ended before it started; a resumed batch runs it
     "bad_row",  # its row is invalid and was skipped
 ]
@@ -29,6 +30,8 @@ class Item:
     needs: tuple[str, ...] = ()
     """Ids of the items that must finish before this one starts."""
     when: When = "passed"
+    input: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the results repeat of its row: the columns of a table, else the goal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class BadRow:
     id: str
     row: int
     error: CallError
+    input: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What could be read of the row, as in `Item`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +52,12 @@ class ItemOutcome:
     id: str
     state: ItemState
     result: TaskResult | None = None
-    """Set exactly if the state is `done`."""
+    """Set if the state is `done`. For an item that was stopped while it ran, what is known of it, without a verdict."""
     why: str = ""
     """The reason for every other state, in one line."""
     row: int | None = None
+    input: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the results repeat of its row, as in `Item`."""
 
     @property
     def passed(self) -> bool:
@@ -60,11 +67,11 @@ class ItemOutcome:
     @property
     def good(self) -> bool:
         """Whether it completed and its verdict isn't FAIL."""
-        return self.result is not None and self.result.good
+        return self.state == "done" and self.result is not None and self.result.good
 
     @property
     def bad_work(self) -> bool:
         """Whether its work is bad. False if it is good, and if nobody can tell: it wasn't run, its child couldn't run,
         its outcome is unknown, or nobody could look at its work.
         """
-        return self.result is not None and not self.result.good and self.result.examined
+        return self.state == "done" and self.result is not None and not self.result.good and self.result.examined

@@ -5,6 +5,7 @@ size doesn't count toward the limit on the records. A batch belongs to one proce
 when their process was lost are `outcome_unknown` after the next `claim`, and are run again only on request.
 """
 
+import json
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -54,6 +55,12 @@ CREATE TABLE IF NOT EXISTS items (
     PRIMARY KEY (run_id, id)
 );
 CREATE INDEX IF NOT EXISTS items_by_run ON items (run_id);
+CREATE TABLE IF NOT EXISTS inputs (
+    run_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    input TEXT NOT NULL,
+    PRIMARY KEY (run_id, id)
+);
 """
 
 _CREATE = "INSERT INTO batches SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL"
@@ -67,6 +74,8 @@ _BEGIN = """
 INSERT INTO items (run_id, id, row, state) VALUES (?, ?, ?, 'begun')
 ON CONFLICT (run_id, id) DO UPDATE SET state = 'begun' WHERE state = 'again'
 """
+# The number of changed rows stays 0 for an item that was started before.
+_INPUT = "INSERT OR REPLACE INTO inputs SELECT ?, ?, ? WHERE changes() > 0"
 _UNDO_BEGIN = "UPDATE items SET state = 'again' WHERE run_id = ? AND id = ? AND state = 'begun'"
 _END = """
 INSERT INTO items (run_id, id, row, state, good, verdict, cost_usd, unpriced, why, result)
@@ -86,7 +95,8 @@ _CONDITIONS: dict[str, str] = {
     "bad_row": "state = 'bad_row'",
 }
 _PAGE = """
-SELECT rowid, id, state, row, why, result FROM items
+SELECT rowid, id, state, row, why, result,
+    (SELECT input FROM inputs WHERE inputs.run_id = items.run_id AND inputs.id = items.id) FROM items
 WHERE run_id = ? AND rowid > ? AND state NOT IN ('begun', 'again') ORDER BY rowid LIMIT 100
 """
 _COUNTS = """
@@ -98,6 +108,7 @@ FROM items WHERE run_id = ?
 """
 _DELETE_OLD = (
     "DELETE FROM items WHERE run_id IN (SELECT run_id FROM batches WHERE began_at < ? AND ended_at IS NOT NULL)",
+    "DELETE FROM inputs WHERE run_id IN (SELECT run_id FROM batches WHERE began_at < ? AND ended_at IS NOT NULL)",
     "DELETE FROM batches WHERE began_at < ? AND ended_at IS NOT NULL",
 )
 _LOST = "it was running when its process was lost, and may have done anything"
@@ -191,7 +202,8 @@ class Journal:
 
         Raises DelegateError if the item has been started before; it must not be run then.
         """
-        if not await self._write((_BEGIN, (run_id, item.id, item.row))):
+        begin = (_BEGIN, (run_id, item.id, item.row))
+        if not await self._write(begin, (_INPUT, (run_id, item.id, json.dumps(dict(item.input))))):
             raise DelegateError(f"task {item.id} of batch {run_id} has been started before")
 
     async def undo_begin(self, run_id: str, id: str) -> None:
@@ -207,7 +219,8 @@ class Journal:
         head = (run_id, outcome.id, outcome.row, outcome.state, outcome.good, verdict, cost, unpriced, outcome.why)
         # Without the list of candidate judges, which is most of a result and is kept in the records.
         text = result.model_dump_json(exclude={"verdict": {"judge": {"candidates"}}}) if result else None
-        await self._write((_END, (*head, text)))
+        input = (run_id, outcome.id, json.dumps(dict(outcome.input)))
+        await self._write((_END, (*head, text)), (_INPUT, input))
 
     async def reset(self, run_id: str, which: Collection[Rerun | NeverRun]) -> None:
         """Discard the outcomes of these kinds of items, so that they run again."""
@@ -219,9 +232,9 @@ class Journal:
         after = 0
         while page := await self._read(lambda c, after=after: c.execute(_PAGE, (run_id, after)).fetchall()) or []:
             after = page[-1][0]
-            for _, id, state, row, why, result in page:
+            for _, id, state, row, why, result, input in page:
                 parsed = TaskResult.model_validate_json(result) if result else None
-                yield ItemOutcome(id, cast("ItemState", state), parsed, why, row)
+                yield ItemOutcome(id, cast("ItemState", state), parsed, why, row, json.loads(input or "{}"))
 
     async def summary(self, run_id: str) -> BatchSummary:
         """The state of one batch. Raises CallError `unknown_batch`."""

@@ -79,7 +79,7 @@ def _parse(inside: str, ids: frozenset[str]) -> Reference:
 def _format(reference: Reference, outcomes: Mapping[str, ItemOutcome]) -> str:
     outcome = outcomes[reference.id]
     name = ".".join((reference.id, reference.what, *reference.path))
-    if outcome.result is None:
+    if outcome.result is None or outcome.state != "done":
         return f"(there is no {name}: {outcome.state}, {outcome.why})"
     value = outcome.result.summary
     if reference.what == "structured":

@@ -10,10 +10,11 @@ import csv
 import io
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from delegate.batch.item import ItemOutcome
 from delegate.errors import CallError, DelegateError
@@ -23,21 +24,23 @@ COLUMNS = (
     "score", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle", "criteria",
 )  # fmt: skip
 """The fields of a line, in order. `criteria` is a list with one object per criterion."""
+OUTPUTS = 200
+"""Maximum number of columns for fields of structured outputs; all fields are in `structured_output`."""
 _OF_RESULT = {
     "status", "structured_output", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle",
 }  # fmt: skip
 _OF_VERDICT = {"verdict", "code", "reasoning", "verified", "score"}
 _OF_CRITERION = {"id", "outcome", "decided_by", "code", "reason", "evidence", "source"}
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
-_NESTED = ("structured_output", "criteria")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
+"""Text in a cell that begins so is a formula to a spreadsheet, as OWASP lists them ("CSV Injection")."""
 
 
 def fields(outcome: ItemOutcome) -> dict[str, Any]:
-    """The fields of one line."""
+    """The fields of one line, of which `input` is what the file of tasks said in this row."""
     result, verdict = outcome.result, outcome.result.verdict if outcome.result else None
     line: dict[str, Any] = dict.fromkeys(COLUMNS)
-    line.update(id=outcome.id, row=outcome.row, state=outcome.state, why=outcome.why)
+    line.update(id=outcome.id, row=outcome.row, state=outcome.state, why=outcome.why, input=dict(outcome.input))
     if result is not None:
         line |= result.model_dump(include=_OF_RESULT)
         line["output"] = result.summary
@@ -48,19 +51,65 @@ def fields(outcome: ItemOutcome) -> dict[str, Any]:
     return line
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The columns of a CSV of results: those of `COLUMNS`, after `row` those of the input, and after `output` one
+    `output.NAME` for each field of a structured output.
+
+    A column of the input keeps its name, unless a column of the results has it, or it begins with `input.` or
+    `output.`: it is `input.NAME` then. The input's `id` is the `id` of the results.
+    """
+
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+
+    @property
+    def header(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._row({}, self._named(self.inputs), {f"output.{name}": name for name in self.outputs}))
+
+    def cells(self, outcome: ItemOutcome) -> list[object]:
+        """The cells of one outcome, each safe in a spreadsheet."""
+        line = fields(outcome)
+        found = line["structured_output"]
+        structured = cast("dict[str, object]", found) if isinstance(found, dict) else dict[str, object]()
+        line["structured_output"] = None if found is None else json.dumps(found, ensure_ascii=False)
+        inputs = {column: outcome.input.get(name) for column, name in self._named(self.inputs).items()}
+        outputs = {f"output.{name}": structured.get(name) for name in self.outputs}
+        return [_cell(value) for value in self._row(line, inputs, outputs).values()]
+
+    def _row(
+        self, line: Mapping[str, object], inputs: Mapping[str, object], outputs: Mapping[str, object]
+    ) -> dict[str, object]:
+        """The values of a row by column, in order."""
+        row: dict[str, object] = {}
+        for column in COLUMNS:
+            row[column] = line.get(column)
+            row |= inputs if column == "row" else outputs if column == "output" else {}
+        return row
+
+    @staticmethod
+    def _named(inputs: Sequence[str]) -> dict[str, str]:
+        """The columns of the input by their names in the results."""
+        taken = (*COLUMNS, "")
+        prefixed = {one for one in inputs if one in taken or one.startswith(("input.", "output."))}
+        return {f"input.{one}" if one in prefixed else one: one for one in inputs if one != "id"}
+
+
 class ResultsFile:
     """A results file in JSONL or CSV format, depending on its suffix. Raises CallError as `refuse_unusable` does."""
 
     def __init__(self, path: Path) -> None:
         refuse_unusable(path)
         self.path = path
-        self._format: Callable[[ItemOutcome], bytes] = _csv_line if path.suffix.lower() == ".csv" else _json_line
+        self._table = Table() if path.suffix.lower() == ".csv" else None
+        """None for JSON lines."""
         self._file: int | None = None
 
     @contextmanager
-    def created(self) -> Generator[None]:
+    def created(self, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> Generator[None]:
         """Create a new file, and delete it if the block fails. Raises CallError as `create` does."""
-        self.create()
+        self.create(inputs, outputs)
         try:
             yield
         except BaseException:
@@ -68,8 +117,12 @@ class ResultsFile:
             self.path.unlink(missing_ok=True)
             raise
 
-    def create(self) -> None:
-        """Create a new file. Raises CallError if the file exists and isn't empty."""
+    def create(self, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> None:
+        """Create a new file. Raises CallError if the file exists and isn't empty.
+
+        A CSV has columns for the `inputs`, which are the columns of the tasks' file, and for the `outputs`, which are
+        fields of structured outputs.
+        """
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
@@ -78,16 +131,18 @@ class ResultsFile:
             self.close()
             hint = "name another file, or resume its batch with --resume"
             raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
-        self._append(self._header())
+        self._append_header(inputs, outputs)
 
-    async def rewrite(self, outcomes: AsyncIterator[ItemOutcome]) -> None:
+    async def rewrite(
+        self, outcomes: AsyncIterator[ItemOutcome], inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+    ) -> None:
         """Replace the file with one that holds these outcomes, which are all that are on record."""
         temporary = self.path.with_name(f".{self.path.name}.new")
         try:
             self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise _unwritable(self.path, error) from None
-        self._append(self._header())
+        self._append_header(inputs, outputs)
         async for outcome in outcomes:
             self.add(outcome)
         os.fsync(self._file)
@@ -95,7 +150,7 @@ class ResultsFile:
 
     def add(self, outcome: ItemOutcome) -> None:
         """Append one line. Raises DelegateError if the disk is full, for example; no part of the line remains."""
-        self._append(self._format(outcome))
+        self._append(_json_line(outcome) if self._table is None else _csv_row(self._table.cells(outcome)))
 
     def close(self) -> None:
         """Close the file."""
@@ -103,8 +158,10 @@ class ResultsFile:
             os.close(self._file)
             self._file = None
 
-    def _header(self) -> bytes:
-        return _csv_row(COLUMNS) if self.path.suffix.lower() == ".csv" else b""
+    def _append_header(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        if self._table is not None:
+            self._table = Table(inputs, outputs[:OUTPUTS])
+            self._append(_csv_row(map(_cell, self._table.header)))
 
     def _append(self, data: bytes) -> None:
         assert self._file is not None
@@ -140,14 +197,10 @@ def _json_line(outcome: ItemOutcome) -> bytes:
     return (_ENCODER.encode(fields(outcome)) + "\n").encode("utf-8", "replace")
 
 
-def _csv_line(outcome: ItemOutcome) -> bytes:
-    line = fields(outcome)
-    nested = {name: json.dumps(line[name], ensure_ascii=False) for name in _NESTED if line[name] is not None}
-    return _csv_row([_cell(value) for value in (line | nested).values()])
-
-
 def _cell(value: object) -> object:
-    """Prefix text that a spreadsheet would read as a formula with an apostrophe, which it doesn't show."""
+    """Text, with an apostrophe before what a spreadsheet would read as a formula; lists and objects as JSON."""
+    if isinstance(value, (list, tuple, Mapping)):
+        return json.dumps(value, ensure_ascii=False)
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 

@@ -53,4 +53,4 @@ def bad_row_outcome(bad: BadRow) -> ItemOutcome:
     """The outcome of a row that is skipped."""
     error = bad.error
     why = f"{error.message} ({error.hint})" if error.hint else error.message
-    return ItemOutcome(bad.id, "bad_row", why=why, row=bad.row)
+    return ItemOutcome(bad.id, "bad_row", why=why, row=bad.row, input=bad.input)

@@ -54,7 +54,7 @@ class Listed:
 
     def __iter__(self) -> Iterator[Item | BadRow]:
         for row, one in enumerate(self.tasks, start=1):
-            yield one if isinstance(one, Item) else Item(str(row), one, row)
+            yield one if isinstance(one, Item) else Item(str(row), one, row, input={"goal": one.goal})
 
 
 def source_of(tasks: "Iterable[Task | Item] | Source") -> Source:
@@ -110,27 +110,29 @@ class TaskFile:
 
     def _line_items(self, lines: "_Lines") -> Iterator[Item | BadRow]:
         while True:
+            task: object = None
             try:
                 line = next(lines)
                 if line.strip():
-                    yield self._item(_json(line), lines.number)
+                    task = _json(line)
+                    yield self._item(task, lines.number)
             except StopIteration:
                 return
             except CallError as error:
-                yield BadRow("", lines.number, error)
+                yield BadRow("", lines.number, error, _goal_of(task))
 
     def _document_items(self) -> Iterator[Item | BadRow]:
         for row, task in enumerate(self._document, start=1):
             try:
                 yield self._item(task, row)
             except CallError as error:
-                yield BadRow("", row, error)
+                yield BadRow("", row, error, _goal_of(task))
 
     def _table_items(self, lines: "_Lines") -> Iterator[Item | BadRow]:
         header, reader = self._header(lines)
         templates, row = self.templates or Templates(), 0
         while True:
-            first_line = lines.number + 1
+            first_line, cells = lines.number + 1, list[str]()
             try:
                 cells = next(reader)
                 if not cells:
@@ -142,18 +144,19 @@ class TaskFile:
                 return
             except (CallError, csv.Error) as error:
                 row += isinstance(error, csv.Error) or lines.failed
-                yield BadRow("", row, _at_line(error, first_line))
+                yield BadRow("", row, _at_line(error, first_line), dict(zip(header, cells, strict=False)))
 
     def _table_item(self, columns: Mapping[str, str], templates: Templates, row: int) -> Item:
         id = columns.get("id", "").strip() or str(row)
-        return Item(_id(id), self.read_task(templates.task(columns), base=self.path.parent), row)
+        return Item(_id(id), self.read_task(templates.task(columns), base=self.path.parent), row, input=columns)
 
     def _item(self, task: object, row: int) -> Item:
         if not isinstance(task, Mapping):
             raise CallError("bad_task", "not a task; write an object with at least `goal`")
         fields = dict(cast("Mapping[str, object]", task))
         id, needs, when = fields.pop("id", row), fields.pop("needs", ()), fields.pop("when", "passed")
-        return Item(_id(id), self.read_task(fields, base=self.path.parent), row, _needs(needs), _when(when))
+        read = self.read_task(fields, base=self.path.parent)
+        return Item(_id(id), read, row, _needs(needs), _when(when), _goal_of(fields))
 
     def _header(self, lines: "_Lines") -> "tuple[list[str], Iterator[list[str]]]":
         """The names of the columns, and an iterator over the rows after them."""
@@ -282,6 +285,12 @@ def _at_line(error: CallError | csv.Error, line: int) -> CallError:
     if "field limit" in reason or "unexpected end" in reason:
         reason = "a quote is never closed, or a field is longer than 131,072 characters"
     return CallError("bad_row", f"{reason} (line {line})")
+
+
+def _goal_of(task: object) -> dict[str, str]:
+    """The goal as the file has it, if it has one."""
+    goal = cast("Mapping[str, object]", task).get("goal") if isinstance(task, Mapping) else None
+    return {"goal": goal} if isinstance(goal, str) else {}
 
 
 def _id(value: object) -> str:

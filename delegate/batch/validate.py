@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from delegate.batch.item import BadRow, Item
 from delegate.batch.sources import Source
@@ -24,6 +25,10 @@ class ValidatedSource:
     has_needs: bool
     """Whether any item needs another, or may refer to one (`{{ id.output }}`)."""
     first_goal: str
+    inputs: tuple[str, ...] = ()
+    """The names of the columns that rows have, in their order."""
+    outputs: tuple[str, ...] = ()
+    """The names of the fields that the tasks' output schemas describe, in their order."""
 
 
 def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool = False) -> ValidatedSource:
@@ -33,9 +38,11 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
     `admit` raises CallError for a task that can't be run.
     """
     digest, seen, bad_rows = hashlib.sha256(), dict[str, int | None](), dict[int, BadRow]()
+    inputs, outputs = dict[str, None](), dict[str, None]()
     total, has_needs, first_goal = 0, False, ""
     for index, one in enumerate(source):
         total += 1
+        inputs |= dict.fromkeys(one.input)
         bad_row = one if isinstance(one, BadRow) else _check(one, admit, seen)
         if bad_row is not None:
             if not skip_bad:
@@ -46,11 +53,18 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
         seen[one.id] = one.row
         has_needs = has_needs or bool(one.needs) or "{{" in f"{one.task.goal}{one.task.context}"
         first_goal = first_goal or one.task.goal
+        outputs |= dict.fromkeys(_fields_of(one.task))
         digest.update(_canonical(one))
     if len(bad_rows) == total:
         raise _no_tasks_error(source.name, bad_rows)
     digest.update(json.dumps(sorted(bad_rows)).encode())
-    return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, first_goal)
+    return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, first_goal, tuple(inputs), tuple(outputs))
+
+
+def _fields_of(task: Task) -> list[str]:
+    """The top-level fields that a task's output schema describes."""
+    properties = (task.output_schema or {}).get("properties")
+    return list(cast("Mapping[str, object]", properties)) if isinstance(properties, Mapping) else []
 
 
 def _check(item: Item, admit: Callable[[Task], object], seen: Mapping[str, int | None]) -> BadRow | None:
@@ -58,11 +72,11 @@ def _check(item: Item, admit: Callable[[Task], object], seen: Mapping[str, int |
     if item.id in seen:
         message = f"id {item.id!r} is already used by row {seen[item.id]}"
         hint = "give every task a unique id, or none"
-        return BadRow(item.id, row, CallError("duplicate_id", message, field="id", hint=hint))
+        return BadRow(item.id, row, CallError("duplicate_id", message, field="id", hint=hint), item.input)
     try:
         admit(item.task)
     except CallError as error:
-        return BadRow(item.id, row, error)
+        return BadRow(item.id, row, error, item.input)
     return None
 
 
@@ -77,7 +91,7 @@ def _with_unique_id(bad: BadRow, seen: dict[str, int | None]) -> BadRow:
     while id in seen:
         id += "'"
     seen[id] = bad.row
-    return BadRow(id, bad.row, bad.error)
+    return BadRow(id, bad.row, bad.error, bad.input)
 
 
 def _no_tasks_error(name: str, bad: Mapping[int, BadRow]) -> CallError:

@@ -56,8 +56,9 @@ def app_with(commands: Iterable[str] = COMMANDS) -> typer.Typer:
     """The app with these subcommands."""
     app = typer.Typer(
         help="Delegate work to other agents and get verdicts that rest on evidence.",
-        epilog="Exit codes: 0 if every verdict is PASS (or, without criteria, the child completed); 1 if any verdict "
-        "is FAIL or a child didn't complete; 2 for invalid usage; 130 if interrupted before there was a report. "
+        epilog="Exit codes: 0 if every verdict is PASS (or, without criteria, the child completed); 1 if any work "
+        "is bad or a child didn't complete; 2 for invalid usage; 3 if nobody could look (no access, no judge, no "
+        "budget, no sandbox); 130 if interrupted before there was a report. "
         "Results go to stdout; progress goes to stderr, only on a terminal.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -109,11 +109,12 @@ def batch(
     All rows are validated before anything is spent. Each task is recorded
     before it starts and runs at most once. If the batch is stopped or killed,
     --resume runs the tasks that haven't started. Tasks that were running when
-    it was killed are `outcome_unknown` and run again only with --rerun unknown;
-    failed tasks run again only with --rerun fail.
+    it was stopped or killed are `outcome_unknown` and run again only with
+    --rerun unknown; failed tasks run again only with --rerun fail.
 
-    The first Ctrl-C cancels the running tasks and records their outcomes. The
-    second exits at once.
+    The first Ctrl-C stops the running tasks and records what they cost. The
+    second exits at once. Exits with 1 if any work is bad, and with 3 if none
+    is, but some could not be looked at.
     """
     from delegate.cli import exits
     from delegate.cli.output import refusals_as

@@ -141,8 +141,7 @@ async def test_a_cancel_ends_running_items_and_a_resume_starts_the_rest(
     canceller = asyncio.create_task(cancel())
     first = await outcomes(batch)
     await canceller
-    assert first["2"].result is not None
-    assert first["2"].result.status == "cancelled"
+    assert (first["2"].state, first["2"].result and first["2"].result.status) == ("outcome_unknown", "cancelled")
     assert (await delegator.batches())[0].state == "stopped"
     second = await outcomes(delegator.batch(given, resume=batch.run_id, results=path))
     assert not set(first) & set(second)
@@ -171,7 +170,8 @@ async def test_a_canceled_loop_waits_until_all_outcomes_are_recorded(delegator: 
         await running
     (on_record,) = await delegator.batches()
     assert on_record.state in ("stopped", "ended")
-    assert on_record.unknown == 0
+    assert on_record.failed == 0
+    assert on_record.unknown >= 2, "what hung; the third may have been stopped too"
 
 
 async def test_a_failed_item_reruns_only_on_request_and_has_one_line(delegator: Delegator, children: Children) -> None:
@@ -283,7 +283,7 @@ async def test_max_cost_stops_a_batch_which_can_be_resumed_with_more(delegator: 
 async def test_running_items_are_canceled_at_the_time_limit(delegator: Delegator, children: Children) -> None:
     batch = delegator.batch(tasks("hang a", "b"), concurrency=1, max_minutes=0.3 / 60)
     found = await outcomes(batch)
-    assert words(found) == {"1": "FAIL"}
+    assert words(found) == {"1": "outcome_unknown"}
     assert "max_minutes" in batch.stopped
 
 

@@ -206,8 +206,8 @@ def test_ctrl_c_records_all_outcomes_and_resume_needs_only_the_run_id() -> None:
             server.wait_for_calls(2, PATIENCE)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, err.splitlines()[-1]) == (1, STOPPING)
-        assert out.startswith("2 of 4 done: 1 PASS, 1 FAIL")
+        assert (process.returncode, err.splitlines()[-1]) == (3, STOPPING)
+        assert out.startswith("2 of 4 done: 1 PASS, 0 FAIL, 1 other")
         run = out.partition("run ")[2].split()[0]
         assert f"2 not started (canceled); resume with: delegate batch --resume {run}\n" in out
         listed = delegate("runs").stdout
@@ -215,9 +215,14 @@ def test_ctrl_c_records_all_outcomes_and_resume_needs_only_the_run_id() -> None:
         assert "stopped" in listed
         assert ids(lines(Path("r.jsonl"))) == ["1", "2"]
         on = delegate("batch", "--resume", run, **openai_at(server))
-        assert on.stdout.startswith("4 of 4 done: 3 PASS, 1 FAIL")
-        assert ids(lines(Path("r.jsonl"))) == ["1", "2", "3", "4"]
+        assert on.stdout.startswith("4 of 4 done: 3 PASS, 0 FAIL, 1 other")
+        rows = {row["id"]: row for row in lines(Path("r.jsonl"))}
+        assert sorted(rows) == ["1", "2", "3", "4"]
+        assert (rows["2"]["state"], rows["2"]["verdict"]) == ("outcome_unknown", None)
+        assert rows["2"]["input"] == {"company": "hang"}
         assert set(_starts(server).values()) == {1}
+        assert delegate("batch", "--resume", run, "--rerun", "fail", **openai_at(server)).returncode == 3
+        assert set(_starts(server).values()) == {1}, "what was stopped has not failed"
     assert "ended" in delegate("runs").stdout
 
 
