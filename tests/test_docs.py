@@ -203,8 +203,20 @@ def read_json(value: Any) -> None:
 
 @pytest.mark.parametrize("block", pages.all_blocks("yaml"), ids=str)
 async def test_yaml_blocks_are_tasks_or_workflows(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
-    if isinstance(workflow := yaml.safe_load(block.text), dict) and "jobs" in workflow:
-        return
+    match yaml.safe_load(block.text):
+        case {"jobs": jobs}:
+            steps = [step for job in jobs.values() for step in job["steps"]]
+            ours = [step for step in steps if step.get("uses", "").endswith(".github/actions/judge")]
+            inputs = yaml.safe_load((ROOT / ".github/actions/judge/action.yml").read_text(encoding="utf-8"))["inputs"]
+            assert all(step["with"].keys() <= inputs.keys() for step in ours)
+            return
+        case {"repos": repos}:
+            known = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+            used = {hook["id"] for repo in repos for hook in repo["hooks"]}
+            assert used <= {hook["id"] for hook in known}
+            return
+        case _:
+            pass
     monkeypatch.setenv("OPENAI_API_KEY", "dummy")
     path = Path("tasks.yaml")
     path.write_text(block.text, encoding="utf-8")

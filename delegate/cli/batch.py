@@ -334,6 +334,7 @@ def _print(batch: "Batch", format: Format) -> None:
         "failed": batch.tally.failed,
         "unjudged": batch.tally.unjudged,
         "other": batch.tally.other,
+        "bad_work": batch.tally.bad_work,
         "outcome_unknown": batch.tally.unknown,
         "cost_known_usd": batch.tally.cost_known_usd,
         "unpriced": batch.tally.unpriced,
