@@ -150,3 +150,37 @@ async def test_a_byte_order_mark_before_json_is_read(home: Path, tmp_path: Path)
         report = await delegator.call('\ufeff{"goal": ""}')
     assert report.error is not None
     assert report.error.code == "empty"
+
+
+async def test_work_without_a_report_is_judged_by_its_files_and_calls(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text("hello\n")
+    criteria = [{"kind": "file", "path": "note.md"}, {"kind": "receipt", "calls": [{"tool": "send"}]}]
+    receipts = [{"tool": "send", "args": {}, "status": "ok", "output": "sent"}]
+    async with Delegator(client=Scripted([])) as delegator:
+        both = await delegator.judge(goal="g", acceptance_criteria=criteria, workspace=tmp_path, receipts=receipts)
+        unknown = await delegator.judge(goal="g", acceptance_criteria=criteria, workspace=tmp_path)
+        empty = await delegator.judge(goal="g", acceptance_criteria=criteria[:1], workspace=tmp_path, output="")
+        failed = await delegator.judge(goal="g", acceptance_criteria=criteria[:1], workspace=tmp_path, status="failed")
+    assert (both.verdict, both.verified) == ("PASS", True)
+    assert (unknown.code, unknown.examined) == ("no_receipts", False)
+    assert (empty.code, empty.examined) == ("empty_output", True)
+    assert (failed.code, failed.examined) == ("run_failed", True)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "field"),
+    [
+        ({"kind": "regex", "pattern": "x"}, "acceptance_criteria[0]"),
+        ({"kind": "json_predicate", "expr": "a === 1"}, "acceptance_criteria[0]"),
+        ({"kind": "json_schema", "schema": {}}, "acceptance_criteria[0]"),
+        (None, "output"),
+    ],
+)
+async def test_what_needs_a_report_is_refused_without_one(criterion: Any, field: str, home: Path) -> None:
+    work: dict[str, Any] = {"workspace": home} if criterion else {}
+    home.mkdir(exist_ok=True)
+    async with Delegator(client=Scripted([])) as delegator:
+        with pytest.raises(CallError) as refused:
+            await delegator.judge(goal="g", acceptance_criteria=[criterion or "it is good"], **work)
+    assert refused.value.field == field
+    assert refused.value.hint
