@@ -7,8 +7,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from delegate.cli import exits
 from delegate.cli.options import Format
-from delegate.cli.output import exit_code, print_report, print_report_as, verdict_text
+from delegate.cli.output import print_report, print_report_as, verdict_text
 from delegate.cli.screens import record_screen, task_screen
 from delegate.contract.amounts import percent, usd
 from delegate.types import (
@@ -83,7 +84,7 @@ def _recorded(result: TaskResult) -> str:
     ],
 )
 def test_the_exit_code_depends_on_all_tasks(report: Report, code: int) -> None:
-    assert exit_code(report) == code
+    assert exits.of_report(report) == code
 
 
 def test_the_verdict_is_the_first_word_and_needs_no_color() -> None:
