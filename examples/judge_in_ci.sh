@@ -6,7 +6,7 @@
 #
 #     OPENAI_API_KEY=... examples/judge_in_ci.sh report.md path/to/checkout
 #
-# Exit codes: 0 PASS, 1 FAIL, 2 the call was wrong, 75 nobody could judge (worth another try later).
+# Exit codes: 0 PASS, 1 the work is bad, 2 the call was wrong, 3 nobody could look (worth another try later).
 
 set -u
 report=${1:?"usage: judge_in_ci.sh REPORT CHECKOUT"}
@@ -22,13 +22,13 @@ delegate judge \
     --format json > verdict.json
 code=$?
 
+reason() {
+    python3 -c 'import json; verdict = json.load(open("verdict.json")); print(verdict["code"], verdict["reasoning"])'
+}
+
 case $code in
 0) echo "PASS" ;;
-1)
-    reason=$(python3 -c 'import json; verdict = json.load(open("verdict.json")); print(verdict["code"], verdict["reasoning"])')
-    echo "FAIL: $reason"
-    # "The work is bad" and "nobody could look at it" are both FAIL; the code tells them apart.
-    case $reason in judge_unavailable* | no_eligible_judge*) code=75 ;; esac
-    ;;
+1) echo "FAIL: $(reason)" ;;
+3) echo "nobody could look: $(reason)" ;;
 esac
 exit $code

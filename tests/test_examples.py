@@ -218,7 +218,7 @@ def refuses(call: Call) -> Fault:
         (says("met", "Prices are rounded half up"), 0, "PASS"),
         (says("not_met", ""), 1, "FAIL: not_met c3 "),
         (says("met", "Prices are never rounded"), 1, "FAIL: evidence_not_found c3 "),
-        (refuses, 75, "FAIL: judge_unavailable "),
+        (refuses, 3, "nobody could look: judge_unavailable "),
     ],
     ids=["met", "not met", "a quote that isn't there", "no judge"],
 )

@@ -51,7 +51,8 @@ class Runner:
         )
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
-    def run(self, name: str, environment: Mapping[str, str] | None = None, **inputs: str) -> Any:
+    def run(self, name: str, *, path: str = "", **inputs: str) -> "subprocess.CompletedProcess[str]":
+        """Run one step with these inputs. `path` is a folder in which programs are looked for first."""
         given = {name: str(one.get("default", "")) for name, one in self._action["inputs"].items()}
         given |= {name.replace("_", "-"): value for name, value in inputs.items()}
         step = _step(self._action, name)
@@ -62,7 +63,7 @@ class Runner:
         return subprocess.run(
             [*RUNNER_SHELL, str(script)],
             capture_output=True, text=True, timeout=60, stdin=subprocess.PIPE,
-            env={**os.environ, **files, **env, **(environment or {})},
+            env={**os.environ, **files, **env, "PATH": f"{path}:{os.environ['PATH']}"},
         )  # fmt: skip
 
     def _evaluated(self, value: str, given: Mapping[str, str]) -> str:
@@ -184,7 +185,7 @@ def test_the_install_step_imports_nothing_from_the_work(action: dict[str, Any], 
         program.unlink(missing_ok=True)
         program.write_text(recorder)
         program.chmod(0o755)
-    done = runner.run("Install delegate", {"PATH": f"{bin}:{os.environ['PATH']}"})
+    done = runner.run("Install delegate", path=str(bin))
     assert done.returncode == 0, done.stderr
     venv, install = (runner.temp / "calls").read_text().splitlines()
     assert venv == f"-I -m venv {runner.temp}/delegate-judge"

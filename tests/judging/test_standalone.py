@@ -155,7 +155,7 @@ async def test_a_byte_order_mark_before_json_is_read(home: Path, tmp_path: Path)
 async def test_work_without_a_report_is_judged_by_its_files_and_calls(home: Path, tmp_path: Path) -> None:
     (tmp_path / "note.md").write_text("hello\n")
     criteria = [{"kind": "file", "path": "note.md"}, {"kind": "receipt", "calls": [{"tool": "send"}]}]
-    receipts = [{"tool": "send", "args": {}, "status": "ok", "output": "sent"}]
+    receipts: list[dict[str, Any]] = [{"tool": "send", "args": {}, "status": "ok", "output": "sent"}]
     async with Delegator(client=Scripted([])) as delegator:
         both = await delegator.judge(goal="g", acceptance_criteria=criteria, workspace=tmp_path, receipts=receipts)
         unknown = await delegator.judge(goal="g", acceptance_criteria=criteria, workspace=tmp_path)
