@@ -39,7 +39,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "�
 def fields(outcome: ItemOutcome) -> dict[str, Any]:
     """The fields of one line, of which `input` is what the file of tasks said in this row."""
     result, verdict = outcome.result, outcome.result.verdict if outcome.result else None
-    line: dict[str, Any] = dict.fromkeys(COLUMNS)
+    after_row = COLUMNS.index("row") + 1
+    line: dict[str, Any] = dict.fromkeys((*COLUMNS[:after_row], "input", *COLUMNS[after_row:]))
     line.update(id=outcome.id, row=outcome.row, state=outcome.state, why=outcome.why, input=dict(outcome.input))
     if result is not None:
         line |= result.model_dump(include=_OF_RESULT)

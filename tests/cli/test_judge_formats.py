@@ -193,7 +193,7 @@ class _Tags(HTMLParser):
         self.text += data
 
 
-def test_the_summary_of_the_step_is_one_block_of_html_without_their_markup() -> None:
+def test_the_summary_of_a_step_is_one_block_without_their_markup() -> None:
     Path("summary.md").write_text("before\n")
     with _hostile_judge() as server:
         _judged("github", "-c", "the note is kind", GITHUB_STEP_SUMMARY="summary.md", **openai_at(server))
