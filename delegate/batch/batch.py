@@ -165,6 +165,11 @@ class Batch:
         """Number of running items."""
         return self._running
 
+    @property
+    def working(self) -> int:
+        """Number of running items whose child may be running; the children of the others have ended."""
+        return min(len(self._children), self._running)
+
     async def outcomes(self) -> AsyncGenerator[ItemOutcome]:
         """Run the batch and yield the outcome of each item when it finishes."""
         with (self._config.cancellation or Cancellation()).part() as self._cancellation:

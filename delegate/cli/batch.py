@@ -323,8 +323,11 @@ def _source(options: dict[str, Any]) -> "TaskFile":
 
 
 def _print(batch: "Batch", format: Format) -> None:
+    from rich.text import Text
+
     from delegate.cli.batch_progress import summary
-    from delegate.cli.output import print_as_json
+    from delegate.cli.layout import Prose
+    from delegate.cli.output import console, print_as_json
 
     document = {
         "run_id": batch.run_id,
@@ -341,4 +344,4 @@ def _print(batch: "Batch", format: Format) -> None:
         "stopped": batch.stopped,
     }
     if not print_as_json(format, document):
-        print(summary(batch))
+        console().print(Prose(Text(summary(batch)), hang=2))

@@ -4,11 +4,10 @@ import asyncio
 import os
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
@@ -16,24 +15,31 @@ from delegate._util.fencing import one_line
 from delegate.batch.batch import Batch, Tally
 from delegate.batch.item import ItemOutcome
 from delegate.cli import PROGRAM
+from delegate.cli.layout import Prose
+from delegate.cli.screens import REASON_CHARS
 from delegate.contract.amounts import percent, usd
 
 LINE_SECONDS = 5.0
 """Seconds between two lines when stderr is not a terminal."""
-LAST_FAILURES = 3
+_BAR = (8, 30)
+"""Minimum and maximum number of columns of the bar."""
 
 
 async def run_with_progress(batch: Batch) -> None:
-    """Run the batch to its end and show its progress."""
+    """Run the batch to its end and show its progress: a line that is redrawn, and above it the failures as they come.
+
+    If stderr is not a terminal, the line is printed every few seconds.
+    """
     progress = BatchProgress(batch)
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    live = Live(get_renderable=progress.lines, console=console, refresh_per_second=4, redirect_stdout=False)
+    live = Live(progress, console=console, refresh_per_second=4, redirect_stdout=False, transient=True)
     printer = None if on_terminal else asyncio.create_task(_print_lines(progress))
     try:
         with live if on_terminal else nullcontext():
             async for outcome in batch:
-                progress.add(outcome)
+                if on_terminal and not outcome.good:
+                    console.print(failure(outcome))
     finally:
         if printer is not None:
             printer.cancel()
@@ -51,28 +57,40 @@ class BatchProgress:
     def __init__(self, batch: Batch, clock: Callable[[], float] = time.monotonic) -> None:
         self._batch = batch
         self._clock = clock
-        self._failures: deque[ItemOutcome] = deque(maxlen=LAST_FAILURES)
-
-    def add(self, outcome: ItemOutcome) -> None:
-        """Add the outcome of an item."""
-        if not outcome.good:
-            self._failures.append(outcome)
 
     def line(self) -> str:
         """The progress as one line."""
+        return " · ".join(self._parts())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The line after a bar, without its last parts where they have no room."""
+        parts, room = self._parts(), options.max_width - 1
+        while len(parts) > 1 and len(" · ".join(parts)) + _BAR[0] + 2 > room:
+            parts.pop()
+        text = " · ".join(parts)
+        bar = min(max(room - len(text) - 2, 0), _BAR[1])
+        tally = self._batch.tally
+        done = round(bar * tally.settled / tally.total) if tally.total else 0
+        line = Text("━" * done, "green").append("━" * (bar - done), "dim").append("  " if bar else "")
+        line.append(text, "bold")
+        line.truncate(room, overflow="ellipsis")
+        yield line
+
+    def _parts(self) -> list[str]:
+        """What the line says, the most important first."""
         batch, tally = self._batch, self._batch.tally
         if not batch.began:
-            return "reading the tasks"
-        parts = [f"{tally.settled} of {tally.total} done", counts(tally), f"{batch.running} running"]
-        rate = (tally.settled - batch.settled_before) / max(self._clock() - batch.began, 0.001)
-        if rate:
-            parts += [_rate(rate), f"{_clock_time((tally.total - tally.settled) / rate)} left"]
-        parts += [costs(tally)] if tally.settled else []
-        return " · ".join(parts)
-
-    def lines(self) -> Group:
-        """The same line, followed by the last failures."""
-        return Group(Text(self.line(), "bold"), *map(_failure, self._failures))
+            return ["reading the tasks"]
+        parts = [f"{tally.settled} of {tally.total}", counts(tally)]
+        judging = batch.running - batch.working
+        parts += [f"{batch.working} working" + (f", {judging} judging" if judging else "")] if batch.running else []
+        seconds = max(self._clock() - batch.began, 0.001)
+        parts += [_clock_time(seconds)]
+        if settled := tally.settled - batch.settled_before:
+            parts[-1] += f", {_clock_time((tally.total - tally.settled) * seconds / settled)} left"
+        if tally.settled:
+            parts.append(usd(tally.cost_known_usd) + (" known" if tally.unpriced else ""))
+        return parts
 
 
 def summary(batch: Batch) -> str:
@@ -84,6 +102,8 @@ def summary(batch: Batch) -> str:
     if left := tally.total - tally.settled:
         why = f" ({one_line(batch.stopped, 300)})" if batch.stopped else ""
         lines.append(f"{left} not started{why}; resume with: {PROGRAM} batch --resume {run}")
+    if tally.failed:
+        lines.append(f"why they failed: {PROGRAM} show {run} --failed")
     if tally.unknown:
         rerun = f"{PROGRAM} batch --resume {run} --rerun unknown"
         lines.append(f"{tally.unknown} with an unknown outcome; run them again with: {rerun}")
@@ -106,7 +126,8 @@ def costs(tally: Tally) -> str:
     return text
 
 
-def _failure(outcome: ItemOutcome) -> Text:
+def failure(outcome: ItemOutcome) -> Prose:
+    """One item that didn't succeed, with the reason."""
     result = outcome.result
     verdict = result.verdict if result else None
     if result is not None and result.error is not None:
@@ -114,11 +135,8 @@ def _failure(outcome: ItemOutcome) -> Text:
     else:
         reason = verdict.reasoning if verdict else outcome.why
     word = verdict.verdict if verdict else result.status if result else outcome.state
-    return Text("✗ ", "red").append(f"{one_line(outcome.id, 40)} {word}: ").append(one_line(reason, 120), "dim")
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
+    head = Text(f"✗ {word}", "red").append(f"  {one_line(outcome.id, 40)}: ", "bold")
+    return Prose(head.append(one_line(reason, REASON_CHARS), "not bold dim"), hang=2)
 
 
 def _clock_time(seconds: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
@@ -18,7 +18,10 @@ from delegate.ports import Event, EventSink
 
 _ENDS = {"PASS": ("✓ PASS", "bold green"), "FAIL": ("✗ FAIL", "bold red"), "no criteria": ("• done", "bold yellow")}
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_TITLE_CHARS = 60
+_TITLE_CHARS = 100
+_STEP_CHARS = 40
+_LEAST_TITLE = 6
+"""Columns that a title keeps, however narrow the terminal is."""
 
 
 @contextmanager
@@ -61,7 +64,7 @@ class RunProgress:
         """Apply one event. The next redraw shows it."""
         n = event.task_index
         branch = self._branches.setdefault(n, _Branch(f"task {n + 1}"))
-        text = one_line(event.text, 80)
+        text = one_line(event.text, _STEP_CHARS)
         match event.kind:
             case "child_started":
                 branch.started, branch.model, branch.doing = self._clock(), text, "thinking"
@@ -96,23 +99,60 @@ class RunProgress:
             tree.add(self._branch(n, branch))
         return tree
 
-    def _branch(self, n: int, branch: _Branch) -> Text:
-        line = Text(no_wrap=True, overflow="ellipsis")
+    def _branch(self, n: int, branch: _Branch) -> "_Line":
         if branch.verdict is None:
-            line.append(_SPIN[int(self._clock() * 10) % len(_SPIN)], "green").append(" ")
+            mark = Text(_SPIN[int(self._clock() * 10) % len(_SPIN)], "green").append(" ")
         else:
-            line.append(*_final_mark(branch.status, branch.verdict)).append("  ")
-        line.append(f"{n + 1}. {branch.title}").append(f"  {branch.model}", "cyan")
-        line.append(f"  {self._counts(branch)}", "dim")
-        return line if branch.verdict is not None else line.append(f"  {branch.doing}", "yellow")
+            mark = Text(*_final_mark(branch.status, branch.verdict)).append("  ")
+        seconds = "" if branch.started is None else f"{(branch.ended or self._clock()) - branch.started:.1f} s"
+        return _Line(
+            mark.append(f"{n + 1}. ", "default not bold"),
+            Text(branch.title),
+            Text(branch.model, "cyan"),
+            Text(self._counts(branch), "dim"),
+            Text(seconds, "dim"),
+            Text("" if branch.verdict is not None else branch.doing, "yellow"),
+        )
 
     def _counts(self, branch: _Branch) -> str:
         parts = [counted(branch.calls, "call"), counted(branch.tools, "tool")]
         if branch.checks:
             parts.append(f"checks {branch.checks.count('met')}/{len(branch.checks)}")
-        if branch.started is not None:
-            parts.append(f"{(branch.ended or self._clock()) - branch.started:.1f} s")
         return " · ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The line of one task. What it is doing and its seconds are always shown; the title is cut, and the rest left out,
+    where there is no room.
+    """
+
+    mark: Text
+    title: Text
+    model: Text
+    counts: Text
+    seconds: Text
+    doing: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        title, left_out = self.title.copy(), list[Text]()
+        for one in (self.model, self.counts):
+            if self._width(title, left_out) > options.max_width:
+                left_out.append(one)
+        excess = self._width(title, left_out) - options.max_width
+        if excess > 0:
+            title.truncate(max(title.cell_len - excess, _LEAST_TITLE), overflow="ellipsis")
+        line = Text("  ").join(self._parts(title, left_out))
+        line = self.mark.copy().append_text(line)
+        line.truncate(options.max_width, overflow="ellipsis")
+        yield line
+
+    def _parts(self, title: Text, left_out: list[Text]) -> list[Text]:
+        parts = (title, self.model, self.counts, self.seconds, self.doing)
+        return [part for part in parts if part and not any(part is one for one in left_out)]
+
+    def _width(self, title: Text, left_out: list[Text]) -> int:
+        return self.mark.cell_len + sum(part.cell_len + 2 for part in self._parts(title, left_out)) - 2
 
 
 def _final_mark(status: str, verdict: str) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """`delegate batch` on the command line."""
 
+import asyncio
 import csv
 import json
 import os
@@ -11,13 +12,18 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from delegate import Delegator
-from delegate.cli.batch_progress import BatchProgress
+from delegate import Delegator, Task
+from delegate.batch.batch import Batch
+from delegate.cli.batch_progress import BatchProgress, failure
 from delegate.cli.work import STOPPING
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatRequest
 from tests.batch.rows import DONE, Children, ids, lines, tasks
 from tests.cli.command import COMMAND, delegate, openai_at
 from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.words import is_judge, met_by
 
 PATIENCE = 20
 
@@ -273,6 +279,52 @@ async def test_a_progress_line_has_the_counts_and_the_remaining_time() -> None:
             await anext(found)
             await anext(found)
             said = progress.line()
-    assert said.startswith("2 of 4 done · 1 PASS, 1 FAIL · ")
-    assert " · 12.0/min · 0:10 left · cost $" in said
-    assert said.endswith("verification 0.0 % of it")
+    assert said.startswith("2 of 4 · 1 PASS, 1 FAIL · ")
+    assert " · 0:10, 0:10 left · $" in said
+
+
+async def test_children_at_work_and_judging_are_counted_apart() -> None:
+    judging, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: ChatRequest) -> str:
+        if is_judge(request):
+            judging.set()
+            await go_on.wait()
+            return str(met_by(DONE)(request))
+        return DONE
+
+    one = Task(goal="Do it", acceptance_criteria=["the report says that it was done"])
+    async with Delegator(client=Scripted(answer)) as delegator:
+        batch = delegator.batch([one, one], concurrency=1)
+        progress = BatchProgress(batch, lambda: batch.began + 10)
+        ended = asyncio.create_task(_drain(batch))
+        await asyncio.wait_for(judging.wait(), PATIENCE)
+        assert "1 judging" in progress.line()
+        go_on.set()
+        await asyncio.wait_for(ended, PATIENCE)
+        assert "judging" not in progress.line()
+
+
+async def _drain(batch: Batch) -> None:
+    async for _ in batch:
+        pass
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+async def test_the_progress_line_has_a_bar_and_never_wraps(width: int) -> None:
+    async with Delegator(client=Children()) as delegator:
+        batch = delegator.batch(tasks("a", "fail b", "c", "d"), concurrency=1)
+        progress = BatchProgress(batch, lambda: batch.began + 100_000)
+        console = Console(width=width)
+        async with aclosing(batch.outcomes()) as found:
+            await anext(found)
+            bad = await anext(found)
+            with console.capture() as shown:
+                console.print(progress)
+            with console.capture() as failed:
+                console.print(failure(bad))
+    (line,) = shown.get().splitlines()
+    assert line.startswith("━" * 4)
+    assert "2 of 4 · 1 PASS, 1 FAIL" in line
+    assert all(len(one) <= width for one in [line, *failed.get().splitlines()])
+    assert failed.get().startswith("✗ FAIL  ")

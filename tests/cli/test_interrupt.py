@@ -138,7 +138,7 @@ def test_canceled_judging_is_a_fail_and_its_check_is_killed(server: ModelServer,
         assert tree.left() == []
     assert (process.returncode, err) == (3, f"{STOPPING}\n")
     assert out.startswith("FAIL  x\n")
-    assert "\n  basis    cancelled, decided by nobody" in out
+    assert "  basis     cancelled, decided by nobody" in out
 
 
 def test_the_second_signal_exits_at_once(server: ModelServer, tree: Tree, tasks: str, home: Path) -> None:

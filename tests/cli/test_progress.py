@@ -1,5 +1,7 @@
 """The live tree that events build."""
 
+import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from delegate.cli.progress import RunProgress, live
@@ -22,7 +24,7 @@ def test_each_task_shows_what_it_is_doing_and_what_it_has_done() -> None:
     now = 102.5
     head, first, second = _shown(progress)
     assert head == "delegate · 0 of 2 done"
-    assert "1. Fix the bug  gpt-6-luna  1 call · 1 tool · 2.5 s  run_shell (denied)" in first
+    assert "1. Fix the bug  gpt-6-luna  1 call · 1 tool  2.5 s  run_shell (denied)" in first
     assert "2. Write the notes" in second
     assert "waiting" in second
 
@@ -41,7 +43,7 @@ def test_a_judged_task_shows_its_verdict_and_its_clock_stops() -> None:
     head, only = _shown(progress)
     assert head == "delegate · 1 of 1 done"
     assert "✗ FAIL  1. Fix the bug" in only
-    assert "checks 1/1 · 3.0 s" in only
+    assert "checks 1/1  3.0 s" in only
 
 
 def test_unannounced_tasks_get_a_branch_when_they_start() -> None:
@@ -59,6 +61,19 @@ def test_text_of_a_child_cannot_break_the_line_or_control_the_terminal() -> None
     assert "1. Fix the bug" in only
     assert "one two [bold]three" in only
     assert len(only) <= 100
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("title", ["x" * 300, "word " * 60, "日本語" * 40, "👨‍👩‍👧 " * 60])
+def test_the_step_and_the_seconds_are_never_cut(title: str, width: int) -> None:
+    now = 0.0
+    progress = RunProgress([title], clock=lambda: now)
+    progress.show(Event("child_started", 0, "a-model-with-a-long-name-2026-11-22"))
+    progress.show(Event("tool_started", 0, "run_tests"))
+    now = 1234.5
+    _, only = _shown(progress, width)
+    assert only.rstrip().endswith("  1234.5 s  run_tests")
+    assert cell_len(only) <= width
 
 
 def test_nothing_is_shown_if_stderr_is_not_a_terminal() -> None:
