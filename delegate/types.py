@@ -39,6 +39,11 @@ OUTPUT_SCHEMA_ID = "output_schema"
 """The id of the criterion that is made from a task's `output_schema`."""
 
 
+_LINE_CHARS = 240
+"""Maximum length of a line that `print` shows of a verdict, a result or a report."""
+_FAILED_LINES = 4
+
+
 class Value(BaseModel):
     """Base class of all models: frozen, and unknown fields are errors."""
 
@@ -790,6 +795,15 @@ class Verdict(Value):
         codes = dict.fromkeys(one.code for one in self.criteria if one.code in _UNVERIFIED)
         return ": ".join(["unverified", *([", ".join(_UNVERIFIED[code] for code in codes)] if codes else [])])
 
+    def __str__(self) -> str:
+        """The verdict in one line, with what a PASS rests on or the reason of a FAIL."""
+        return f"PASS ({self.worth})" if self.verdict == "PASS" else f"FAIL: {_one_line(self.reasoning or self.code)}"
+
+    def _repr_html_(self) -> str:
+        """A table of the criteria, for notebooks."""
+        rows = [(one.id, one.outcome, one.decided_by, one.text, one.reason or one.code) for one in self.criteria]
+        return _html(str(self), ("criterion", "outcome", "decided by", "text", "reason"), rows)
+
 
 # ------------------------------------------------------------------------------------------- the parent's report
 
@@ -881,6 +895,25 @@ class TaskResult(Value):
         result._read_report = read
         return result
 
+    @property
+    def _good(self) -> bool:
+        """Whether the task completed and its verdict isn't FAIL."""
+        return self.status == "completed" and (self.verdict is None or self.verdict.verdict == "PASS")
+
+    def __str__(self) -> str:
+        """The result in one line: the task's number, and its verdict or how it ended."""
+        text = str(self.verdict) if self.verdict is not None else "no verdict (no criteria)"
+        if self.status != "completed":
+            text = f"{self.status}: {_one_line(self.error.message)}" if self.error else self.status
+            text = f"FAIL, {text}" if self.verdict is not None else text
+        return f"task {self.task_index + 1}: {text}"
+
+    def _repr_html_(self) -> str:
+        """A table of the criteria, for notebooks."""
+        if self.verdict is None:
+            return _html(str(self), (), ())
+        return self.verdict._repr_html_().replace(_escaped(str(self.verdict)), _escaped(str(self)), 1)
+
 
 class Totals(Value):
     """Sums over the results of a report. `cost_usd` is None if any price is unknown; `cost_known_usd` sums the rest.
@@ -933,3 +966,55 @@ class Report(Value):
         The `delegate` command exits with 3 if this is false.
         """
         return self.all_pass or any(result.examined for result in self.results if not result.good)
+
+    def __str__(self) -> str:
+        """At most five lines: the counts and the cost, then the tasks that failed."""
+        if self.error is not None:
+            hint = f" ({self.error.hint})" if self.error.hint else ""
+            return _one_line(f"refused: {self.error.code}: {self.error.message}{hint}")
+        failed = [result for result in self.results if not result.good]
+        shown = failed if len(failed) <= _FAILED_LINES else failed[: _FAILED_LINES - 1]
+        lines = [self._headline(), *map(str, shown)]
+        lines += [f"and {len(failed) - len(shown)} more that failed"] if len(shown) < len(failed) else []
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        words = [result.verdict.verdict if result.verdict else "without criteria" for result in self.results]
+        counts = [f"{words.count(word)} {word}" for word in ("PASS", "FAIL", "without criteria") if word in words]
+        cost = "cost unknown" if self.totals.cost_usd is None else f"${self.totals.cost_usd:.4f}"
+        parts = [", ".join(counts) or "no results", f"{self.totals.seconds:.1f} s", cost]
+        return ", ".join([*parts, *([f"run {self.run_id}"] if self.run_id else [])])
+
+    def _repr_html_(self) -> str:
+        """A table of the tasks, for notebooks."""
+        rows = [
+            (
+                str(result.task_index + 1),
+                f"{result.verdict.verdict} ({result.verdict.worth})" if result.verdict else "no criteria",
+                result.status,
+                "" if result.good else str(result).partition(": ")[2],
+                f"{result.seconds:.1f}",
+                "unknown" if result.cost_usd is None else f"{result.cost_usd:.4f}",
+            )
+            for result in self.results
+        ]
+        return _html(str(self).partition("\n")[0], ("task", "verdict", "status", "reason", "s", "$"), rows)
+
+
+def _one_line(text: str) -> str:
+    """Text of a child, a judge or a provider in one line of printable characters, cut where it gets long."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[:2_000]).split())
+    return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
+
+
+def _escaped(text: str) -> str:
+    from html import escape
+
+    return escape(_one_line(text))
+
+
+def _html(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with a title. All texts are escaped."""
+    head = "".join(f"<th>{_escaped(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<p><b>{_escaped(title)}</b></p>" + (f"<table><tr>{head}</tr>{body}</table>" if columns else "")

@@ -71,7 +71,7 @@ class BatchProgress:
         bar = min(max(room - len(text) - 2, 0), _BAR[1])
         tally = self._batch.tally
         done = round(bar * tally.settled / tally.total) if tally.total else 0
-        line = Text("━" * done, "green").append("━" * (bar - done), "dim").append("  " if bar else "")
+        line = Text().append("━" * done, "green").append("━" * (bar - done), "dim").append("  " if bar else "")
         line.append(text, "bold")
         line.truncate(room, overflow="ellipsis")
         yield line
@@ -86,7 +86,8 @@ class BatchProgress:
         parts += [f"{batch.working} working" + (f", {judging} judging" if judging else "")] if batch.running else []
         seconds = max(self._clock() - batch.began, 0.001)
         parts += [_clock_time(seconds)]
-        if settled := tally.settled - batch.settled_before:
+        settled = tally.settled - batch.settled_before
+        if settled and tally.settled < tally.total:
             parts[-1] += f", {_clock_time((tally.total - tally.settled) * seconds / settled)} left"
         if tally.settled:
             parts.append(usd(tally.cost_known_usd) + (" known" if tally.unpriced else ""))

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -255,8 +256,10 @@ def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.M
                 process.wait(PATIENCE)
     finally:
         os.close(ours)
-    assert "2 of 2 done · 1 PASS, 1 FAIL" in shown
-    assert "✗ 2 FAIL: " in shown
+    assert "2 of 2 · 1 PASS, 1 FAIL" in shown
+    assert "━━━" in shown
+    said = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown)
+    assert re.search(r"^\W*✗ FAIL  2: c1 .*no match in the output", said, re.MULTILINE)
 
 
 def _output_of(terminal: int) -> str:
