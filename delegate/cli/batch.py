@@ -36,7 +36,7 @@ class RerunName(StrEnum):
 
 
 TasksArgument = Annotated[
-    Path | None, typer.Argument(metavar="[TASKS]", help="A .jsonl, .json, .yaml or .csv file of tasks.")
+    Path | None, typer.Argument(metavar="TASKS", help="A .jsonl, .json, .yaml or .csv file of tasks.")
 ]
 ResultsOption = Annotated[
     Path | None, typer.Option("-o", "--results", metavar="FILE", help="Write the results to this .jsonl or .csv file.")

@@ -102,12 +102,12 @@ def summary(batch: Batch) -> str:
     lines.append(f"run {run}" + (f" · results in {results}" if results else ""))
     if left := tally.total - tally.settled:
         why = f" ({one_line(batch.stopped, 300)})" if batch.stopped else ""
-        lines.append(f"{left} not started{why}; resume with: {PROGRAM} batch --resume {run}")
+        lines += [f"{left} not started{why}", f"resume with: {PROGRAM} batch --resume {run}"]
     if tally.failed:
         lines.append(f"why they failed: {PROGRAM} show {run} --failed")
     if tally.unknown:
         rerun = f"{PROGRAM} batch --resume {run} --rerun unknown"
-        lines.append(f"{tally.unknown} with an unknown outcome; run them again with: {rerun}")
+        lines += [f"{tally.unknown} with an unknown outcome", f"run again with: {rerun}"]
     return "\n".join(lines)
 
 
@@ -136,8 +136,8 @@ def failure(outcome: ItemOutcome) -> Prose:
     else:
         reason = verdict.reasoning if verdict else outcome.why
     word = verdict.verdict if verdict else result.status if result else outcome.state
-    head = Text(f"✗ {word}", "red").append(f"  {one_line(outcome.id, 40)}: ", "bold")
-    return Prose(head.append(one_line(reason, REASON_CHARS), "not bold dim"), hang=2)
+    parts = ((f"✗ {word}", "red"), (f"  {one_line(outcome.id, 40)}: ", "bold"), (one_line(reason, REASON_CHARS), "dim"))
+    return Prose(Text.assemble(*parts), hang=2)
 
 
 def _clock_time(seconds: float) -> str:

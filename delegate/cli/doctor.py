@@ -1,5 +1,6 @@
 """`delegate doctor`: checks the setup and says how to fix problems."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -47,7 +48,9 @@ def doctor(security: SecurityOption = False, format: FormatOption = Format.prett
     if not print_as_json(format, document, document["checks"]):
         lines, pasted = diagnostics.text().split("\n", allow_blank=True), len(diagnostics.toml.splitlines())
         out, end = console(), -pasted or None
-        out.print(Prose(Text("\n").join(lines[:end]), hang=HANG))
-        if pasted:
-            out.print(Text("\n").join(lines[end:]), soft_wrap=True)  # must stay as it is
+        if out.is_terminal or "COLUMNS" in os.environ:  # else paths stay whole, for programs that search for them
+            out.print(Prose(Text("\n").join(lines[:end]), hang=HANG))
+            lines = lines[end:] if pasted else []
+        if lines:
+            out.print(Text("\n").join(lines), soft_wrap=True)  # lines to paste must stay as they are
     raise typer.Exit(0 if diagnostics.can_call else 1)

@@ -101,12 +101,12 @@ class RunProgress:
 
     def _branch(self, n: int, branch: _Branch) -> "_Line":
         if branch.verdict is None:
-            mark = Text(_SPIN[int(self._clock() * 10) % len(_SPIN)], "green").append(" ")
+            mark = Text.assemble((_SPIN[int(self._clock() * 10) % len(_SPIN)], "green"), " ")
         else:
-            mark = Text(*_final_mark(branch.status, branch.verdict)).append("  ")
+            mark = Text.assemble(_final_mark(branch.status, branch.verdict), "  ")
         seconds = "" if branch.started is None else f"{(branch.ended or self._clock()) - branch.started:.1f} s"
         return _Line(
-            mark.append(f"{n + 1}. ", "default not bold"),
+            mark.append(f"{n + 1}. "),
             Text(branch.title),
             Text(branch.model, "cyan"),
             Text(self._counts(branch), "dim"),

@@ -48,7 +48,7 @@ _WORDS = {"PASS": "bold green", "FAIL": "bold red"}
 
 def word(verdict: Verdict | None) -> Text:
     """PASS, FAIL or, without criteria, UNJUDGED. The meaning doesn't depend on the color."""
-    return Text(verdict.verdict, _WORDS[verdict.verdict]) if verdict else Text("UNJUDGED", "bold yellow")
+    return Text.assemble((verdict.verdict, _WORDS[verdict.verdict]) if verdict else ("UNJUDGED", "bold yellow"))
 
 
 def task_screen(result: TaskResult, goal: str, *, number: int | None = None, more: str = "") -> Screen:
@@ -112,7 +112,7 @@ def verdict_rows(verdict: Verdict | None, result: TaskResult | None, *, full: bo
 
 def _criterion(one: CriterionResult, *, full: bool) -> Row:
     mark, style = _MARKS[one.outcome]
-    label = Text(mark, style).append(f" {one.decided_by}", "dim")
+    label = Text.assemble((mark, style), (f" {one.decided_by}", "dim"))
     text = f"{one.id} {one.text}" if full else one.text
     details = _all_details(one) if full else _details(one)
     details += " (findings only)" if one.findings_only else ""
@@ -127,7 +127,7 @@ def _details(one: CriterionResult) -> str:
             return f"“{one_line(evidence, MET_CHARS)}” ({_place(one)})"
         repeats = set(one.reason.split()) <= set(re.split(r"[\s,]+", one.text))
         return "" if repeats else one_line(one.reason, MET_CHARS)
-    reason, quote = one.reason or one.code, ""
+    reason, quote = one.reason or one.code.replace("_", " "), ""
     if one.code == "self_report_only" and one.evidence:
         from delegate.judging.judge.proof import HINT
 

@@ -22,11 +22,12 @@ def show(
     run: Annotated[
         str,
         typer.Argument(
+            metavar="RUN",
             help="The id of a run, its first characters, `last`, or the handle of a task such as 1f2e3d4c5b6a-0.",
             autocompletion=complete_run,
         ),
     ],
-    number: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="The number of a task of the run.")] = None,
+    number: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The number of a task of the run.")] = None,
     transcript: Annotated[
         bool,
         typer.Option("--transcript", help="Also print every model reply, tool call, check and verdict."),
@@ -147,7 +148,7 @@ def _unfinished(record: "JsonObject") -> "Screen":
     from delegate.cli.transcript import latest_text, when
 
     running = record["state"] == "running"
-    head = Text("RUNNING" if running else "OUTCOME UNKNOWN", "bold yellow")
+    head = Text.assemble(("RUNNING" if running else "OUTCOME UNKNOWN", "bold yellow"))
     if running:
         rows = [row("since", when(record["began_at"]))]
     else:
@@ -198,6 +199,8 @@ def _print_run(tasks: "Sequence[TaskSummary]") -> None:
     for name in ("n", "handle", *(["started"] if full else []), "state", "verdict", "cost"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("n", "cost") else "left")
     add_title_column(table, "goal")
+    if len(known) == len(tasks):
+        tasks = sorted(tasks, key=lambda task: known[task.handle])
     for task in tasks:
         handle = "  " * (task.depth - tasks[0].depth) + run + task.handle.removeprefix(task.run_id)
         state = task.status if task.state == "ended" and task.status else task.state

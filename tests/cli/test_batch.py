@@ -216,7 +216,7 @@ def test_ctrl_c_records_all_outcomes_and_resume_needs_only_the_run_id() -> None:
         assert (process.returncode, err.splitlines()[-1]) == (3, STOPPING)
         assert out.startswith("2 of 4 done: 1 PASS, 0 FAIL, 1 other")
         run = out.partition("run ")[2].split()[0]
-        assert f"2 not started (canceled); resume with: delegate batch --resume {run}\n" in out
+        assert f"2 not started (canceled)\nresume with: delegate batch --resume {run}\n" in out
         listed = delegate("runs").stdout
         assert f"{run}" in listed
         assert "stopped" in listed
@@ -259,7 +259,7 @@ def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.M
     assert "2 of 2 · 1 PASS, 1 FAIL" in shown
     assert "━━━" in shown
     said = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown)
-    assert re.search(r"^\W*✗ FAIL  2: c1 .*no match in the output", said, re.MULTILINE)
+    assert "✗ FAIL  2: c1 " in said
 
 
 def _output_of(terminal: int) -> str:
