@@ -801,8 +801,7 @@ class Verdict(Value):
 
     def _repr_html_(self) -> str:
         """A table of the criteria, for notebooks."""
-        rows = [(one.id, one.outcome, one.decided_by, one.text, one.reason or one.code) for one in self.criteria]
-        return _html(str(self), ("criterion", "outcome", "decided by", "text", "reason"), rows)
+        return _criteria_table(str(self), self)
 
 
 # ------------------------------------------------------------------------------------------- the parent's report
@@ -895,11 +894,6 @@ class TaskResult(Value):
         result._read_report = read
         return result
 
-    @property
-    def _good(self) -> bool:
-        """Whether the task completed and its verdict isn't FAIL."""
-        return self.status == "completed" and (self.verdict is None or self.verdict.verdict == "PASS")
-
     def __str__(self) -> str:
         """The result in one line: the task's number, and its verdict or how it ended."""
         text = str(self.verdict) if self.verdict is not None else "no verdict (no criteria)"
@@ -910,9 +904,7 @@ class TaskResult(Value):
 
     def _repr_html_(self) -> str:
         """A table of the criteria, for notebooks."""
-        if self.verdict is None:
-            return _html(str(self), (), ())
-        return self.verdict._repr_html_().replace(_escaped(str(self.verdict)), _escaped(str(self)), 1)
+        return _criteria_table(str(self), self.verdict) if self.verdict else _html(str(self), (), ())
 
 
 class Totals(Value):
@@ -999,6 +991,12 @@ class Report(Value):
             for result in self.results
         ]
         return _html(str(self).partition("\n")[0], ("task", "verdict", "status", "reason", "s", "$"), rows)
+
+
+
+def _criteria_table(title: str, verdict: Verdict) -> str:
+    rows = [(one.id, one.outcome, one.decided_by, one.text, one.reason or one.code) for one in verdict.criteria]
+    return _html(title, ("criterion", "outcome", "decided by", "text", "reason"), rows)
 
 
 def _one_line(text: str) -> str:

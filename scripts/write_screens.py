@@ -159,7 +159,7 @@ def shots(machine: Machine) -> Iterator[Shot]:
     yield command("Several tasks", "delegate run --file tasks.yaml", "run", "--file", "tasks.yaml")
     typo = '{"kind": "shel", "command": "pytest"}'
     yield command("Refused", f"{run} -c '{typo}'", "run", GOAL, "-c", typo)
-    yield Shot("A batch that is running", "delegate batch cities.csv …", lambda width: asyncio.run(_running(width)))
+    yield Shot("A batch that is running", "delegate batch cities.csv …", _running)
     rivers = "delegate batch cities.csv -o results.jsonl --goal 'Name the river of {city}' -c 'regex: …'"
     one = ("--concurrency", "1", "--again")
     yield command("A batch stopped with Ctrl-C", rivers, "batch", *BATCH, *one, interrupt_when="results.jsonl")
@@ -177,8 +177,12 @@ def shots(machine: Machine) -> Iterator[Shot]:
     yield command("A mistyped option", "delegate run --modle x", "run", "--modle", "x")
 
 
-async def _running(width: int) -> str:
+def _running(width: int) -> str:
     """The progress of a batch after two outcomes, with a failure above it."""
+    return asyncio.run(_after_two_outcomes(width))
+
+
+async def _after_two_outcomes(width: int) -> str:
 
     async def reply(request: ChatRequest) -> str:
         await asyncio.sleep(0.5)

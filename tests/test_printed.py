@@ -68,7 +68,7 @@ def test_hostile_text_adds_no_lines_and_no_control_characters() -> None:
     ids=["verdict", "result", "report"],
 )
 def test_a_notebook_shows_an_escaped_table(value: Verdict | TaskResult | Report) -> None:
-    html = value._repr_html_()
+    html = value._repr_html_()  # pyright: ignore[reportPrivateUsage]
     tags = {name.removeprefix("/") for name in re.findall(r"<(/?\w+)", html)}
     assert tags == {"p", "b", "table", "tr", "th", "td"}
     assert "<td>" in html

@@ -74,8 +74,8 @@ def numbers(tasks: "Sequence[TaskSummary]") -> dict[str, int]:
     They are positions in the call or batch; if a run had several calls, positions in the run.
     """
     top = [task for task in tasks if task.depth == tasks[0].depth]
-    if len({task.index for task in top}) == len(top):
-        return {task.handle: task.index + 1 for task in sorted(top, key=lambda task: task.index)}
+    if len({task.task_index for task in top}) == len(top):
+        return {task.handle: task.task_index + 1 for task in sorted(top, key=lambda task: task.task_index)}
     return {task.handle: n for n, task in enumerate(top, start=1)}
 
 

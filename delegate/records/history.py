@@ -107,7 +107,7 @@ class TaskSummary(NamedTuple):
     verdict: str | None
     cost_usd: float | None
     goal: str
-    index: int = 0
+    task_index: int = 0
     """Position in its call or batch, from 0."""
 
 

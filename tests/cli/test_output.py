@@ -153,11 +153,12 @@ HOSTILE = [
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_line_is_wider_than_the_console(text: str, width: int) -> None:
+    outcomes: tuple[tuple[VerdictWord, str], ...] = (("PASS", "met"), ("FAIL", "not_met"), ("FAIL", "self_report_only"))
     criteria = [
         _verdict(word)
         .criteria[0]
         .model_copy(update={"id": f"c{n}", "text": text, "reason": f"reason{n} {text}", "evidence": text, "code": code})
-        for n, (word, code) in enumerate((("PASS", "met"), ("FAIL", "not_met"), ("FAIL", "self_report_only")))
+        for n, (word, code) in enumerate(outcomes)
     ]
     finding = Finding(severity="critical", code="x" * 100, message=text)
     verdict = _verdict("FAIL").model_copy(update={"criteria": tuple(criteria), "findings": (finding,)})
