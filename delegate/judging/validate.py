@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from delegate._util.windows_paths import windows_path_hint
 from delegate.contract.matchers import criterion_faults
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import CallError
@@ -40,6 +41,13 @@ def refuse_undecidable(
         if isinstance(criterion, FileCriterion) and not _may_be_inside(criterion.path, task.workspace, folder):
             message = f"`path` is {criterion.path[:200]!r}, which is outside the workspace"
             raise _refusal("path_refused", n, message, "name a path inside the workspace, such as out/report.md")
+        if (
+            isinstance(criterion, FileCriterion)
+            and "\\" in criterion.path
+            and (hint := windows_path_hint(criterion.path))
+        ):
+            message = f"`path` is {criterion.path[:200]!r}, but folders are separated by / here"
+            raise _refusal("path_refused", n, message, f"{hint}; name a path inside the workspace")
         if strict_checks and isinstance(criterion, ShellCriterion) and (found := vacuous_parts(criterion)):
             hint = "write a command that fails when the work is wrong; strict_checks forbids this one"
             raise _refusal("vacuous_check", n, found[0], hint)

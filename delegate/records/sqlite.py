@@ -330,9 +330,7 @@ class _Writer:
         """Log an error once, not for every write that fails for the same reason."""
         if str(error) != self._last_error:
             self._last_error = str(error)
-            fix = (
-                "results are still returned; free some space there, or set `home` (DELEGATE_HOME) to a writable folder"
-            )
+            fix = "results are returned all the same; free some space there, or set DELEGATE_HOME to a writable folder"
             _log.warning("records can't be written to %s: %s; %s", self._path, error, fix)
 
 

@@ -37,6 +37,8 @@ def open_target(folder: Path, *, shared: Sequence[Path] = ()) -> Path:
     `shared` are the folders in which children work without a copy. Raises `CallError` if the folder can't be used, or
     lies in one of those, where a child could replace it by a link.
     """
+    if "\\" in str(folder) and (hint := windows_path_hint(str(folder))):
+        raise CallError("bad_output_folder", f"{folder} can't be created", field="out", hint=hint)
     real = Path(os.path.realpath(folder.expanduser()))
     for one in shared:
         if real.is_relative_to(os.path.realpath(one.expanduser())):
@@ -47,8 +49,7 @@ def open_target(folder: Path, *, shared: Sequence[Path] = ()) -> Path:
         real.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         message = f"the folder {folder} can't be created: {problem.strerror}"
-        hint = windows_path_hint(str(folder)) or "name a folder that can be written"
-        raise CallError("bad_output_folder", message, field="out", hint=hint) from None
+        raise CallError("bad_output_folder", message, field="out", hint="name a folder that can be written") from None
     return real
 
 

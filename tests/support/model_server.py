@@ -166,8 +166,8 @@ Script = Callable[[Call], Answer | Awaitable[Answer]] | Sequence[Answer]
 class ModelServer:
     """Serves `script` while its `with` block lasts. `calls`, `peak` and `in_flight` can be read during and after.
 
-    `models` is what the model list names. `others` answers requests that aren't of a model API. `record=False` keeps
-    no calls, for benches.
+    `models` is what the model list names. Paths that don't start with `below` get a 404. `others` answers requests
+    that aren't of a model API. `record=False` keeps no calls, for benches.
     """
 
     def __init__(
@@ -175,6 +175,7 @@ class ModelServer:
         script: Script,
         *,
         models: Sequence[str] = ("test-model",),
+        below: str = "",
         others: Callable[[Call], Fault] | None = None,
         record: bool = True,
     ) -> None:
@@ -183,6 +184,7 @@ class ModelServer:
         self.url = ""
         self._script = script if callable(script) else _in_order(script)
         self._models = models
+        self._below = below
         self._others = others
         self._record = record
         self._numbers = count(1)
@@ -286,6 +288,8 @@ class ModelServer:
             self._came.notify_all()
 
     def _answer(self, call: Call) -> Answer | Awaitable[Answer]:
+        if not call.path.startswith(self._below):
+            return Fault(404, {"detail": "Not Found"})
         if call.api == "models":
             listed = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
             return Fault(200, {"object": "list", "data": listed})
