@@ -993,7 +993,6 @@ class Report(Value):
         return _html(str(self).partition("\n")[0], ("task", "verdict", "status", "reason", "s", "$"), rows)
 
 
-
 def _criteria_table(title: str, verdict: Verdict) -> str:
     rows = [(one.id, one.outcome, one.decided_by, one.text, one.reason or one.code) for one in verdict.criteria]
     return _html(title, ("criterion", "outcome", "decided by", "text", "reason"), rows)

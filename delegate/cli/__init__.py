@@ -1,8 +1,8 @@
 """The `delegate` command. Results go to stdout, progress to stderr, and an error is one line on stderr.
 
-Exit codes: 0 if every verdict is PASS (a task without criteria must have completed), 1 if any work is bad or any child
-didn't complete, 2 for invalid usage or settings, 3 if no work is bad but a child couldn't run or nobody could look at
-its work, 130 if interrupted before there was a report. `exits.py` has those of verdicts.
+Exit codes: 0 if every verdict is PASS (a task without criteria must have completed), 1 if any work is bad, any child
+didn't complete or `--out` couldn't copy a file, 2 for invalid usage or settings, 3 if no work is bad but a child couldn't
+run or nobody could look at its work, 130 if interrupted before there was a report. `exits.py` has those of verdicts.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ def main() -> None:
     arguments = sys.argv[1:]
     try:
         # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
-        code = app_for(arguments)(prog_name=PROGRAM, standalone_mode=not arguments)
-        sys.exit(code if isinstance(code, int) else 0)
+        status = app_for(arguments)(prog_name=PROGRAM, standalone_mode=not arguments)
+        sys.exit(status if isinstance(status, int) else 0)
     except SystemExit as end:
         if end.code == 130:
             _print_error("interrupted")
