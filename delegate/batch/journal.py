@@ -268,7 +268,8 @@ class Journal:
         try:
             return await self._store.write(*statements)
         except (sqlite3.Error, OSError, ValueError) as error:
-            raise DelegateError(f"the journal of batches can't be written: {error}") from error
+            fix = "free some space, or set `home` (DELEGATE_HOME) to a writable folder"
+            raise DelegateError(f"the journal of batches can't be written: {error}; {fix}") from error
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
         try:

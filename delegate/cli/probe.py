@@ -46,15 +46,17 @@ async def ask(endpoint: Endpoint) -> ServedModels:
     served = await _get(endpoint.url + listing, headers, SECONDS, trust_env=True)
     if served.status in (401, 403):
         return replace(served, fix=f"set a valid key in {endpoint.key_from or 'its variable'}")
-    if served.status is None or (served.status == 200 and served.fault):
+    if served.status is None:
         return replace(served, fix=f"start the server, or correct {address}" if endpoint.base_url else "")
-    if served.status not in NO_LIST:
+    if served.fault is None or served.status not in (200, *NO_LIST):
         return served
     if lacking := endpoint.missing_path:
         with_it = await _get(f"{endpoint.url}{lacking}{listing}", headers, SECONDS, trust_env=True)
-        if with_it.status in (200, 401, 403) and not (with_it.status == 200 and with_it.fault):
+        if with_it.fault is None or with_it.status in (401, 403):
             fault, fix = f"lacks {lacking}", f"set {address} to {endpoint.url}{lacking}"
             return ServedModels(served.url, fault=fault, fix=fix)
+    if served.status == 200:
+        return replace(served, fix=f"correct {address}")
     if calling and not await _knows(endpoint.url + calling, headers):
         fault = f"is no model API: it has neither {listing} nor {calling} (HTTP {served.status})"
         fix = f"correct {address}" + (f", perhaps by adding {lacking}" if (lacking := endpoint.missing_path) else "")

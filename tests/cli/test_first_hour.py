@@ -80,6 +80,24 @@ def test_an_address_without_v1_is_told_with_the_right_one() -> None:
     _contains(_problems(doctor), ("lacks /v1", f"set OPENAI_BASE_URL to {server.url}/v1"))
 
 
+def test_a_server_that_answers_200_to_any_path_is_told_too() -> None:
+    """As LM Studio does."""
+
+    def script(call: Call) -> Fault:
+        return Fault(200, {"error": f"Unexpected endpoint or method. (POST {call.path})"})
+
+    with ModelServer(script) as server:
+        _failed(delegate(*GOAL, **openai_at(server) | {"OPENAI_BASE_URL": server.url}), "the address lacks /v1")
+    with ModelServer(lambda _: Fault(200, "<html>Welcome</html>")) as server:
+        done = delegate(*GOAL, **openai_at(server))
+    _failed(done, "the reply isn't a JSON object", "doesn't answer as a model API: correct OPENAI_BASE_URL")
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+    done = delegate(*GOAL, OPENAI_BASE_URL="http://me:hunter2@127.0.0.1:9/v1", OPENAI_API_KEY="sk-dummy")
+    _refused(done, "the base URL of 127.0.0.1 (in OPENAI_BASE_URL) has a user or a password; leave only the address")
+
+
 def test_doctor_does_not_call_an_address_fine_that_has_no_api() -> None:
     with ModelServer([], below="/v1/") as server:
         environment = openai_at(server) | {"OPENAI_BASE_URL": f"{server.url}/app"}

@@ -43,19 +43,27 @@ class Endpoint:
     """Where the base URL was set, for messages."""
 
     def __post_init__(self) -> None:
+        where = f" (in {self.url_from})" if self.url_from else ""
         try:
             parts = urlsplit(self.url)
             usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
         except ValueError:
             usable = False
         if not usable:
-            where = f" (in {self.url_from})" if self.url_from else ""
             raise ConfigError(f"{self.base_url!r}{where} isn't a base URL; use one such as https://host/v1")
+        if self.protocol == "openai" and "@" in urlsplit(self.url).netloc:  # there can be only one Authorization header
+            raise ConfigError(f"the base URL of {self.host}{where} has a user or a password; leave only the address")
 
     @property
     def url(self) -> str:
         """The effective address, without a trailing slash."""
         return (self.base_url or _platform_url(self.platform, self.region) or OFFICIAL[self.protocol]).rstrip("/")
+
+    @property
+    def shown_url(self) -> str:
+        """The address for messages that a model may read, without a password or a query."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     @property
     def missing_path(self) -> str:

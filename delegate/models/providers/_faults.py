@@ -218,6 +218,7 @@ def body_error(provider: str, error: object, headers: Headers) -> ProviderError:
     if status is None:
         is_final = any(code.startswith("invalid_") for code in codes)
         status = 400 if is_final or codes & _TOO_LONG_CODES else 500
+        status = 404 if NO_ROUTE.search(_text(error)) else status  # LM Studio
     return status_error(provider, status, cast("Any", {"error": error}), headers)
 
 
@@ -281,17 +282,17 @@ def _advice(error: ProviderError, endpoint: Endpoint) -> str:
         return _about_key(error, endpoint)
     if not error.sent:
         fix = f"start the server, or correct {address}" if endpoint.base_url else "check the network"
-        return f"can't connect to {endpoint.url}: {fix}"
+        return f"can't connect to {endpoint.shown_url}: {fix}"
     if error.fault == "context_overflow":
         return "shorten the task: put long texts into files of its workspace"
     is_absent = error.status in (404, 405) or NO_ROUTE.search(str(error))
     if is_absent and names_model(str(error)):
-        return f"{endpoint.url} doesn't serve this model: name one that it lists"
+        return f"{endpoint.shown_url} doesn't serve this model: name one that it lists"
     if not is_absent and (endpoint.base_url is None or NOT_JSON not in str(error)):
         return ""
-    if endpoint.missing_path:
-        return f"the address lacks {endpoint.missing_path}: set {address} to {endpoint.url}{endpoint.missing_path}"
-    return f"{endpoint.url} doesn't answer as a model API: correct {address}"
+    if lacking := endpoint.missing_path:
+        return f"the address lacks {lacking}: set {address} to {endpoint.shown_url}{lacking}"
+    return f"{endpoint.shown_url} doesn't answer as a model API: correct {address}"
 
 
 def _about_key(error: ProviderError, endpoint: Endpoint) -> str:
