@@ -69,7 +69,7 @@ def _is_usage_error(error: Exception) -> bool:
 
 
 def _usage_text(error: Any) -> str:
-    text = error.format_message().rstrip(".")
+    text = error.format_message().rstrip(".").replace("Value error, ", "")
     if meant := getattr(error, "possibilities", None):
         text = f"{error.message}; did you mean {' or '.join(sorted(meant))}?"
     elif "unexpected extra argument" in text:
