@@ -4,10 +4,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from delegate._util.fencing import one_line
+from delegate.cli.layout import Prose
 from delegate.cli.options import Format
-from delegate.cli.output import print_json
-from delegate.contract.amounts import usd
+from delegate.cli.output import console, print_json
+from delegate.contract.amounts import counted, usd
 
 if TYPE_CHECKING:
     from delegate.batch.plan import BatchPlan, Group
@@ -21,13 +24,12 @@ def show(plan: "BatchPlan", format: Format) -> None:
     if format is not Format.pretty:
         print_json({**dataclasses.asdict(plan), "usd": plan.usd})
         return
-    for line in _lines(plan):
-        print(line)
+    console().print(Prose(Text("\n").join(map(Text, _lines(plan))), hang=2))
 
 
 def _lines(plan: "BatchPlan") -> Iterator[str]:
-    skipped = f", {plan.bad_rows} invalid rows skipped" if plan.bad_rows else ""
-    yield f"{plan.tasks} tasks in {one_line(plan.name, 200)}{skipped}"
+    skipped = f", {counted(plan.bad_rows, 'invalid row')} skipped" if plan.bad_rows else ""
+    yield f"{counted(plan.tasks, 'task')} in {one_line(plan.name, 200)}{skipped}"
     for n, stage in enumerate(plan.stages, start=1):
         more = f" and {len(stage) - _SHOWN_IDS} more" if len(stage) > _SHOWN_IDS else ""
         yield f"  stage {n}: {', '.join(one_line(id, _NAME_CHARS) for id in stage[:_SHOWN_IDS])}{more}"
@@ -41,7 +43,7 @@ def _estimate(group: "Group") -> str:
     if group.each_usd is None or group.usd is None:
         return "cost unknown"
     basis = {
-        "records": f"median of {group.records} tasks on record for this model, judging included",
+        "records": f"median of {counted(group.records, 'task')} on record for this model, judging included",
         "assumed": "assumes 20,000 input and 2,000 output tokens per child, without judging",
         "unknown": "",
     }[group.basis]

@@ -1,6 +1,5 @@
 """Finds recorded runs and tasks by what a person types: an id, its first characters, or `last`."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -99,6 +98,8 @@ def complete_batch(incomplete: str) -> list[tuple[str, str]]:
 
 
 def _completed(incomplete: str, *, only_batches: bool) -> list[tuple[str, str]]:
+    import asyncio
+
     from delegate._util.fencing import one_line
     from delegate.delegator import Delegator
 

@@ -1,5 +1,6 @@
 """Verdicts: the order of judging, the conditions for PASS, and the reasons for FAIL."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,20 @@ async def test_a_failed_check_decides_and_no_model_is_asked() -> None:
     assert "exit code 3, wanted 0: 1 failed" in verdict.reasoning
     assert [criterion.outcome for criterion in verdict.criteria] == ["skipped", "not_met"]
     assert judge_calls(client) == 0
+
+
+async def test_the_reason_of_a_failed_command_names_its_error_and_draws_no_lines() -> None:
+    lines = ("test_sum", "=====", "Traceback:", "  f()", "AssertionError: 2 != 3", "", "-----", "Ran 3 tests", "",
+             "FAILED (failures=1)")  # fmt: skip
+    command = f"printf '%s\\n' {' '.join(map(shlex.quote, lines))} >&2; exit 1"
+    verdict = await judged(words(["The sum is right now."]), {"kind": "shell", "command": command})
+    reason = verdict.criteria[0].reason
+    assert reason == "exit code 1, wanted 0: AssertionError: 2 != 3\nRan 3 tests\nFAILED (failures=1)"
+
+
+async def test_one_criterion_is_spoken_of_in_the_singular() -> None:
+    verdict = await judged(words(["The sum is right now."]), {"kind": "regex", "pattern": "sum"})
+    assert verdict.reasoning == "the criterion is met"
 
 
 async def test_a_claim_of_met_whose_quote_is_nowhere_is_not_met() -> None:
