@@ -163,7 +163,6 @@ def test_it_links_to_every_main_page_of_the_documentation() -> None:
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert pages - linked == {
         "children.md",
-        "clients.md",
         "command-line.md",
         "mcp.md",
         "measurements.md",

@@ -30,6 +30,7 @@ GROUPS = {"mcp": ("install",)}
 """Subcommands with subcommands of their own: `mcp install` is the function `install` in the module `mcp_install`."""
 
 _SHORT_HELP = {
+    "init": "Write a commented delegate.toml and an example of tasks.",
     "run": "Run one task, or a file of tasks, and print the verdicts.",
     "batch": "Run a file of tasks, several at a time, into a file of results.",
     "judge": "Judge existing work, without running a child.",

@@ -172,5 +172,5 @@ def _reason(result: "TaskResult") -> str:
         return f"{status}no criteria"
     deciding = [one.reason for one in verdict.criteria if one.code == verdict.code and verdict.verdict == "FAIL"]
     reason = deciding[0] if deciding else verdict.reasoning
-    code = "" if verdict.code in ("met", "not_met") else f"{verdict.code}: "
-    return f"{status}{code}{one_line(reason, 200)}"
+    label = "" if verdict.code in ("met", "not_met") else f"{verdict.code}: "
+    return f"{status}{label}{one_line(reason, 200)}"

@@ -75,8 +75,8 @@ def test_a_budget_that_is_used_up_exits_with_3_and_too_many_turns_with_1() -> No
     with ModelServer(endless) as server:
         poor = delegate(*RUN, "-c", "file: note.md", "--max-cost", "0.0001", **openai_at(server))
         slow = delegate(*RUN, "-c", "file: note.md", "--max-steps", "2", **openai_at(server))
-    assert "[budget_exceeded]" in poor.stdout
-    assert "[max_steps]" in slow.stdout
+    assert "✗ child   budget_exceeded" in poor.stdout
+    assert "✗ child   max_steps" in slow.stdout
     assert (poor.returncode, slow.returncode) == (3, 1)
 
 

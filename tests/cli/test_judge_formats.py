@@ -120,7 +120,7 @@ def test_a_pass_has_no_problem_in_any_format(format: str) -> None:
         case "junit":
             assert all(case.find("failure") is None and case.find("error") is None for case in _cases(text).values())
         case "github":
-            assert text == "::notice title=delegate%3A x::PASS (verified): all 1 criteria are met\n"
+            assert text == "::notice title=delegate%3A x::PASS (verified): the criterion is met\n"
         case _:
             (run,) = json.loads(text)["runs"]
             assert (run["results"], run["invocations"][0]["executionSuccessful"]) == ([], True)
