@@ -122,7 +122,7 @@ def costs(tally: Tally) -> str:
     """The cost so far, and the share of it that verification took."""
     known = usd(tally.cost_known_usd)
     text = f"cost unknown, known part {known}" if tally.unpriced else f"cost {known}"
-    if tally.cost_known_usd and tally.passed + tally.failed:
+    if tally.cost_known_usd and tally.judge_cost_usd:
         text += f", verification {percent(tally.judge_cost_usd / tally.cost_known_usd)} of it"
     return text
 
