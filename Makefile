@@ -34,8 +34,9 @@ $(READY_TO_DEVELOP): pyproject.toml
 demo: $(READY)
 	@$(BIN)/delegate demo
 
+TESTS ?=
 test: $(READY_TO_TEST)
-	@$(BIN)/python -m pytest -q -n 2
+	@$(BIN)/python -m pytest -q -n 2 $(TESTS)
 
 check: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
