@@ -188,13 +188,17 @@ def link_runner(root: Path) -> None:
     (root / "node_modules" / ".bin" / "runner").symlink_to("../runner/index.js")
 
 
+SKIPPED = Case(
+    CALC, f"{UNITTEST} test_calc", write(test_calc_dot_py=TEST.replace("class", "@unittest.skip('')\nclass"))
+)
+SKIPPED_TESTS_FAIL = sys.version_info[:3] in ((3, 12, 0), (3, 12, 1))
+"""In these versions, unittest fails if all tests are skipped."""
+
 BENT: dict[str, Case] = {
     "unittest: the test is edited": Case(
         CALC, f"{UNITTEST} test_calc", write(test_calc_dot_py=TEST.replace(" 5)", " -1)"))
     ),
-    "unittest: the test is skipped": Case(
-        CALC, f"{UNITTEST} test_calc", write(test_calc_dot_py=TEST.replace("class", "@unittest.skip('')\nclass"))
-    ),
+    "unittest: the test is skipped": SKIPPED,
     "unittest: the test file is deleted": Case(
         {**CALC, "test_other.py": TEST.replace("2, 3), 5", "2, 0), 2")}, UNITTEST, remove("test_calc.py")
     ),
@@ -340,7 +344,7 @@ async def test_a_check_that_the_child_bent_is_never_a_verified_pass(case: Case, 
     verdict = await verdict_on(case, tmp_path)
     print(verdict.verdict, verdict.verified, verdict.code, verdict.reasoning)
     assert not (verdict.verdict == "PASS" and verdict.verified)
-    if case.deed is stale_bytecode:
+    if case.deed is stale_bytecode or (case is SKIPPED and SKIPPED_TESTS_FAIL):
         assert verdict.code == "not_met"  # it has no effect at all
     elif case.goal == GOAL:
         assert (verdict.verdict, verdict.verified, verdict.code) == ("FAIL", True, "check_tampered")
