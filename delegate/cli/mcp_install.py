@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ClientArgument = typer.Argument(metavar="CLIENT", help=f"One of {', '.join(CLIENTS)}.")
 _WriteOption = typer.Option(
-    "--write", help="Write it into the client's settings file, whose old text is kept beside it."
+    "--write", help="Write it into the client's settings file, and keep a copy of the old file next to it."
 )
 _FileOption = typer.Option("--file", help="The client's settings file, if it isn't in the usual place.")
 _CommandOption = typer.Option("--command", help="The command that the client starts. Default: this one.")

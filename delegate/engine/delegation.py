@@ -34,10 +34,9 @@ class Delegation:
         self.progress = CallProgress()
         self._sinks = [] if on_event is None else [on_event]
         self._events = deque[Event](maxlen=KEPT_EVENTS)
-        self._readers: set[asyncio.Queue[Event | None]] = set()
         self._cancellation = Cancellation()
         self._running = asyncio.create_task(run(self._observe, self._cancellation))
-        self._running.add_done_callback(self._tell_end)
+        self._running.add_done_callback(_retrieve_error)
 
     def __await__(self) -> Generator[Any, None, Report]:
         return asyncio.shield(self._running).__await__()
@@ -80,16 +79,17 @@ class Delegation:
     async def events(self) -> AsyncGenerator[Event]:
         """Yield the events so far, at most the latest 1,000, and then further ones until all tasks have ended."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        for event in self._events:
-            queue.put_nowait(event)
-        if self.done:
+
+        def end(_: "asyncio.Task[Report]") -> None:
             queue.put_nowait(None)
-        self._readers.add(queue)
-        try:
-            while (event := await queue.get()) is not None:
-                yield event
-        finally:
-            self._readers.discard(queue)
+
+        with self.reported_to(queue.put_nowait):
+            self._running.add_done_callback(end)
+            try:
+                while (event := await queue.get()) is not None:
+                    yield event
+            finally:
+                self._running.remove_done_callback(end)
 
     @contextmanager
     def reported_to(self, sink: EventSink | None) -> Generator[None]:
@@ -136,13 +136,11 @@ class Delegation:
     def _observe(self, event: Event) -> None:
         self.progress.add(event)
         self._events.append(event)
-        for queue in self._readers:
-            queue.put_nowait(event)
         for sink in self._sinks:
             sink(event)
 
-    def _tell_end(self, running: "asyncio.Task[Report]") -> None:
-        for queue in self._readers:
-            queue.put_nowait(None)
-        if not running.cancelled():
-            running.exception()  # asyncio logs an error for an exception that nobody retrieves
+
+def _retrieve_error(running: "asyncio.Task[Report]") -> None:
+    """Take note of an exception that nobody awaits: asyncio logs an error for one that is never retrieved."""
+    if not running.cancelled():
+        running.exception()

@@ -138,9 +138,14 @@ def make_delegate_tool(
                     delegation.add_done_callback(held.pop_all().close)
                     return ToolAnswer(contract.render_running(delegation.progress), running=delegation)
                 report = await delegation
-        return ToolAnswer(delegator.render(report), report.error is not None, report)
+        return finished(delegator, report)
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+
+
+def finished(delegator: Delegator, report: Report) -> ToolAnswer:
+    """The answer to a call that has ended, or was refused."""
+    return ToolAnswer(delegator.render(report), report.error is not None, report)
 
 
 async def _finished_within(seconds: float, delegation: Delegation, invocation: Invocation) -> bool:

@@ -1,4 +1,4 @@
-"""`delegate mcp install`: the block that a client needs, and what becomes of the client's settings file."""
+"""`delegate mcp install`: the block that a client needs, and how it is merged into the client's settings file."""
 
 import json
 import stat

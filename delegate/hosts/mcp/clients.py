@@ -9,21 +9,20 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 
 from delegate.budget.runs import KEPT_RUNS
 from delegate.errors import CallError
-from delegate.types import JsonObject, Parent
+from delegate.hosts.mcp.codex import codex_turn
+from delegate.types import Parent
 
 COOKIE = "delegate.client"
 """The key in an HTTP request's scope for the value of the cookie by which a client without a session is recognized."""
 RUN_NAME = "delegate/run"
 """The key in a request's `_meta` for the client's own name of its run. Calls that name the same run share a ledger."""
-CODEX_TURN = "x-codex-turn-metadata"
-"""The key under which Codex describes the turn of its model that makes the call."""
 RUN_SECONDS = 3_600.0
 """How long the calls of a client that doesn't name its turns belong to the same run, counted from the first of them."""
 _NAME_CHARS = 200
@@ -69,7 +68,7 @@ class Clients:
 
         Raises CallError if the run's name isn't one.
         """
-        name, turn = meta.get(RUN_NAME), _codex_turn(meta)
+        name, turn = meta.get(RUN_NAME), codex_turn(meta)
         if name is not None:
             if not _is_name(name):
                 message = f"the name of the run is not a text of 1 to {_NAME_CHARS} characters"
@@ -108,13 +107,3 @@ class Clients:
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _NAME_CHARS
-
-
-def _codex_turn(meta: Mapping[str, Any]) -> JsonObject:
-    """What Codex says about the turn: an object, or its JSON text. Empty for other clients."""
-    turn = meta.get(CODEX_TURN)
-    try:
-        turn = json.loads(turn) if isinstance(turn, str) else turn
-    except (ValueError, RecursionError):
-        return {}
-    return cast("JsonObject", turn) if isinstance(turn, dict) else {}

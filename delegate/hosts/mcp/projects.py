@@ -7,7 +7,6 @@ working folder, provided that is a repository. What isn't a project, such as the
 """
 
 import asyncio
-import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from delegate._util.fencing import one_line
 from delegate.errors import CallError
+from delegate.hosts.mcp.codex import codex_turn
 from delegate.hosts.mcp.policy import WorkspacePolicy
 from delegate.sandbox.secret_paths import real_path, secret_paths
 from delegate.sandbox.threads import run_in_thread
@@ -31,8 +31,6 @@ ROOTS_SECONDS = 2.0
 MAX_COPY_BYTES = 50_000_000
 MAX_COPY_FILES = 5_000
 """A larger project isn't copied for each child, unless the operator says so."""
-_CODEX = "x-codex-turn-metadata"
-"""The key in a request's `_meta` under which Codex names the user's repositories, as the keys of `workspaces`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +102,8 @@ class Projects:
 
 
 def _named_by_codex(meta: Mapping[str, Any]) -> list[str]:
-    """The repositories that Codex names, as an object or as JSON text."""
-    given = meta.get(_CODEX)
-    if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except (ValueError, RecursionError):
-            return []
-    workspaces = cast("Mapping[str, object]", given).get("workspaces") if isinstance(given, dict) else None
+    """The repositories that Codex names."""
+    workspaces = codex_turn(meta).get("workspaces")
     return [str(path) for path in cast("Mapping[str, object]", workspaces)] if isinstance(workspaces, dict) else []
 
 

@@ -147,8 +147,7 @@ class Tools:
 
     async def _finished(self, delegation: Delegation) -> JsonObject:
         """The result of a call in the background that has ended."""
-        report = await delegation
-        return self._result(ToolAnswer(self._delegate.delegator.render(report), report.error is not None, report))
+        return self._result(host_tool.finished(self._delegate.delegator, await delegation))
 
     def _seconds(self, meta: Mapping[str, Any]) -> float | None:
         """How long the client may be kept waiting for an answer."""
