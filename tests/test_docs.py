@@ -10,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +30,7 @@ from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings, load_settings
 from scripts.write_cli_reference import document as cli_reference
 from scripts.write_settings import settings_table
-from tests.support import pages
+from tests.support import pages, warm
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.operator import own_settings
 from tests.support.pages import DOCS, Block
@@ -85,7 +84,7 @@ def environment(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name, value in {
         "OPENAI_API_KEY": "dummy",
         "OPENAI_BASE_URL": server.openai_url,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join([*warm.path(), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "support" / "offline"), str(ROOT)]),
         "HOME": str(tmp_path),
         "COLUMNS": "100",
@@ -121,7 +120,7 @@ CONSOLE = pages.all_blocks("console")
 @pytest.mark.parametrize("block", [block for block in PYTHON if block.is_run], ids=str)
 def test_python_blocks_run_by_themselves(block: Block, environment: None) -> None:
     Path("example.py").write_text(block.text, encoding="utf-8")
-    ran = run([sys.executable, "example.py"], block.page)
+    ran = run([*warm.python(), "example.py"], block.page)
     assert ran.returncode == 0, ran.stderr
     expect(block, ran.stdout)
 

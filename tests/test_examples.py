@@ -4,13 +4,13 @@ import csv
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from delegate.testing import judge_reply
+from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -31,12 +31,12 @@ def run(
     example: str, *arguments: str, server: ModelServer | None = None, key: str = "OPENAI_API_KEY", **variables: str
 ) -> "subprocess.CompletedProcess[str]":
     """Run an example with nothing of the developer's environment, in the test's own folder."""
-    environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(Path.cwd())}
+    environment = {"PATH": os.pathsep.join([*warm.path(), os.environ["PATH"]]), "HOME": str(Path.cwd())}
     environment |= variables
     if server is not None:
         urls = {"OPENAI_BASE_URL": server.openai_url, "ANTHROPIC_BASE_URL": server.anthropic_url}
         environment |= {key: "sk-dummy-1234", **urls}
-    command = [sys.executable] if example.endswith(".py") else ["sh"]
+    command = warm.python() if example.endswith(".py") else ["sh"]
     done = subprocess.run(
         [*command, str(EXAMPLES / example), *arguments], env=environment, capture_output=True, text=True, timeout=50
     )

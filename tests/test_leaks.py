@@ -34,8 +34,10 @@ def a_thread(home: Path) -> Generator[None]:
 @contextmanager
 def a_process(home: Path) -> Generator[None]:
     with subprocess.Popen(["sleep", "1000"]) as process:
-        yield
-        process.kill()
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator, Task
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import verdicts
 
@@ -100,7 +101,8 @@ HOSTS = {
     """,
 }
 HEAD = """
-import asyncio, gc, os, sys
+import asyncio, gc, os, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
 from delegate import Delegator, Task
 delegator = Delegator()
 task = Task.model_validate({"goal": "x", "acceptance_criteria": ["the report says that it was done"]})
@@ -116,15 +118,7 @@ def test_a_process_that_closes_nothing_ends_without_a_word(
 ) -> None:
     if kind == "forks" and sys.platform != "linux":
         pytest.skip("forks only on Linux")
-    command = [
-        sys.executable,
-        "-X",
-        "dev",
-        "-W",
-        "ignore::DeprecationWarning",
-        "-c",
-        HEAD + textwrap.dedent(HOSTS[kind]),
-    ]
+    command = [*warm.python(), "-Xdev", "-c", HEAD + textwrap.dedent(HOSTS[kind])]
     found = subprocess.run(
         command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment(server, wire)}
     )
@@ -160,7 +154,7 @@ print(json.dumps(outcomes))
 @linux
 def test_synchronous_calls_work_in_a_process_forked_during_calls(server: ModelServer) -> None:
     env = {**os.environ, **environment(server, "OPENAI")}
-    found = subprocess.run([sys.executable, "-c", FORKS_AT_WORK], capture_output=True, text=True, timeout=100, env=env)
+    found = subprocess.run([*warm.python(), "-c", FORKS_AT_WORK], capture_output=True, text=True, timeout=100, env=env)
     assert json.loads(found.stdout) == ["completed", *[0] * 8, "completed"], found.stderr
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -16,6 +15,7 @@ from delegate.models.catalog import Catalog
 from delegate.testing import judge_reply
 from delegate.types import AnyCriterion, Task
 from scripts.write_outputs import ROOT, WIDTH, blocks, printed, stable
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -110,7 +110,7 @@ def test_its_commands_pass(command: str, server: ModelServer) -> None:
     Path("test_it.py").write_text("import unittest\n\nclass Test(unittest.TestCase):\n    def test(self): pass\n")
     Path("companies.csv").write_text("company\nAcme\nBolt\n")
     environment = {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join([*warm.path(), os.environ["PATH"]]),
         "HOME": str(Path.cwd()),
         "OPENAI_BASE_URL": server.openai_url,
         "OPENAI_API_KEY": "sk-dummy-1234",

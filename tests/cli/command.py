@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
 COMMAND = [sys.executable, "-m", "delegate"]
+"""For tests of start-up, of signals and of what the interpreter does."""
 
 
 def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -19,7 +21,7 @@ def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "
     """
     inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run(
-        [*COMMAND, *arguments],
+        [*warm.delegate(), *arguments],
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,

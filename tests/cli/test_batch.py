@@ -22,7 +22,8 @@ from delegate.cli.work import STOPPING
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from tests.batch.rows import DONE, Children, ids, lines, tasks
-from tests.cli.command import COMMAND, delegate, openai_at
+from tests.cli.command import delegate, openai_at
+from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import is_judge, met_by
 
@@ -205,10 +206,10 @@ def test_invalid_options_are_refused_with_the_reason(arguments: tuple[str, ...],
 
 def test_ctrl_c_records_all_outcomes_and_resume_needs_only_the_run_id() -> None:
     with ModelServer(_model) as server:
-        command = [*COMMAND, "batch", _companies("A", "hang", "C", "D"), "-o", "r.jsonl", *GOAL, "--concurrency", "1"]
+        arguments = ["batch", _companies("A", "hang", "C", "D"), "-o", "r.jsonl", *GOAL, "--concurrency", "1"]
         environment = {**os.environ, **openai_at(server)}
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+            [*warm.delegate(), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         ) as process:
             server.wait_for_calls(2, PATIENCE)
             process.send_signal(signal.SIGINT)
@@ -248,7 +249,7 @@ def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.M
     ours, theirs = pty.openpty()
     try:
         with ModelServer(_model) as server:
-            command = [*COMMAND, "batch", _companies("A", "fail B"), "-o", "r.jsonl", *GOAL]
+            command = [*warm.delegate(), "batch", _companies("A", "fail B"), "-o", "r.jsonl", *GOAL]
             environment = {**os.environ, **openai_at(server)}
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
                 os.close(theirs)

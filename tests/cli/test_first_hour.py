@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import COMMAND, delegate, openai_at, worker
+from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 GOAL = ("run", "Write note.md", "-c", "file: note.md")
@@ -166,7 +167,7 @@ def test_a_misspelled_setting_gets_the_right_name_wherever_it_is() -> None:
     Path("delegate.toml").unlink()
     _refused(delegate(*GOAL, DELEGATE_MAX_CONCURENT="2"), "did you mean DELEGATE_MAX_CONCURRENT?")
     code = "import delegate\ntry: delegate.Delegator(max_concurent=2)\nexcept delegate.ConfigError as e: print(e)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([*warm.python(), "-c", code], capture_output=True, text=True, timeout=30)
     assert done.stdout == (
         "max_concurent (in the arguments): there is no such key; did you mean max_concurrent? If not, remove it\n"
     )
@@ -347,7 +348,7 @@ asyncio.run(main())
 """
     with ModelServer(worker()) as server:
         environment = os.environ | openai_at(server)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=environment)
+        done = subprocess.run([*warm.python(), "-c", code], capture_output=True, text=True, timeout=30, env=environment)
     assert (done.stdout, done.stderr) == ("completed\n", "")
 
 

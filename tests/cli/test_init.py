@@ -12,7 +12,8 @@ from delegate import trust
 from delegate.cli.starting import TASKS_TEXT, Start, settings_text
 from delegate.cli.taskfile import read_tasks
 from delegate.settings import Settings, load_settings
-from tests.cli.command import COMMAND, delegate
+from tests.cli.command import delegate
+from tests.support import warm
 from tests.support.model_server import ModelServer
 
 _COMMENTED = re.compile(r"^( *)# (?=[a-z_]+ = |- \"|[a-z_]+: [a-z0-9{T])", re.MULTILINE)
@@ -32,7 +33,7 @@ def _answer(answer: str, *arguments: str, **environment: str) -> str:
     try:
         os.write(ours, f"{answer}\n".encode())
         done = subprocess.run(
-            [*COMMAND, "init", *arguments], stdin=theirs, capture_output=True, text=True, timeout=30,
+            [*warm.delegate(), "init", *arguments], stdin=theirs, capture_output=True, text=True, timeout=30,
             env={**os.environ, **environment},
         )  # fmt: skip
     finally:

@@ -27,6 +27,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
 _SHARED = "/judging/checks/worker_main.py"
 """The program of the processes that checks share, which live as long as their host."""
+shared_pids = set[int]()
+"""Processes that tests share, which live as long as this process."""
 
 
 class Watch:
@@ -114,6 +116,12 @@ _children = _Children()
 end_children = _children.end
 
 
+def children() -> list[str]:
+    """Return the commands of all child processes that aren't shared, with those that ended and weren't waited for."""
+    commands = (_command(pid) or f"zombie {pid}" for pid, _ in _own_children())
+    return [command for command in commands if _SHARED not in command]
+
+
 def note(event: str) -> None:
     """Record the start of a process, for an audit hook."""
     if event in _STARTS:
@@ -128,14 +136,22 @@ def adopt_orphans() -> None:
 
 def _running_children() -> Iterator[int]:
     """Yield running child processes, and reap those that have ended, since nothing else reaps orphans."""
+    for pid, is_zombie in _own_children():
+        if is_zombie:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        else:
+            yield pid
+
+
+def _own_children() -> Iterator[tuple[int, bool]]:
+    """Yield each child process, and whether it has ended, but for those in `shared_pids`."""
     own = b"%d" % os.getpid()
     for name in filter(str.isdigit, os.listdir("/proc") if LINUX else ()):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
             state, parent = file.read().rpartition(b") ")[2].split(b" ", 2)[:2]
-            if parent == own and state == b"Z":
-                os.waitpid(int(name), os.WNOHANG)
-            elif parent == own:
-                yield int(name)
+            if parent == own and int(name) not in shared_pids:
+                yield int(name), state == b"Z"
 
 
 def _command(pid: int) -> str:
