@@ -9,11 +9,11 @@ import pytest
 
 from scripts.bench.measures.stalls import Attack, attacks, longest_stall
 
-LIMIT_MS = 150
+LIMIT_MS = 120
 ATTEMPTS = 3
 
 
-@pytest.mark.parametrize("attack", [*attacks(0.05)], ids=lambda attack: attack.what)
+@pytest.mark.parametrize("attack", [*attacks(0.02)], ids=lambda attack: attack.what)
 def test_the_loop_goes_on_during(attack: Attack) -> None:
     stalls = [asyncio.run(longest_stall(attack))]
     while min(stalls) > LIMIT_MS and len(stalls) < ATTEMPTS:  # another process may have had the core

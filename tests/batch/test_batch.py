@@ -171,7 +171,8 @@ async def test_a_canceled_loop_waits_until_all_outcomes_are_recorded(delegator: 
     (on_record,) = await delegator.batches()
     assert on_record.state in ("stopped", "ended")
     assert on_record.failed == 0
-    assert on_record.unknown >= 2, "what hung; the third may have been stopped too"
+    started = sum(children.starts.values())
+    assert on_record.unknown >= max(1, started - on_record.passed), "what hung; the others may have been stopped too"
 
 
 async def test_a_failed_item_reruns_only_on_request_and_has_one_line(delegator: Delegator, children: Children) -> None:
