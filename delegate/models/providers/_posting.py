@@ -5,12 +5,7 @@ public `client.post` sends a body unchanged and still provides authentication an
 backend. Their own retries and read timeouts are off: the rate limiter retries, and each call has a timeout here.
 """
 
-import inspect
 import os
-import socket
-import ssl
-from functools import cache
-from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar, cast, get_type_hints
 
@@ -26,6 +21,7 @@ from delegate.models.providers._faults import (
     transport_error,
     without_key,
 )
+from delegate.models.providers._http import http_client
 from delegate.models.providers._quota import ReadQuota
 from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, to_bytes, within
 from delegate.ports import ChatReply, ChatRequest, Quota
@@ -58,7 +54,9 @@ class SdkTransport:
             max_retries=0,
             timeout=sdk.Timeout(None, connect=CONNECT_SECONDS),
             default_headers=_default_headers(sdk, endpoint, key),
-            http_client=_http_client(sdk, _tls(self._response_class.__module__.partition(".")[0])),
+            http_client=http_client(
+                sdk, self._response_class.__module__.partition(".")[0], is_plain=endpoint.platform is None
+            ),
             **options,
         )
 
@@ -136,50 +134,6 @@ def credentials_error(endpoint: Endpoint, error: Exception) -> ProviderError:
     """The error for credentials that a platform's libraries don't find or can't refresh."""
     text = f"{endpoint.protocol}: the credentials for {endpoint.platform} can't be used: {error}"
     return ProviderError("auth", " ".join(text.split())[:300], provider=endpoint.protocol)
-
-
-@cache
-def _tls(http: str) -> ssl.SSLContext:
-    """The default TLS context of `httpx` or `httpx2`. Shared by all clients, since creating it takes 25 ms."""
-    return import_module(http).create_ssl_context()
-
-
-def _http_client(sdk: ModuleType, tls: ssl.SSLContext) -> Any:
-    try:
-        client = sdk.DefaultAioHttpClient(verify=tls, follow_redirects=False)
-    except RuntimeError:  # the SDKs' error if their `aiohttp` extra isn't installed
-        raise ModuleNotFoundError(name="the SDK's aiohttp extra") from None
-    # The backend has no parameter for its sessions. Proxies have transports of their own, which keep theirs.
-    transport: Any = getattr(client, "_transport", None)
-    if hasattr(transport, "client"):
-        transport.client = lambda: aiohttp.ClientSession(connector=connector(tls))
-    return client
-
-
-def connector(tls: ssl.SSLContext) -> aiohttp.TCPConnector:
-    """Connections that the network doesn't drop while a model writes: gateways forget silent ones after minutes.
-
-    aiohttp can do that since version 3.12.
-    """
-    options: dict[str, Any] = {}
-    if "socket_factory" in inspect.signature(aiohttp.TCPConnector).parameters:
-        options["socket_factory"] = _socket
-    return aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=REUSE_SECONDS, **options)
-
-
-REUSE_SECONDS = 5.0
-"""Seconds for which an idle connection may be reused. Common servers close it then."""
-KEEPALIVE_SECONDS = 60
-"""Seconds of silence after which the system checks whether a connection is alive, and between two checks."""
-
-
-def _socket(address: tuple[Any, ...]) -> socket.socket:
-    made = socket.socket(*address[:3])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name in ("TCP_KEEPIDLE", "TCP_KEEPALIVE", "TCP_KEEPINTVL"):  # not all systems have all of them
-        if hasattr(socket, name):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEEPALIVE_SECONDS)
-    return made
 
 
 _MACHINE_HEADERS = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")

@@ -27,7 +27,8 @@ from delegate.models.providers._faults import (
     transport_error,
     without_key,
 )
-from delegate.models.providers._posting import connector, credentials_error
+from delegate.models.providers._http import connector
+from delegate.models.providers._posting import credentials_error
 from delegate.models.providers._shared import (
     LOCAL_ID,
     base64_of,
