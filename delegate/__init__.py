@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from delegate.delegator import Delegator
     from delegate.engine.delegation import Delegation
     from delegate.errors import CallError, ConfigError, DelegateError, ToolError
-    from delegate.ports import Event, Tool
+    from delegate.events import Event
+    from delegate.ports import Tool
     from delegate.settings import Settings
     from delegate.types import ChildRun, Parent, Receipt, Report, Task, TaskResult, Verdict
 
@@ -49,7 +50,8 @@ _MODULES = {
     "delegate.delegator": ("Delegator",),
     "delegate.engine.delegation": ("Delegation",),
     "delegate.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),
-    "delegate.ports": ("Event", "Tool"),
+    "delegate.events": ("Event",),
+    "delegate.ports": ("Tool",),
     "delegate.settings": ("Settings",),
     "delegate.types": ("ChildRun", "Parent", "Receipt", "Report", "Task", "TaskResult", "Verdict"),
 }

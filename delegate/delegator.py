@@ -27,10 +27,12 @@ from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
 from delegate.contract import Dialect, Variant
 from delegate.engine.admission import Admission, refusal
+from delegate.engine.consumers import as_consumer
 from delegate.engine.delegation import Delegation
 from delegate.engine.executor import Executor
 from delegate.engine.task_run import Services
 from delegate.errors import CallError, DelegateError
+from delegate.events import EventSink
 from delegate.judging import standalone
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.judge.session import JudgePool
@@ -38,7 +40,7 @@ from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
 from delegate.models.connections import connect, through_client, with_host_models
 from delegate.models.overrides import effective_catalog
-from delegate.ports import ChatClient, EventSink, Tool, ToolOutput
+from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import discard
@@ -66,7 +68,8 @@ class Delegator:
             returns the report, is run by a `FunctionRunner`.
         tools: The tools of children, instead of the built-in toolbox. A function with type hints becomes a tool as by
             `Tool.from_function`.
-        on_event: Receives the progress events of all calls, in addition to the `on_event` of a single call.
+        on_event: Receives the events of all calls, in addition to the `on_event` of a single call. It may be an `async`
+            function. See `delegate.events`.
         **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources and
             `settings`.
 
@@ -131,7 +134,7 @@ class Delegator:
             secret_variables=self._secret_variables,
             write_locks=WeakKeyDictionary(),
         )
-        self._admission = Admission(settings, catalog, self.connections, Executor(services), on_event)
+        self._admission = Admission(settings, catalog, self.connections, Executor(services), as_consumer(on_event))
         self._own_loop = LoopThread()
         self._delegations = OrderedDict[str, Delegation]()
         """Calls in the background, by the handles of their tasks."""
@@ -177,7 +180,9 @@ class Delegator:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
             context = self._runs.context(parent, author="model")
             self._remember(context.run.id)
-            return await self._admission.execute(tasks, "model", context, on_event=on_event, cancellation=cancellation)
+            return await self._admission.execute(
+                tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation
+            )
         except CallError as error:
             return refusal(error)
 
@@ -321,7 +326,7 @@ class Delegator:
         """Run any number of tasks written by a person or a program. They can use every field of `Task`."""
         try:
             return await self._admission.execute(
-                tasks, "person", self._runs.context(parent), on_event=on_event, cancellation=cancellation
+                tasks, "person", self._runs.context(parent), consumer=as_consumer(on_event), cancellation=cancellation
             )
         except CallError as error:
             return refusal(error)
@@ -423,6 +428,7 @@ class Delegator:
             results=ResultsFile(results) if results is not None else None,
             options=options,
             on_event=on_event,
+            consumer=self._admission.consumer,
             redactor=Redactor(secret_variables=self._secret_variables),
             cancellation=cancellation,
         )

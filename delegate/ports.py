@@ -1,4 +1,4 @@
-"""Interfaces for model providers, tools and progress events.
+"""Interfaces for model providers and tools.
 
 Implementations are in `models/providers/`, in `child/` and in the hosts' own code. Messages are slotted dataclasses
 instead of pydantic models because a conversation creates thousands of them.
@@ -203,39 +203,3 @@ class Tool:
             return answer if isinstance(answer, (str, ToolOutput)) else to_json(answer, fallback=str).decode()
 
         return cls(read.name, read.description, read.parameters, call, parallel, read_only)
-
-
-# --------------------------------------------------------------------------------------------------------- progress
-
-EventKind = Literal[
-    "task_queued",  # the task is recorded and waits for its turn; `data` has its handle
-    "child_started",
-    "model_called",
-    "tool_started",  # the text is the tool's name, or the command that it runs
-    "tool_called",  # the call has ended, and has a receipt
-    "child_ended",
-    "check_ended",
-    "judge_asked",
-    "judged",
-    "task_ended",  # the result is recorded
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A progress event of one task. `data` is plain JSON."""
-
-    kind: EventKind
-    task_index: int
-    text: str = ""
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-class Notify(Protocol):
-    """Reports an event of the task to which it is bound."""
-
-    def __call__(self, kind: EventKind, text: str = "", **data: Any) -> None: ...
-
-
-EventSink = Callable[[Event], None]
-"""Receives events. It is called on the event loop and must return quickly; exceptions are logged and ignored."""

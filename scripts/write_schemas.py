@@ -1,32 +1,62 @@
-"""Write the generated files of schemas/ from delegate/types.py (`make schemas`).
+"""Write the generated files of schemas/ from delegate/types.py and delegate/events.py (`make schemas`).
 
-They describe the JSON that `Task`, `Report` and `Verdict` accept. Everything that delegate writes matches them.
+They describe the JSON that `Task`, `Report` and `Verdict` accept, and that of events. Everything that delegate writes
+matches them.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from delegate.types import Report, Task, Value, Verdict
+from pydantic import ConfigDict, TypeAdapter
+
+from delegate import events
+from delegate.types import Report, Task, Verdict
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
-GENERATED: dict[str, type[Value]] = {"report": Report, "task": Task, "verdict": Verdict}
+GENERATED = {"event": "events.py", "report": "types.py", "task": "types.py", "verdict": "types.py"}
+"""The source of each file, in delegate/."""
 
 Json = dict[str, Any]
 
 
 def document(name: str) -> str:
     """Return the text of one generated file."""
-    schema = GENERATED[name].model_json_schema(by_alias=True, mode="validation")
+    if name == "event":
+        schema = _events()
+    else:
+        model = {"report": Report, "task": Task, "verdict": Verdict}[name]
+        schema = model.model_json_schema(by_alias=True, mode="validation")
     if name == "task":
         _allow_short_forms(schema["properties"])
+    source = f"delegate/{GENERATED[name]}"
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$comment": "Generated from delegate/types.py by scripts/write_schemas.py (make schemas); do not edit.",
+        "$comment": f"Generated from {source} by scripts/write_schemas.py (make schemas); do not edit.",
         "title": schema.pop("title"),
         "description": " ".join(schema.pop("description").split()),
     }
     return json.dumps(head | schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _events() -> Json:
+    """One event of any kind. In the mode "serialization", all fields are required."""
+    classes = (*events.RunEvent.__args__, *events.TaskEvent.__args__, events.ToolRequest)
+    for one in classes:
+        one.__pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    kinds = {one: events.kind_of(one) for one in classes if one is not events.ToolRequest}
+    one_of: Any = TypeAdapter(events.Event).json_schema(mode="serialization")
+    definitions = one_of["$defs"]
+    for one in classes:
+        definitions[one.__name__]["description"] = " ".join((one.__doc__ or "").split())
+    order = {kind: n for n, kind in enumerate(events.EventKind.__args__)}
+    ordered = sorted(kinds, key=lambda one: order[kinds[one]])
+    return {
+        "title": "Event",
+        "description": "Something that happened in a run, as it is recorded and as hosts receive it.",
+        "oneOf": [{"$ref": f"#/$defs/{one.__name__}"} for one in ordered],
+        "$defs": definitions,
+    }
 
 
 def _allow_short_forms(fields: Json) -> None:

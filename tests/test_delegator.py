@@ -13,9 +13,10 @@ import pytest
 
 from delegate import ChildRun, DelegateError, Delegator, Job, Report, Task
 from delegate.errors import ProviderError
+from delegate.events import Event
 from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Event, Tool
+from delegate.ports import ChatReply, ChatRequest, Tool
 from delegate.types import Workspace
 from tests.support.words import goal_of, is_judge, met_by, words
 
@@ -264,8 +265,8 @@ async def test_events_tell_what_happens_and_a_broken_sink_costs_nothing() -> Non
         )
     assert report.all_pass
     assert [event.kind for event in events] == [
-        "task_queued", "child_started", "model_called", "tool_started", "tool_called", "model_called", "child_ended",
-        "judge_asked", "judged", "task_ended",
+        "run.started", "task.queued", "child.started", "child.usage", "child.tool.started", "child.tool", "child.usage",
+        "child.done", "judge.asked", "judge.done", "verdict", "task.done", "run.done",
     ]  # fmt: skip
 
 
@@ -281,7 +282,9 @@ async def test_both_event_sinks_get_events_even_if_the_other_one_fails() -> None
         await delegator.call({"goal": "x"}, on_event=calls.append)
         first = [event.kind for event in calls]
         await delegator.run(Task(goal="y"))
-    assert first == ["task_queued", "child_started", "model_called", "child_ended", "judged", "task_ended"]
+    assert first == [
+        "run.started", "task.queued", "child.started", "child.usage", "child.done", "verdict", "task.done", "run.done",
+    ]  # fmt: skip
     assert [event.kind for event in operators] == first * 2
     assert [event.kind for event in calls] == first
 

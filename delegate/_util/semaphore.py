@@ -37,6 +37,11 @@ class FairSemaphore:
         """The current number of holders."""
         return self._held
 
+    @property
+    def is_full(self) -> bool:
+        """Whether `acquire` would wait now."""
+        return self._held >= self.limit
+
     async def acquire(self) -> None:
         """Wait until fewer than `limit` are held and all earlier waiters have been served."""
         with self._lock:

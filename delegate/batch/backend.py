@@ -9,7 +9,7 @@ from typing import Protocol
 from delegate._util.cancellation import Cancellation
 from delegate.batch.item import Item
 from delegate.errors import DelegateError
-from delegate.ports import EventSink
+from delegate.events import EventSink
 from delegate.types import TaskResult
 
 

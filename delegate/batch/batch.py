@@ -24,8 +24,9 @@ from delegate.batch.results_file import ResultsFile
 from delegate.batch.schedule import InOrder, Schedule
 from delegate.batch.sources import Source
 from delegate.batch.validate import ValidatedSource, validate
+from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.errors import CallError, DelegateError
-from delegate.ports import Event, EventSink
+from delegate.events import Event, EventSink, RunDone, RunStarted
 from delegate.types import Task, TaskResult
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
@@ -120,6 +121,8 @@ class BatchConfig:
     """Stored with the batch: see `journal.BatchHeader`."""
     on_event: Callable[[Item], EventSink] | None = None
     """Makes the event sink of an item."""
+    consumer: Consumer[Event] | None = None
+    """Receives the beginning and the end of the batch. The items' events reach it through the engine."""
     redactor: Redactor = field(default_factory=Redactor)
     """Removes secrets from the title that is stored with the batch."""
     cancellation: Cancellation | None = None
@@ -150,6 +153,8 @@ class Batch:
         self._tasks = set[asyncio.Task[None]]()
         self._failures = 0
         self._messages: asyncio.Queue[_Message] = asyncio.Queue()
+        # One for all items, so that a slow one is moved off the event loop only once.
+        self._consumer = config.on_event and Consumer(_deliver, name=name_of(config.on_event))
         self._schedule: Schedule
 
     def __aiter__(self) -> AsyncIterator[ItemOutcome]:
@@ -238,6 +243,7 @@ class Batch:
     async def _run(self) -> AsyncGenerator[ItemOutcome]:
         """Start items and yield their outcomes. On every exit, all items have ended and are in the journal."""
         self.began = time.monotonic()
+        self._report(RunStarted(run_id=self.run_id, at=time.time(), tasks=self.tally.total))
         seconds = (self._config.max_minutes or _NO_TIME_LIMIT) * 60
         timer = asyncio.get_running_loop().call_later(seconds, self._stop_at_time_limit)
         try:
@@ -255,6 +261,23 @@ class Batch:
             if self._running:
                 self._stop("the iteration ended early")
             await run_to_completion(self._shut_down(), self._cancellation)
+            tally = self.tally
+            self._report(
+                RunDone(
+                    run_id=self.run_id,
+                    at=time.time(),
+                    tasks=tally.settled,
+                    passed=tally.passed,
+                    failed=tally.failed,
+                    cost_usd=None if tally.unpriced else round(tally.cost_known_usd, 9),
+                    seconds=round(time.monotonic() - self.began, 6),
+                )
+            )
+            await settle((self._config.consumer, self._consumer))
+
+    def _report(self, event: RunStarted | RunDone) -> None:
+        if self._config.consumer is not None:
+            self._config.consumer(event)
 
     async def _shut_down(self) -> None:
         if self._tasks:
@@ -335,13 +358,13 @@ class Batch:
         sink = self._config.on_event and self._config.on_event(item)
 
         def receive(event: Event) -> None:
-            if event.kind == "child_ended":
+            if event.kind == "child.done":
                 self._children.discard(item.id)
                 self._messages.put_nowait("slot_free")
-            if sink is not None:
-                sink(event)
+            if sink is not None and self._consumer is not None:
+                self._consumer((sink, event))
 
-        return receive
+        return Consumer(receive, direct=True, kinds=None if sink is not None else {"child.done"})
 
     async def _record(self, outcome: ItemOutcome) -> None:
         await self._config.journal.end(self.run_id, outcome)
@@ -350,6 +373,12 @@ class Batch:
         self.tally.add(outcome)
         self._failures += not outcome.good and outcome.state in ("done", "outcome_unknown")
         self._schedule.finished(outcome)
+
+
+def _deliver(given: tuple[EventSink, Event]) -> object:
+    """Call the sink of an item with an event. Returns what it returns, which an `async` sink's caller awaits."""
+    sink, event = given
+    return sink(event)
 
 
 def _was_stopped(result: TaskResult) -> bool:

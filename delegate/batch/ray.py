@@ -25,7 +25,7 @@ from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate.batch.backend import Backend, WorkerLost
 from delegate.batch.item import Item
 from delegate.errors import CallError, ConfigError
-from delegate.ports import EventSink
+from delegate.events import EventSink
 from delegate.types import Task, TaskResult
 
 OpenBackend = Callable[[int], Backend]

@@ -1,6 +1,6 @@
 """Runs each item of a batch as a call with one task; all calls belong to one run."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from delegate._util.cancellation import Cancellation
@@ -10,10 +10,11 @@ from delegate.batch.plan import BatchPlan, plan
 from delegate.batch.sources import Source
 from delegate.budget.runs import RunContext
 from delegate.engine.admission import Admission
+from delegate.engine.consumers import Consumer
 from delegate.errors import CallError
+from delegate.events import Event, EventKind, EventSink
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
-from delegate.ports import Event, EventSink
 from delegate.records.history import Records
 from delegate.types import Task, TaskResult
 
@@ -47,16 +48,22 @@ class BatchRunner:
 
         def receive(event: Event) -> None:
             nonlocal started
-            started = started or event.kind == "child_started"
+            started = started or event.kind == "child.started"
             if on_event is not None:
                 on_event(event)
+
+        kinds: Collection[EventKind] | None = {"child.started"}
+        if on_event is not None:
+            wanted = on_event.kinds if isinstance(on_event, Consumer) else None
+            kinds = None if wanted is None else {*wanted, *kinds}
 
         report = await self.admission.execute(
             (item.task,),
             "person",
             self.context.for_one_task(self.admission.settings),
             first_index=item.row - 1 if item.row else 0,
-            on_event=receive,
+            consumer=Consumer(receive, direct=True, kinds=kinds),
+            is_run=False,
             cancellation=cancellation,
         )
         (result,) = report.results

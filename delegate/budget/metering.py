@@ -12,13 +12,14 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date
 
 from delegate.budget.costs import Charge
-from delegate.budget.ledger import Amounts, Ledger, OnWait
+from delegate.budget.ledger import Amounts, Ledger
 from delegate.errors import ProviderError
+from delegate.events import WaitReason
 from delegate.models.catalog import Model, cost_usd, tokens_of
 from delegate.models.connections import Connection
 from delegate.ports import ChatReply, ChatRequest, ToolCall
@@ -28,6 +29,7 @@ PATIENCE_SECONDS = 300.0
 """Seconds that a call waits for a rate limit, or between repeated calls, by default."""
 TOKENS_PER_SECOND = 3_000
 """More than any model writes."""
+OnNamedWait = Callable[[WaitReason], AbstractContextManager[object]]
 _NEVER_PROCESSED = ("auth", "bad_request", "context_overflow", "rate_limited", "exhausted")
 """Faults with which a provider rejects a call before it is processed."""
 
@@ -41,10 +43,16 @@ class MeteredReply:
     served: Model | None
     substituted: bool
     """Whether another model than the requested one served the reply."""
+    seconds: float = 0
+    """How long the call took, without waits before it."""
 
 
 def _ignore(charge: Charge) -> None:
     pass
+
+
+def _no_context(reason: WaitReason) -> AbstractContextManager[object]:
+    return nullcontext()
 
 
 async def complete(
@@ -54,7 +62,7 @@ async def complete(
     input_tokens: int,
     ledger: Ledger,
     patience: float = PATIENCE_SECONDS,
-    on_wait: OnWait = nullcontext,
+    on_wait: OnNamedWait = _no_context,
     on_lost: Callable[[Charge], None] = _ignore,
 ) -> MeteredReply:
     """Make the call.
@@ -65,17 +73,17 @@ async def complete(
         input_tokens: Its estimated length in the model's own tokens.
         ledger: Its limits. While only others' reservations stand in the way, the call waits.
         patience: The number of seconds that it may wait for a rate limit or to be repeated.
-        on_wait: Returns a context manager that is entered for each wait.
+        on_wait: Returns a context manager that is entered for each wait. It gets the reason.
         on_lost: Receives the charge of each attempt that was sent and got no reply, also if the call is canceled.
 
     Raises BudgetExceeded before anything is sent, and ProviderError as the client does.
     """
-    async for attempt in connection.limiter.attempts(patience=patience, on_wait=on_wait):
+    async for attempt in connection.limiter.attempts(patience=patience, on_wait=lambda: on_wait("rate_limit")):
         # Reserved after the wait for the rate limit, so that calls that wait for it reserve nothing.
         with (
             attempt,
             await ledger.reserve_when_free(
-                *_estimate(connection.model, request, input_tokens), on_wait=on_wait
+                *_estimate(connection.model, request, input_tokens), on_wait=lambda: on_wait("budget")
             ) as reservation,
         ):
             started = time.monotonic()
@@ -87,7 +95,7 @@ async def complete(
                     reservation.settle(_amounts(charge))
                     on_lost(charge)
                 raise
-            metered = _metered(connection, request, reply, input_tokens)
+            metered = _metered(connection, request, reply, input_tokens, time.monotonic() - started)
             reservation.settle(_amounts(metered.charge))
             attempt.accepted(reply.quota)
             return metered
@@ -134,7 +142,9 @@ def _amounts(charge: Charge) -> Amounts:
     return {"model_calls": 1, "tokens": charge.usage.total_tokens, "cost_usd": charge.known_usd}
 
 
-def _metered(connection: Connection, request: ChatRequest, reply: ChatReply, input_tokens: int) -> MeteredReply:
+def _metered(
+    connection: Connection, request: ChatRequest, reply: ChatReply, input_tokens: int, seconds: float
+) -> MeteredReply:
     """Price the reply by the model that served it, or as the one that was asked if the other's price is unknown.
 
     Usage that the provider didn't report is estimated, and impossible numbers are replaced.
@@ -153,10 +163,10 @@ def _metered(connection: Connection, request: ChatRequest, reply: ChatReply, inp
     if cost is None:
         known, cost = known and served is asked, cost_usd(asked, usage, today)
     if cost is None:
-        return MeteredReply(reply, Charge(usage, None, 0, "unknown"), served, served is not asked)
+        return MeteredReply(reply, Charge(usage, None, 0, "unknown"), served, served is not asked, seconds)
     observed = counted and known and usage is reply.usage
     charge = Charge(usage, cost, cost, "observed" if observed else "estimated")
-    return MeteredReply(reply, charge, served, served is not asked)
+    return MeteredReply(reply, charge, served, served is not asked, seconds)
 
 
 def _is_possible(usage: Usage, most_input: int, most_output: int) -> bool:

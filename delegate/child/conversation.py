@@ -171,9 +171,14 @@ class Conversation:
         )
         usage = call.charge.usage
         self._sent, self._tokens = usage.input_tokens, usage.total_tokens
-        record = partial(self._job.recorder.model_called, call.reply, call.charge, substituted=call.substituted)
-        text = await run_in_thread_if(len(call.reply.text) > LARGE_CHARS, record)
-        self._job.notify("model_called", text[:200], tokens=usage.total_tokens)
+        record = partial(
+            self._job.recorder.model_called,
+            call.reply,
+            call.charge,
+            substituted=call.substituted,
+            seconds=call.seconds,
+        )
+        await run_in_thread_if(len(call.reply.text) > LARGE_CHARS, record)
         self._refuse_above_parent(call)
         if call.served:
             runs.note_served_tier(call.served.tier)

@@ -2,21 +2,31 @@
 
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from delegate.budget import costs
 from delegate.budget.costs import Charge
-from delegate.budget.ledger import Amounts, Ledger, OnWait
+from delegate.budget.ledger import Amounts, Ledger
 from delegate.child import prompt
 from delegate.errors import ToolDenied, ToolError
+from delegate.events import ChildToolStarted, Notify, WaitReason
 from delegate.models.connections import Connection
-from delegate.ports import Notify, Tool, ToolOutput
+from delegate.ports import Tool, ToolOutput
 from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Effort, Provenance, Task, Tier, Usage
+
+
+class Waiting(Protocol):
+    """Returns a context manager for a wait. With a reason, the wait is reported as an event."""
+
+    def __call__(self, reason: WaitReason | None = None) -> AbstractContextManager[object]: ...
+
+
+def _not_waiting(reason: WaitReason | None = None) -> AbstractContextManager[object]:
+    return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +51,8 @@ class Job:
     effort: Effort | None
     """The reasoning effort to ask for, if the model has such a setting."""
     notify: Notify
-    waiting: OnWait = nullcontext
-    """Returns a context manager in which time doesn't count as the child's own: `with job.waiting(): …`."""
+    waiting: Waiting = _not_waiting
+    """Returns a context manager in which time isn't the child's own: `with job.waiting("rate_limit"): …`."""
 
     @property
     def workspace(self) -> Path:
@@ -57,21 +67,20 @@ class Job:
     def record_tool(
         self, tool: str, args: Mapping[str, Any], answer: ToolOutput | str = "", *, seconds: float = 0
     ) -> None:
-        """Write the receipt of a finished tool call, and report the event. An `answer` given as text means success.
+        """Write the receipt of a finished tool call, which is an event too. An `answer` given as text means success.
 
         Receipts count only if the runner has `records_tools`: see `ChildRunner`. For a call that hasn't started yet,
         use `tool_call`, which writes a receipt however the call ends.
         """
         output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
         self.recorder.tool_called(self.recorder.next_receipt(), tool, args, output, seconds)
-        self.notify("tool_called", tool, status=output.status)
 
     def tool_call(self, tool: str, args: Mapping[str, Any]) -> "PendingReceipt":
         """The receipt of a tool call that starts now: `with job.tool_call(name, args) as receipt: receipt.output = …`.
 
         It is written when the block ends; if no output was set, it states that the call was stopped before it ended.
         """
-        self.notify("tool_started", _title(tool, args), tool=tool)
+        self.notify(ChildToolStarted, tool=tool, text=_title(tool, args))
         return PendingReceipt(self, self.recorder.next_receipt(), tool, args)
 
     def record_usage(
@@ -81,16 +90,15 @@ class Job:
         *,
         provenance: Provenance = "observed",
         model: str | None = None,
+        text: str = "",
     ) -> None:
         """Add model calls that the runner made itself to the child's costs and to the run's ledger.
 
-        Without `cost_usd`, the child's whole cost is unknown. `model` is the name that the provider returned.
+        Without `cost_usd`, the child's whole cost is unknown. `model` is the name that the provider returned. `text` is
+        what the model said in the last of these calls, for the record.
         """
-        recorder = self.recorder
-        if recorder.charge is costs.UNOBSERVED:  # the runner reports its calls after all
-            recorder.charge = Charge()
-        recorder.charge += Charge(usage, cost_usd, cost_usd or 0, "unknown" if cost_usd is None else provenance)
-        recorder.model = model or recorder.model
+        charge = Charge(usage, cost_usd, cost_usd or 0, "unknown" if cost_usd is None else provenance)
+        self.recorder.usage_reported(charge, model=model, text=text)
         spent: Amounts = {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": cost_usd or 0}
         self.ledger.reserve({}).settle(spent)
 
@@ -113,9 +121,8 @@ class PendingReceipt:
         self.write()
 
     def write(self) -> None:
-        """Write the receipt, and report the event."""
+        """Write the receipt, which is an event too."""
         self.job.recorder.tool_called(self.n, self.tool, self.args, self.output, time.monotonic() - self._started)
-        self.job.notify("tool_called", self.tool, status=self.output.status)
 
 
 def _title(tool: str, args: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from delegate.batch.journal import Rerun
     from delegate.batch.sources import TaskFile
     from delegate.delegator import Delegator
-    from delegate.ports import EventSink
+    from delegate.events import EventSink
     from delegate.settings import Settings
 
 

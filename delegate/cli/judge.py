@@ -12,7 +12,7 @@ from delegate.cli.run import CriteriaOption
 if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
     from delegate.cli.workfile import LocatedCriterion
-    from delegate.ports import EventSink
+    from delegate.events import EventSink
     from delegate.types import Task, Verdict
 
 PIPE_SECONDS = 2.0

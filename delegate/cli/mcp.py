@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
     from delegate.child.command import CommandRunner
     from delegate.delegator import Delegator
+    from delegate.events import EventSink
     from delegate.hosts.mcp.connection import Connection
     from delegate.hosts.mcp.policy import WorkspacePolicy
-    from delegate.ports import EventSink
     from delegate.settings import Settings
 
 Serving = Callable[["Delegator", "Cancellation"], Coroutine[Any, Any, None]]

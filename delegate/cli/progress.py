@@ -14,12 +14,13 @@ from rich.tree import Tree
 
 from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
-from delegate.ports import Event, EventSink
+from delegate.events import Event, EventSink, WaitReason
 
 _ENDS = {"PASS": ("✓ PASS", "bold green"), "FAIL": ("✗ FAIL", "bold red"), "no criteria": ("• done", "bold yellow")}
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TITLE_CHARS = 100
 _STEP_CHARS = 40
+_WAITS: dict[WaitReason, str] = {"rate_limit": "rate limit", "permit": "other children", "budget": "budget"}
 _LEAST_TITLE = 6
 """Columns that a title keeps, however narrow the terminal is."""
 
@@ -60,34 +61,36 @@ class RunProgress:
         self._clock = clock
         self._branches = {n: _Branch(one_line(title, _TITLE_CHARS)) for n, title in enumerate(titles)}
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Event) -> None:  # noqa: C901 - one case for each kind
         """Apply one event. The next redraw shows it."""
+        if event.task_index is None:
+            return
         n = event.task_index
         branch = self._branches.setdefault(n, _Branch(f"task {n + 1}"))
-        text = one_line(event.text, _STEP_CHARS)
         match event.kind:
-            case "child_started":
-                branch.started, branch.model, branch.doing = self._clock(), text, "thinking"
-            case "model_called":
-                branch.calls += 1
-                branch.doing = text or "thinking"
-            case "task_queued" | "task_ended":
-                pass
-            case "tool_started":
-                branch.doing = text
-            case "tool_called":
+            case "child.started":
+                branch.started, branch.model, branch.doing = self._clock(), _short(event.model or ""), "thinking"
+            case "child.usage":
+                branch.calls += event.model_calls
+                branch.doing = _short(event.text) or "thinking"
+            case "child.waiting":
+                branch.doing = "thinking" if event.seconds is not None else f"waiting ({_WAITS[event.reason]})"
+            case "child.tool.started":
+                branch.doing = _short(event.text)
+            case "child.tool":
                 branch.tools += 1
-                failed = event.data.get("status", "ok") != "ok"
-                branch.doing = f"{text} ({event.data['status']})" if failed else text
-            case "child_ended":
-                branch.status, branch.doing = text, "checking" if text == "completed" else text
-            case "check_ended":
-                branch.checks.append(str(event.data.get("outcome", "")))
-                branch.doing = f"check: {text}"
-            case "judge_asked":
-                branch.doing = f"asking {text} to judge"
-            case "judged":
-                branch.verdict, branch.ended = text, self._clock()
+                branch.doing = _short(event.tool) if event.status == "ok" else f"{_short(event.tool)} ({event.status})"
+            case "child.done":
+                branch.status, branch.doing = event.status, "checking" if event.status == "completed" else event.status
+            case "check.done":
+                branch.checks.append(event.outcome)
+                branch.doing = _short(f"check: {event.text}: {event.outcome}")
+            case "judge.asked":
+                branch.doing = f"asking {_short(event.model)} to judge"
+            case "verdict":
+                branch.verdict, branch.ended = event.verdict or "no criteria", self._clock()
+            case "task.queued" | "check.started" | "judge.done" | "task.done":
+                pass
 
     def tree(self) -> Tree:
         """The current tree."""
@@ -153,6 +156,10 @@ class _Line:
 
     def _width(self, title: Text, left_out: list[Text]) -> int:
         return self.mark.cell_len + sum(part.cell_len + 2 for part in self._parts(title, left_out)) - 2
+
+
+def _short(text: str) -> str:
+    return one_line(text, _STEP_CHARS)
 
 
 def _final_mark(status: str, verdict: str) -> tuple[str, str]:

@@ -14,13 +14,8 @@ from delegate._util.fencing import clean, one_line
 from delegate.contract.amounts import counted, usd
 from delegate.types import JsonObject, Receipt
 
-_WORDS = {
-    "child_started": "the child starts",
-    "child_ended": "the child ended",
-    "check_ended": "check",
-    "judge_asked": "asking a judge",
-    "judged": "verdict",
-}
+_HEADER = ("at", "kind", "run_id", "task_index", "handle")
+"""The fields of every event, which a receipt doesn't have."""
 
 
 def when(at: float) -> str:
@@ -35,13 +30,13 @@ def when_shortly(at: float) -> str:
 
 def receipts(record: JsonObject) -> Sequence[Receipt]:
     """The tool calls of a task; if it has no result, those that are recorded so far."""
-    calls: Sequence[JsonObject] = record["run"]["receipts"] if record["run"] else list(_of_kind(record, "tool_called"))
+    calls: Sequence[JsonObject] = record["run"]["receipts"] if record["run"] else list(_of_kind(record, "child.tool"))
     return [Receipt.model_validate(one) for one in calls]
 
 
 def latest_text(record: JsonObject) -> str:
     """The last text of the child."""
-    texts = [str(event["text"]) for event in _of_kind(record, "model_called")]
+    texts = [str(event["text"]) for event in _of_kind(record, "child.usage")]
     return next((text for text in reversed(texts) if text.strip()), "")
 
 
@@ -61,29 +56,44 @@ def transcript_lines(record: JsonObject) -> Iterator[Text]:
 def _of_kind(record: JsonObject, kind: str) -> Iterator[JsonObject]:
     for event in record["events"]:
         if event["kind"] == kind:
-            yield {name: value for name, value in event.items() if name not in ("at", "kind")}
+            yield {name: value for name, value in event.items() if name not in _HEADER}
 
 
-def _event(event: JsonObject, seconds: float) -> Iterator[Text]:
-    if event["kind"] == "model_called":
-        yield from _model_called(event, seconds)
-    elif event["kind"] == "tool_called":
-        yield from _tool_called(event, seconds)
-    else:
-        kind = str(event["kind"])
-        detail = f"{event['id']} {event['text']}" if event.get("id") else str(event.get("text", ""))
-        yield _at(seconds, _WORDS.get(kind, kind.replace("_", " ")), detail)
+def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 - one case for each kind
+    match event["kind"]:
+        case "child.usage":
+            yield from _model_call(event, seconds)
+        case "child.tool":
+            yield from _tool_call(event, seconds)
+        case "child.started":
+            yield _at(seconds, "the child starts", event["model"] or "")
+        case "child.waiting" if event["seconds"] is not None:
+            yield _at(seconds, "waited", f"{event['seconds']:.2f} s ({event['reason']})")
+        case "child.done":
+            yield _at(seconds, "the child ended", event["status"])
+        case "check.done":
+            yield _at(seconds, "check", f"{event['id']} {event['text']}: {event['outcome']}")
+        case "judge.asked":
+            yield _at(seconds, "asking a judge", event["model"])
+        case "judge.done" if event["fault"]:
+            yield _at(seconds, "no reply", f"{event['model']}: {event['fault']}")
+        case "verdict":
+            yield _at(seconds, "verdict", event["verdict"] or "no criteria")
+        case "child.waiting" | "judge.done":
+            pass
+        case kind:  # recorded by a newer version
+            yield _at(seconds, str(kind), "")
 
 
-def _model_called(event: JsonObject, seconds: float) -> Iterator[Text]:
-    tokens_in, tokens_out = event["tokens"]
+def _model_call(event: JsonObject, seconds: float) -> Iterator[Text]:
+    tokens_in, tokens_out = event["input_tokens"], event["output_tokens"]
     yield _at(seconds, "model", f"{tokens_in:,} tokens in, {tokens_out:,} out, {usd(event['cost_usd'])}")
     yield from _block(str(event["text"]))
     for call in event["calls"]:
         yield _line(f"calls {call['tool']} {_json(call['args'])}")
 
 
-def _tool_called(event: JsonObject, seconds: float) -> Iterator[Text]:
+def _tool_call(event: JsonObject, seconds: float) -> Iterator[Text]:
     size = counted(event["output_bytes"], "byte")
     yield _at(seconds, f"tool {event['n']}", f"{event['tool']}: {event['status']}, {size}, {event['seconds']:.2f} s")
     yield _line(f"with {_json(event['args'])}")

@@ -18,7 +18,7 @@ from delegate._util.cancellation import Cancellation
 from delegate.cli import PROGRAM
 from delegate.cli.progress import live
 from delegate.delegator import Delegator
-from delegate.ports import EventSink
+from delegate.events import EventSink
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
-from delegate.ports import Event
+from delegate.events import Event, WaitReason
 
+WAITS: dict[WaitReason, str] = {
+    "rate_limit": "waits for a provider's rate limit",
+    "permit": "waits for other children",
+    "budget": "waits for what others have reserved of the budget",
+}
 _HALF_DONE_STEPS = 8
 """A task counts as half done after this many events, since their total isn't known in advance."""
 _MAX_CHARS = 80
@@ -39,18 +44,23 @@ class CallProgress:
 
     def add(self, event: Event) -> None:
         """Take note of one event."""
+        if event.task_index is None:
+            return
         task = self._tasks.get(event.task_index)
         if task is None:
             task = self._tasks[event.task_index] = TaskProgress(None, "waits for its turn", self._clock())
         task.steps += 1
-        if event.kind == "task_queued":
-            task.handle = event.data.get("handle")
-        elif event.kind == "tool_called":
-            task.tool_calls += 1
-        elif event.kind == "judged":
-            task.verdict = event.text
-        elif event.kind == "task_ended":
-            task.ended = True
+        match event.kind:
+            case "task.queued":
+                task.handle = event.handle
+            case "child.tool":
+                task.tool_calls += 1
+            case "verdict":
+                task.verdict = event.verdict or "no criteria"
+            case "task.done":
+                task.ended = True
+            case _:
+                pass
         if doing := _activity(event):
             task.doing, task.since = doing, self._clock()
 
@@ -106,15 +116,20 @@ class CallProgress:
 
 def _activity(event: Event) -> str | None:
     """What the task does from this event on, or None if it goes on with what it did. A child can't add a line to it."""
-    text = one_line(event.text, _MAX_CHARS).replace("`", "'")
     match event.kind:
-        case "child_started" | "model_called" | "tool_called":
+        case "child.started" | "child.usage" | "child.tool":
             return "thinks"
-        case "tool_started":
-            return f"{'uses' if event.text == event.data.get('tool') else 'runs'} `{text}`"
-        case "child_ended":
+        case "child.waiting":
+            return WAITS[event.reason] if event.seconds is None else "thinks"
+        case "child.tool.started":
+            return f"{'uses' if event.text == event.tool else 'runs'} `{_quoted(event.text)}`"
+        case "child.done":
             return "is being checked"
-        case "judge_asked":
-            return f"is being judged by {text}"
+        case "judge.asked":
+            return f"is being judged by {_quoted(event.model)}"
         case _:
             return None
+
+
+def _quoted(text: str) -> str:
+    return one_line(text, _MAX_CHARS).replace("`", "'")

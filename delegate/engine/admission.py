@@ -10,14 +10,15 @@ from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.toolbox import toolbox_names
 from delegate.contract import Limits
+from delegate.engine.consumers import Consumer, settle
 from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
 from delegate.errors import BudgetExceeded, CallError
+from delegate.events import Event
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connections
 from delegate.models.routing import ChildRequest, choose_child
-from delegate.ports import EventSink
 from delegate.sandbox.commands import Author
 from delegate.settings import Settings
 from delegate.types import Report, Task
@@ -31,8 +32,8 @@ class Admission:
     catalog: Catalog
     connections: Connections
     executor: Executor
-    on_event: EventSink | None = None
-    """The operator's sink, which receives the events of every call."""
+    consumer: Consumer[Event] | None = None
+    """The operator's consumer, which receives the events of every call."""
 
     async def execute(
         self,
@@ -41,10 +42,13 @@ class Admission:
         context: RunContext,
         *,
         first_index: int = 0,
-        on_event: EventSink | None = None,
+        consumer: Consumer[Event] | None = None,
+        is_run: bool = True,
         cancellation: Cancellation | None = None,
     ) -> Report:
         """Run all tasks, numbered from `first_index`.
+
+        `consumer` receives the events. `is_run` is False for the items of a batch, which is one run.
 
         Raises:
             CallError: A task can't be run. None of them was started.
@@ -59,17 +63,22 @@ class Admission:
         models = self._select_models(tasks, context)
         connections = [await self.connections.open(model) if model else None for model in models]
         _reserve_children(tasks, author, context)
-        # The operator's sink receives only the events of top-level tasks.
-        sinks = (self.on_event if context.depth == 0 else None, on_event)
+        # The operator's consumer receives only the events of top-level tasks.
+        given = (self.consumer if context.depth == 0 else None, consumer)
+        consumers = tuple(one for one in given if one is not None)
         async with context.permit.released() if context.permit else nullcontext():
-            return await self.executor.run(
+            report = await self.executor.run(
                 list(zip(tasks, connections, strict=True)),
                 context=context,
                 author=author,
                 first_index=first_index,
-                sinks=tuple(sink for sink in sinks if sink is not None),
+                consumers=consumers,
+                is_run=is_run,
                 cancellation=cancellation,
             )
+        if is_run:
+            await settle(consumers)
+        return report
 
     def admit(self, task: Task, context: RunContext) -> Model | None:
         """Return the model selected for the task, or None if the runner brings its own.

@@ -8,7 +8,8 @@ from typing import Any
 
 from delegate._util.cancellation import Cancellation
 from delegate.contract.progress import CallProgress
-from delegate.ports import Event, EventSink
+from delegate.engine.consumers import Consumer, as_consumer, settle
+from delegate.events import Event, EventSink
 from delegate.types import Report, TaskResult
 
 KEPT_EVENTS = 1_000
@@ -28,14 +29,15 @@ class Delegation:
 
     def __init__(
         self,
-        run: Callable[[EventSink, Cancellation], Coroutine[Any, Any, Report]],
+        run: Callable[[Consumer[Event], Cancellation], Coroutine[Any, Any, Report]],
         on_event: EventSink | None = None,
     ) -> None:
         self.progress = CallProgress()
-        self._sinks = [] if on_event is None else [on_event]
+        consumer = as_consumer(on_event)
+        self._consumers = [] if consumer is None else [consumer]
         self._events = deque[Event](maxlen=KEPT_EVENTS)
         self._cancellation = Cancellation()
-        self._running = asyncio.create_task(run(self._observe, self._cancellation))
+        self._running = asyncio.create_task(self._run(run))
         self._running.add_done_callback(_retrieve_error)
 
     def __await__(self) -> Generator[Any, None, Report]:
@@ -94,16 +96,17 @@ class Delegation:
     @contextmanager
     def reported_to(self, sink: EventSink | None) -> Generator[None]:
         """Inside the block, `sink` gets the events so far, at most the latest 1,000, and then further ones."""
-        if sink is None:
+        consumer = as_consumer(sink)
+        if consumer is None:
             yield
             return
         for event in self._events:
-            sink(event)
-        self._sinks.append(sink)
+            consumer(event)
+        self._consumers.append(consumer)
         try:
             yield
         finally:
-            self._sinks.remove(sink)
+            self._consumers.remove(consumer)
 
     async def wait(self, seconds: float | None = None, *, handle: str | None = None) -> bool:
         """Wait until all tasks have ended, or the one with this handle, at most `seconds`. Returns whether they have.
@@ -121,7 +124,7 @@ class Delegation:
     async def wait_until_started(self) -> None:
         """Wait until the tasks are recorded, or the call has been refused."""
         async for event in self.events():
-            if event.kind == "task_queued":
+            if event.kind == "task.queued":
                 return
 
     async def _wait_for_task(self, handle: str) -> None:
@@ -133,11 +136,16 @@ class Delegation:
         task = self.progress.task(handle)
         return task is not None and task.ended
 
+    async def _run(self, run: Callable[[Consumer[Event], Cancellation], Coroutine[Any, Any, Report]]) -> Report:
+        report = await run(Consumer(self._observe, direct=True), self._cancellation)
+        await settle(self._consumers)
+        return report
+
     def _observe(self, event: Event) -> None:
         self.progress.add(event)
         self._events.append(event)
-        for sink in self._sinks:
-            sink(event)
+        for consumer in self._consumers:
+            consumer(event)
 
 
 def _retrieve_error(running: "asyncio.Task[Report]") -> None:

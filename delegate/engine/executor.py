@@ -23,9 +23,10 @@ from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import Redactor
 from delegate.budget import costs
 from delegate.budget.runs import RunContext
+from delegate.engine.consumers import Consumer
 from delegate.engine.task_run import CallScope, Services, TaskRun
+from delegate.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.models.connections import Connection
-from delegate.ports import EventSink
 from delegate.sandbox.commands import Author
 from delegate.types import Report, Task, TaskResult
 
@@ -45,30 +46,35 @@ class Executor:
         context: RunContext,
         author: Author,
         first_index: int = 0,
-        sinks: tuple[EventSink, ...] = (),
+        consumers: tuple[Consumer[Event], ...] = (),
+        is_run: bool = True,
         cancellation: Cancellation | None = None,
     ) -> Report:
-        """Run all tasks. The report has their results in the same order, numbered from `first_index`."""
+        """Run all tasks. The report has their results in the same order, numbered from `first_index`.
+
+        Unless the call `is_run`, but an item of a batch, its beginning and end are no events of their own.
+        """
         started = time.monotonic()
         redactor = Redactor(secret_variables=self.services.secret_variables)
         ceiling = context.bounds(self.services.settings).ceiling
         with redactor.for_logs(), (cancellation or Cancellation()).part() as own:
-            call = CallScope(self.services, context, author, ceiling, own, redactor, sinks)
+            call = CallScope(self.services, context, author, ceiling, own, redactor, consumers)
             runs = [
                 TaskRun(call, index, task, connection, context.run.next_handle())
                 for index, (task, connection) in enumerate(tasks, first_index)
             ]
             self.running.update((run.handle, run) for run in runs)
             try:
-                results = await run_to_completion(self._run_all(call, runs), own)
+                results = await run_to_completion(self._run_all(call, runs, is_run=is_run), own)
             finally:
                 for run in runs:
                     self.running.pop(run.handle, None)
         totals = costs.totals(results, time.monotonic() - started)
         return Report(results=results, totals=totals, run_id=context.run.id)
 
-    async def _run_all(self, call: CallScope, runs: Sequence[TaskRun]) -> tuple[TaskResult, ...]:
+    async def _run_all(self, call: CallScope, runs: Sequence[TaskRun], *, is_run: bool) -> tuple[TaskResult, ...]:
         """Run all tasks concurrently. All of them are recorded before the first one starts."""
+        started, run_id = time.monotonic(), call.context.run.id
         await self.services.records.begin(
             call.context.run.id,
             [(run.handle, run.task) for run in runs],
@@ -76,8 +82,28 @@ class Executor:
             depth=call.context.depth,
             redactor=call.redactor,
         )
+        if is_run and call.consumers:
+            call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(runs)))
         for run in runs:
-            run.notify("task_queued", handle=run.handle)
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(run.run()) for run in runs]
-        return tuple(task.result() for task in running)
+            run.notify(TaskQueued, goal=run.task.goal)
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(run.run()) for run in runs]
+            return tuple(task.result() for task in running)
+        finally:
+            if is_run and call.consumers:
+                results = [run.result for run in runs if run.result is not None]
+                call.deliver(_run_done(run_id, results, time.monotonic() - started))
+
+
+def _run_done(run_id: str, results: Sequence[TaskResult], seconds: float) -> RunDone:
+    totals = costs.totals(results, seconds)
+    return RunDone(
+        run_id=run_id,
+        at=time.time(),
+        tasks=totals.tasks,
+        passed=totals.passed,
+        failed=totals.failed,
+        cost_usd=totals.cost_usd,
+        seconds=round(seconds, 6),
+    )

@@ -1,13 +1,15 @@
 """Runs one task of a call, from its workspace to its stored result."""
 
 import asyncio
+import json
 import math
+import threading
 import time
-from collections.abc import Callable, Coroutine, MutableMapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec
 
 from delegate._util.cancellation import (
     Cancellation,
@@ -26,14 +28,28 @@ from delegate.child.job import ChildRunner, Job
 from delegate.child.media import IMAGE_TYPES, PDF_TYPES
 from delegate.child.toolbox import read_only_tools, toolbox
 from delegate.engine import error_mapping
+from delegate.engine.consumers import Consumer
 from delegate.engine.results import build_result, internal_error_result
 from delegate.errors import DelegateError, WorkspaceTooLarge
+from delegate.events import (
+    ChildDone,
+    ChildStarted,
+    ChildWaiting,
+    Event,
+    EventKind,
+    TaskDone,
+    TaskEvent,
+    VerdictGiven,
+    WaitReason,
+    from_json,
+    kind_of,
+)
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.models.tiers import weaker
-from delegate.ports import Event, EventKind, EventSink, Tool
+from delegate.ports import Tool
 from delegate.records.history import Records
 from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.commands import Author, Commands
@@ -50,10 +66,9 @@ WATCH_SECONDS = 2.0
 """Between two looks at the size of a workspace, while a command may be writing to it."""
 
 _log = logger(__name__)
-EVENT_CHARS = 200
-"""How much of a model's reply an event has."""
-_NOT_JOURNALED = frozenset[EventKind]({"task_queued", "model_called", "tool_started", "tool_called", "task_ended"})
-"""The recorder writes the model's and the tools' calls, with all details, and the task's record has its times."""
+_NOT_RECORDED = frozenset[EventKind]({"task.queued", "child.tool.started", "check.started", "task.done"})
+"""The task's record has its beginning and end. What has started needs no record once it has ended."""
+_P = ParamSpec("_P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +113,24 @@ class CallScope:
     """The caller's tier, which neither a child's model nor a judge may exceed."""
     cancellation: Cancellation
     redactor: Redactor
-    sinks: tuple[EventSink, ...]
-    """Receivers of progress events."""
+    consumers: tuple[Consumer[Event], ...] = ()
+    """Who receives the events."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    thread: int = field(default_factory=threading.get_ident)
+    """The thread of the loop, where consumers are called."""
+
+    def consumers_of(self, kind: EventKind) -> list[Consumer[Event]]:
+        """Those who receive events of this kind."""
+        return [one for one in self.consumers if one.kinds is None or kind in one.kinds]
+
+    def deliver(self, event: Event) -> None:
+        """Deliver an event, on the loop of the call. Safe to call from any thread."""
+        if threading.get_ident() != self.thread:
+            with suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(self.deliver, event)
+            return
+        for consumer in self.consumers_of(event.kind):
+            consumer(event)
 
 
 @dataclass(slots=True)
@@ -117,6 +148,8 @@ class TaskRun:
     """Stops this task alone."""
     folder: Folder | None = None
     """The workspace, once it is open."""
+    result: TaskResult | None = None
+    """The result, once there is one."""
     _offered: tuple[Tool, ...] | None = None
     """The child's tools, if its runner gives it exactly those of the job."""
 
@@ -126,7 +159,7 @@ class TaskRun:
             try:
                 return await self._run()
             finally:
-                self.notify("task_ended")
+                self._report_end()
 
     async def _run(self) -> TaskResult:
         """Run the task and store its result. An error inside delegate fails only this task, never the host."""
@@ -139,7 +172,15 @@ class TaskRun:
             try:
                 child = await self._run_child(child_context, permit)
                 has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
-                self.notify("child_ended", child.status)
+                self.notify(
+                    ChildDone,
+                    status=child.status,
+                    error=child.error.code if child.error else None,
+                    steps=child.steps,
+                    artifacts=len(child.artifacts),
+                    cost_usd=child.cost_usd,
+                    seconds=child.seconds,
+                )
                 verdict = await services.judging.verdict(
                     self._submission(child),
                     ledger,
@@ -147,7 +188,13 @@ class TaskRun:
                     seconds=context.seconds_left(),
                     cancellation=self.cancellation,
                 )
-                self.notify("judged", verdict.verdict if verdict else "no criteria")
+                self.notify(
+                    VerdictGiven,
+                    verdict=verdict.verdict if verdict else None,
+                    code=verdict.code if verdict else None,
+                    decided_by=verdict.decided_by if verdict else None,
+                    verified=verdict is not None and verdict.verified,
+                )
             finally:
                 if self.folder is not None:
                     await self.folder.close(keep=has_files)
@@ -169,11 +216,12 @@ class TaskRun:
             )
             result = await run_in_thread_if(is_large(child), build)
             context.book(costs.of_result(result))
-            result = await services.records.save(child, result, redactor=self.call.redactor)
+            self.result = result
+            self.result = result = await services.records.save(child, result, redactor=self.call.redactor)
         except Exception as error:
             _log.exception("task %d failed inside delegate", self.index + 1)
             result = internal_error_result(error, index=self.index, handle=self.handle)
-            child = ChildRun(status="failed", error=result.error)
+            child, self.result = ChildRun(status="failed", error=result.error), result
             return await services.records.save(child, result, redactor=self.call.redactor)
         reraise_pending_cancel()
         return result
@@ -193,10 +241,11 @@ class TaskRun:
             try:
                 caller.refuse_if_over()
                 async with deadline:
-                    await held.enter_async_context(permit)
+                    with self._reporting_wait("permit" if context.run.permits.is_full else None):
+                        await held.enter_async_context(permit)
                     if self.connection is None:
                         starting = context.ledger.running_child(
-                            may_wait=not caller.depth, while_waiting=permit.released
+                            may_wait=not caller.depth, while_waiting=partial(self._waiting_for_budget, permit)
                         )
                         await held.enter_async_context(starting)
                     self.folder = folder = await self._open_folder()
@@ -217,7 +266,7 @@ class TaskRun:
             deadline = cancellation.deadline(own_seconds, at_most=run_seconds)
             with use_context(context):
                 job = self._job(context, folder, recorder, deadline, seconds)
-                self.notify("child_started", self._model.id if self._model else "")
+                self.notify(ChildStarted, model=self._model.id if self._model else None)
                 try:
                     async with deadline:
                         child = await self._run_within_size(services.runner.run(job), folder)
@@ -268,23 +317,63 @@ class TaskRun:
             text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"
             _log.warning(text, name, self.index + 1, GRACE_SECONDS)
 
-    def notify(self, kind: EventKind, text: str = "", **data: Any) -> None:
-        """Report an event of this task to the sinks, and record it."""
-        if kind in _NOT_JOURNALED and not self.call.sinks:
+    def notify(self, make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
+        """Record an event of this task, and deliver it. It isn't built if nobody needs it."""
+        kind = kind_of(make)
+        has_consumers = bool(self.call.consumers_of(kind))
+        if kind in _NOT_RECORDED and not has_consumers:
             return
-        text, data = self.call.redactor.text(text), self.call.redactor.value(data)
-        if kind == "model_called":  # cut only now: a cut would make a secret unrecognizable
-            text = text[:EVENT_CHARS]
-        if kind not in _NOT_JOURNALED:
-            self._journal(kind, {"text": text, **data})
-        for sink in self.call.sinks:
-            try:
-                sink(Event(kind, self.index, text, data))
-            except Exception:  # an error in a progress display must not fail the task
-                _log.exception("the event sink failed")
+        redact, at = self.call.redactor.value, time.time()
+        values = {name: redact(value) for name, value in fields.items()}
+        if kind not in _NOT_RECORDED:
+            self.call.services.records.event(self.handle, kind, values, at=at)
+        if has_consumers:
+            self._deliver(make, values, at)
 
-    def _journal(self, kind: str, data: str | JsonObject) -> None:
-        self.call.services.records.event(self.handle, kind, data)
+    def _journal(self, make: Callable[..., TaskEvent], text: str) -> None:
+        """Record an event whose fields are the JSON `text`, which has no secrets, and deliver it."""
+        kind, at = kind_of(make), time.time()
+        self.call.services.records.event(self.handle, kind, text, at=at)
+        if self.call.consumers_of(kind):
+            self._deliver(make, json.loads(text), at)
+
+    def _deliver(self, make: Callable[..., TaskEvent], values: JsonObject, at: float) -> None:
+        run_id = self.call.context.run.id
+        self.call.deliver(from_json(make, values, run_id=run_id, task_index=self.index, handle=self.handle, at=at))
+
+    def _report_end(self) -> None:
+        result = self.result
+        self.notify(
+            TaskDone,
+            status=result.status if result else None,
+            verdict=result.verdict.verdict if result and result.verdict else None,
+            cost_usd=result.cost_usd if result else None,
+        )
+
+    @contextmanager
+    def _reporting_wait(self, reason: WaitReason | None) -> Generator[None]:
+        """Report the beginning and the end of a wait, if it has a reason."""
+        if reason is None:
+            yield
+            return
+        self.notify(ChildWaiting, reason=reason, seconds=None)
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.notify(ChildWaiting, reason=reason, seconds=round(time.monotonic() - started, 6))
+
+    @contextmanager
+    def _waiting(self, deadline: Deadline, reason: WaitReason | None = None) -> Generator[None]:
+        """A wait of the child, which doesn't count as its own time."""
+        with deadline.paused(), self._reporting_wait(reason):
+            yield
+
+    @asynccontextmanager
+    async def _waiting_for_budget(self, permit: Permit) -> AsyncGenerator[None]:
+        with self._reporting_wait("budget"):
+            async with permit.released():
+                yield
 
     @property
     def _model(self) -> Model | None:
@@ -340,7 +429,7 @@ class TaskRun:
             max_output_tokens=settings.max_output_tokens,
             effort=self.task.effort or settings.effort,
             notify=self.notify,
-            waiting=deadline.paused,
+            waiting=partial(self._waiting, deadline),
         )
 
     def _tools(self, context: RunContext, folder: Folder) -> tuple[Tool, ...]:

@@ -18,7 +18,6 @@ no deadline. Interrupting the thread of a sync runner stops its children; there 
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack, cast
 
@@ -28,6 +27,7 @@ from opentelemetry import trace
 
 from delegate.delegator import Delegator
 from delegate.errors import ToolError
+from delegate.events import Event, EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -37,14 +37,12 @@ from delegate.hosts.host_tool import (
     make_read_tool,
     make_think_tool,
 )
-from delegate.ports import Event, EventSink, Tool, ToolOutput
+from delegate.ports import Tool, ToolOutput
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
 OnAnswer = Callable[[ToolAnswer], None]
 _CALL_ID = "gen_ai.tool.call.id"
-_CONTENT = ("model_called", "tool_started")
-"""Events whose text is a model's, which a trace doesn't get."""
 
 
 def tool(
@@ -146,9 +144,9 @@ def _span_sink(call_span: trace.Span) -> EventSink:
     def sink(event: Event) -> None:
         if not progress.is_news(event):
             return
-        redacted = replace(event, text=event.data.get("tool", "")) if event.kind in _CONTENT else event
-        data = {"delegate.event": event.kind, "delegate.task_index": event.task_index}
-        trace.get_tracer("delegate").start_span(progress.line(redacted), context, attributes=data).end()
+        data = {"delegate.event": event.kind, "delegate.task_index": event.task_index or 0}
+        line = progress.line(event, content=False)  # a trace doesn't get what models wrote
+        trace.get_tracer("delegate").start_span(line, context, attributes=data).end()
 
     return sink
 

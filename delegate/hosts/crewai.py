@@ -34,9 +34,10 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 
 from delegate.delegator import Delegator
 from delegate.errors import ToolDenied
+from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import HostTool, Invocation, make_delegate_tool, make_read_tool, make_think_tool
-from delegate.ports import Event, Tool, ToolOutput
+from delegate.ports import Tool, ToolOutput
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
 

@@ -15,7 +15,7 @@ from delegate.delegator import Arguments, Delegator
 from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
 from delegate.errors import CallError, ConfigError, ToolDenied
-from delegate.ports import EventSink
+from delegate.events import EventSink
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Report, Usage
 

@@ -3,33 +3,66 @@
 from collections.abc import Callable
 
 from delegate._util.fencing import one_line
-from delegate.ports import Event, EventKind, EventSink
+from delegate.contract.progress import WAITS
+from delegate.events import Event, EventSink
 
-_VERBS: dict[EventKind, str] = {
-    "task_queued": "waits for its turn",
-    "child_started": "started",
-    "model_called": "thinks",
-    "tool_started": "runs",
-    "tool_called": "failed to run",
-    "child_ended": "ended:",
-    "check_ended": "checked",
-    "judge_asked": "is judged by",
-    "judged": "verdict:",
-    "task_ended": "is done",
-}
 _MAX_CHARS = 80
 
 
-def line(event: Event) -> str:
-    """An event as one line, such as `task 1 runs read_file`. A child's text can't add a second line."""
-    return f"task {event.task_index + 1} {_VERBS[event.kind]} {one_line(event.text, _MAX_CHARS)}".rstrip()
+def line(event: Event, *, content: bool = True) -> str:
+    """An event as one line, such as `task 1 runs read_file`. A child's text can't add a second line.
+
+    Without `content`, what models wrote is left out: texts, commands and criteria.
+    """
+    who = "the run" if event.task_index is None else f"task {event.task_index + 1}"
+    return f"{who} {one_line(_what(event, content), _MAX_CHARS)}".rstrip()
+
+
+def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each kind
+    match event.kind:
+        case "run.started":
+            return "started"
+        case "task.queued":
+            return "waits for its turn"
+        case "child.started":
+            return f"started {event.model or ''}"
+        case "child.usage":
+            return f"thinks {event.text if content else ''}"
+        case "child.waiting":
+            return WAITS[event.reason] if event.seconds is None else "goes on"
+        case "child.tool.started":
+            return f"runs {event.text if content else event.tool}"
+        case "child.tool":
+            return f"failed to run {event.tool}"
+        case "child.done":
+            return f"ended: {event.status}"
+        case "check.started":
+            return f"checks {event.id}"
+        case "check.done":
+            return f"checked {event.text if content else event.id}: {event.outcome}"
+        case "judge.asked":
+            return f"is judged by {event.model}"
+        case "judge.done":
+            return f"was judged by {event.model}"
+        case "verdict":
+            return f"verdict: {event.verdict or 'no criteria'}"
+        case "task.done" | "run.done":
+            return "is done"
 
 
 def is_news(event: Event) -> bool:
-    """Whether a reader of lines wants to know of it: tools are announced when they begin, unless they fail."""
-    if event.kind == "tool_called":
-        return event.data.get("status", "ok") != "ok"
-    return event.kind not in ("task_queued", "task_ended")
+    """Whether a reader of lines wants to know of it: what begins is announced, and its end only if it failed."""
+    match event.kind:
+        case "child.tool":
+            return event.status != "ok"
+        case "child.started" | "child.usage" | "child.tool.started" | "child.done" | "check.done":
+            return True
+        case "judge.asked" | "verdict":
+            return True
+        case "child.waiting":
+            return event.seconds is None
+        case _:
+            return False
 
 
 def lines(write: Callable[[str], None]) -> EventSink:

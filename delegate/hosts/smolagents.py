@@ -33,6 +33,7 @@ from smolagents.tools import validate_tool_arguments
 
 from delegate.delegator import Delegator
 from delegate.errors import ToolError
+from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -42,7 +43,7 @@ from delegate.hosts.host_tool import (
     make_read_tool,
     make_think_tool,
 )
-from delegate.ports import Event, Tool
+from delegate.ports import Tool
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
 

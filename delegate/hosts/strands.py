@@ -29,6 +29,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LOOK_SECONDS
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError, ToolError
+from delegate.events import EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -41,7 +42,7 @@ from delegate.hosts.host_tool import (
     read_only_hint,
 )
 from delegate.hosts.stream import steps
-from delegate.ports import EventSink, Tool, ToolOutput
+from delegate.ports import Tool, ToolOutput
 from delegate.settings import SettingsOptions
 from delegate.types import Parent, Usage
 

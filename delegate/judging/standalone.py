@@ -1,10 +1,10 @@
 """Judges existing work that was done outside delegate."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, ParamSpec, cast, get_args
 
 import pydantic
 
@@ -13,18 +13,20 @@ from delegate._util.redaction import Redactor
 from delegate.budget.runs import RunContext
 from delegate.contract.short_forms import expand
 from delegate.errors import CallError
+from delegate.events import TaskEvent
 from delegate.judging.output import MAX_DEPTH, is_within_depth
 from delegate.judging.submission import Submission
 from delegate.judging.transcript import is_message, receipts_in, text_of
 from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
-from delegate.ports import EventKind, Tool
+from delegate.ports import Tool
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS, Recorder, encodable, ends, is_large
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
 
+_P = ParamSpec("_P")
 _ABOUT_THE_REPORT = ("regex", "json_predicate", "json_schema")
 """Kinds of criteria that only a report can meet."""
 _NOT_REDACTED = {"judge": {"candidates"}}
@@ -152,7 +154,7 @@ async def judge(
     return submission.redactor.model(verdict, apart=_NOT_REDACTED)
 
 
-def _ignore_event(kind: EventKind, text: str = "", **data: Any) -> None:
+def _ignore_event(make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
     """A verdict that isn't part of a run has no observers."""
 
 

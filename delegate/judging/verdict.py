@@ -23,6 +23,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
 from delegate.errors import ToolError
+from delegate.events import CheckDone, CheckStarted, Notify
 from delegate.judging import gate, validate
 from delegate.judging.checks.run import run_checks
 from delegate.judging.combine import Combined, combine, findings_of, weighted_score
@@ -32,7 +33,6 @@ from delegate.judging.judge.session import JudgePool, JudgeSession
 from delegate.judging.order import Check, Judge, Skip, next_step
 from delegate.judging.submission import Submission, result
 from delegate.judging.versions import judge_version, rubric_version
-from delegate.ports import Notify
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.sandbox.changes import ArtifactWatch
 from delegate.sandbox.commands import Commands
@@ -147,9 +147,11 @@ class _Judgment:
                 case Skip(skipped):
                     new = skipped
                 case Check(checked):
+                    for criterion in checked:
+                        self.notify(CheckStarted, id=criterion.id or "", criterion=criterion.kind)
                     new = await self._run_checks(checked)
                     for one in new:
-                        self.notify("check_ended", f"{one.text}: {one.outcome}", id=one.id, outcome=one.outcome)
+                        self.notify(CheckDone, id=one.id, criterion=one.kind, text=one.text, outcome=one.outcome)
                 case Judge(judged):
                     new = await self._ask_judge(judged, tuple(results.values()))
             results |= {one.id: one for one in new}

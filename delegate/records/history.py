@@ -22,6 +22,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import Redactor, logger
 from delegate.errors import CallError, DelegateError
+from delegate.events import EventKind
+from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Statement, Store
 from delegate.sandbox.threads import run_in_thread_if
@@ -75,7 +77,9 @@ SELECT cost_usd FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
 WHERE status = 'completed' AND cost_usd IS NOT NULL AND json_extract(result, '$.requested_model') = ? LIMIT 200
 """
 _SELECT_LATEST_RUNS = "SELECT run_id FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
-_SELECT_RECORD = "SELECT run_id, process, began_at, ended_at, workspace, task, run, result FROM tasks WHERE handle = ?"
+_SELECT_RECORD = """
+SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, result FROM tasks WHERE handle = ?
+"""
 _SELECT_OPEN_PROCESSES = "SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL"
 _SELECT_EXPIRED = """
 SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({dead})) AND began_at < ?
@@ -86,6 +90,7 @@ _UNWRITABLE = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP,  # there can't be such a folder
 )  # fmt: skip
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _REMOVAL_BATCH = 20
 _CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
@@ -186,13 +191,13 @@ class Records:
             return
         self._schedule_cleanup()
 
-    def event(self, handle: str, kind: str, data: str | Mapping[str, Any]) -> None:
+    def event(self, handle: str, kind: EventKind, data: str | Mapping[str, Any], *, at: float) -> None:
         """Record an event of a task. It is committed up to a tenth of a second later, together with other writes.
 
-        `data` is a JSON object, as a mapping or as text.
+        `data` are its fields as a JSON object, as a mapping or as text. `at` is in seconds since the epoch.
         """
-        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-        self._store.post((_INSERT_EVENT, (handle, time.time(), kind, text)))
+        text = data if isinstance(data, str) else _ENCODER.encode(data)
+        self._store.post((_INSERT_EVENT, (handle, at, kind, text)))
 
     def opened(self, handle: str, workspace: Path) -> None:
         """Record the workspace of a child."""
@@ -220,8 +225,8 @@ class Records:
         """The whole record of a task, or None if there is none.
 
         Its keys are `handle`, `run_id`, `state`, `began_at`, `ended_at`, `workspace`, `task`, `run` (with full output
-        and receipts), `result` and `events`. `run` and `result` are None until the task has ended; events appear while
-        it runs.
+        and receipts), `result` and `events` (see `delegate.events`). `run` and `result` are None until the task has
+        ended; events appear while it runs.
 
         Raises DelegateError if the records can't be read.
         """
@@ -298,7 +303,8 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
-    run_id, process, began_at, ended_at, workspace, task, run, result = row
+    run_id, task_index, process, began_at, ended_at, workspace, task, run, result = row
+    header = {"run_id": run_id, "task_index": task_index, "handle": handle}
     events = connection.execute("SELECT at, kind, data FROM events WHERE handle = ? ORDER BY rowid", (handle,))
     return {
         "handle": handle,
@@ -310,7 +316,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "task": json.loads(task),
         "run": json.loads(run) if run else None,
         "result": json.loads(result) if result else None,
-        "events": [{"at": at, "kind": kind, **json.loads(data)} for at, kind, data in events],
+        "events": [{"at": at, **header, **current_form(kind, json.loads(data))} for at, kind, data in events],
     }
 
 

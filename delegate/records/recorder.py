@@ -8,11 +8,12 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from delegate._util.redaction import Redactor
-from delegate.budget.costs import Charge
+from delegate.budget.costs import UNOBSERVED, Charge
+from delegate.events import ChildTool, ChildUsage, TaskEvent
 from delegate.ports import ChatReply, ToolOutput
 from delegate.sandbox.changes import MAX_ARTIFACTS
 from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus
@@ -32,6 +33,9 @@ _KEPT_CHARS = 100_000
 """How much of both together."""
 _LONGEST_SECRET = 25_000
 
+Journal = Callable[[Callable[..., TaskEvent], str], None]
+"""Receives events: their class, and their fields as JSON text without secrets."""
+
 
 class Recorder:
     """Collects the receipts, output, usage and cost of one child. Custom runners use it as the built-in loop does."""
@@ -40,13 +44,13 @@ class Recorder:
         self,
         charge: Charge | None = None,
         *,
-        journal: Callable[[str, str], None] | None = None,
+        journal: Journal | None = None,
         redactor: Redactor | None = None,
     ) -> None:
         """`charge` is the initial charge: `costs.UNOBSERVED` for a runner whose model calls can't be observed.
 
-        `journal` is called with a kind and JSON text for each model call and tool call. `redactor` removes secrets from
-        everything that is recorded.
+        `journal` gets a `ChildUsage` for each model call and a `ChildTool` for each tool call, as JSON text. `redactor`
+        removes secrets from everything that is recorded.
         """
         self._journal = journal
         self._redactor = redactor or Redactor()
@@ -62,8 +66,10 @@ class Recorder:
         self._last_text = ("", "")
         """The model's last text, as received and as recorded."""
 
-    def model_called(self, reply: ChatReply, charge: Charge, *, substituted: bool = False) -> str:
-        """Record one model call and return its recorded text. An unknown cost makes the run's cost unknown."""
+    def model_called(
+        self, reply: ChatReply, charge: Charge, *, substituted: bool = False, seconds: float | None = None
+    ) -> None:
+        """Record one model call. An unknown cost makes the run's cost unknown."""
         self.steps += 1
         self.charge += charge
         self.model = reply.model_served or self.model
@@ -74,10 +80,41 @@ class Recorder:
             self.output = recorded
         if self._journal is not None:
             calls = [{"tool": encodable(call.name), "args": encodable(call.arguments)} for call in reply.tool_calls]
-            tokens = [charge.usage.input_tokens, charge.usage.output_tokens]
-            call = {"text": recorded, "calls": calls, "tokens": tokens, "cost_usd": charge.cost_usd}
-            self._journal("model_called", self._redactor.json(_JOURNAL.encode(call)))
-        return recorded
+            self._write_usage(charge, self.model, recorded, seconds, calls)
+
+    def usage_reported(self, charge: Charge, *, model: str | None = None, text: str = "") -> None:
+        """Record model calls that a runner made itself, with the text of the last reply if it is known."""
+        if self.charge is UNOBSERVED:  # the runner reports its calls after all
+            self.charge = Charge()
+        self.charge += charge
+        self.model = model or self.model
+        if self._journal is not None:
+            self._write_usage(charge, model, self._ends(text, MAX_REPORT_CHARS), None, ())
+
+    def _write_usage(
+        self,
+        charge: Charge,
+        model: str | None,
+        text: str,
+        seconds: float | None,
+        calls: Sequence[Mapping[str, Any]],
+    ) -> None:
+        assert self._journal is not None
+        usage, seconds = charge.usage, None if seconds is None else round(seconds, 6)
+        values = {
+            "model": encodable(model),
+            "model_calls": usage.model_calls,
+            "input_tokens": usage.input_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+            "output_tokens": usage.output_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+            "cost_usd": charge.cost_usd,
+            "seconds": seconds,
+            "text": text,
+            "calls": calls,
+        }
+        self._journal(ChildUsage, self._redactor.json(_JOURNAL.encode(values)))
 
     def call_lost(self, charge: Charge) -> None:
         """Record the estimated charge of a model call that was sent and got no reply."""
@@ -114,7 +151,7 @@ class Recorder:
             receipt.with_whole_output(whole) if RECEIPT_CHARS < len(whole) <= WHOLE_CHARS >= len(text) else receipt
         )
         if self._journal is not None:
-            self._journal("tool_called", record)
+            self._journal(ChildTool, record)
 
     def finish(
         self,

@@ -13,8 +13,9 @@ import pytest
 from delegate import CallError, Cancellation, DelegateError, Delegator, Task
 from delegate.batch.backend import WorkerLost
 from delegate.batch.item import Item
+from delegate.events import Event, EventSink
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest, Event, EventSink
+from delegate.ports import ChatRequest
 from delegate.types import TaskResult
 from tests.batch.rows import DONE, Children, ids, lines, outcomes, tasks, words
 
@@ -53,7 +54,7 @@ async def test_concurrency_is_that_of_the_batch_and_not_that_of_a_call() -> None
     def watch(item: Item) -> EventSink:
         def see(event: Event) -> None:
             nonlocal at_work, peak
-            at_work += {"child_started": 1, "child_ended": -1}.get(event.kind, 0)
+            at_work += {"child.started": 1, "child.done": -1}.get(event.kind, 0)
             peak = max(peak, at_work)
             if at_work == 5:
                 full.set()
@@ -79,7 +80,7 @@ async def test_results_and_events_of_a_batch_have_the_index_of_the_task(children
     async with Delegator(client=children, on_event=operators.append) as delegator:
         found = await outcomes(delegator.batch(tasks("a", "b", "c"), on_event=watch))
     assert {id: outcome.result and outcome.result.task_index for id, outcome in found.items()} == INDEXES
-    assert sorted(event.task_index for event in operators if event.kind == "judged") == [0, 1, 2]
+    assert sorted(event.task_index for event in operators if event.kind == "verdict") == [0, 1, 2]
     assert callers == {id: {index} for id, index in INDEXES.items()}
 
 

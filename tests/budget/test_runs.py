@@ -13,9 +13,10 @@ import pytest
 from delegate import Delegator, Report, Task
 from delegate.budget.runs import KEPT_RUNS, RunRegistry
 from delegate.errors import ConfigError
+from delegate.events import Event
 from delegate.models.catalog import Catalog
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Event
+from delegate.ports import ChatReply, ChatRequest
 from delegate.settings import Settings
 from delegate.types import JsonObject, Parent, TaskResult, Usage
 from tests.support.model_server import Call, ModelServer, Reply
@@ -131,7 +132,7 @@ async def test_four_calls_in_one_turn_share_three_permits_and_twelve_children(
     started: list[Event] = []
 
     def watch(event: Event) -> None:
-        if event.kind == "child_started":
+        if event.kind == "child.started":
             started.append(event)
 
     async with Delegator(model=CHEAP, on_event=watch) as delegator, way(delegator) as call:

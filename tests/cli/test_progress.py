@@ -5,7 +5,16 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from delegate.cli.progress import RunProgress, live
-from delegate.ports import Event
+from delegate.events import (
+    CheckDone,
+    ChildDone,
+    ChildStarted,
+    ChildTool,
+    ChildToolStarted,
+    ChildUsage,
+    JudgeAsked,
+    VerdictGiven,
+)
 
 
 def _shown(progress: RunProgress, width: int = 120) -> list[str]:
@@ -18,9 +27,9 @@ def _shown(progress: RunProgress, width: int = 120) -> list[str]:
 def test_each_task_shows_what_it_is_doing_and_what_it_has_done() -> None:
     now = 100.0
     progress = RunProgress(["Fix the bug", "Write the notes"], clock=lambda: now)
-    progress.show(Event("child_started", 0, "gpt-6-luna"))
-    progress.show(Event("model_called", 0, "", {"tokens": 10}))
-    progress.show(Event("tool_called", 0, "run_shell", {"status": "denied"}))
+    progress.show(ChildStarted(model="gpt-6-luna"))
+    progress.show(ChildUsage())
+    progress.show(ChildTool(tool="run_shell", status="denied"))
     now = 102.5
     head, first, second = _shown(progress)
     assert head == "delegate · 0 of 2 done"
@@ -32,13 +41,13 @@ def test_each_task_shows_what_it_is_doing_and_what_it_has_done() -> None:
 def test_a_judged_task_shows_its_verdict_and_its_clock_stops() -> None:
     now = 0.0
     progress = RunProgress(["Fix the bug"], clock=lambda: now)
-    progress.show(Event("child_started", 0, "gpt-6-luna"))
-    progress.show(Event("child_ended", 0, "completed"))
-    progress.show(Event("check_ended", 0, "make: met", {"id": "c1", "outcome": "met"}))
-    progress.show(Event("judge_asked", 0, "gpt-6-luna"))
+    progress.show(ChildStarted(model="gpt-6-luna"))
+    progress.show(ChildDone(status="completed"))
+    progress.show(CheckDone(id="c1", text="make", outcome="met"))
+    progress.show(JudgeAsked(model="gpt-6-luna"))
     assert "asking gpt-6-luna to judge" in _shown(progress)[1]
     now = 3.0
-    progress.show(Event("judged", 0, "FAIL"))
+    progress.show(VerdictGiven(verdict="FAIL"))
     now = 60.0
     head, only = _shown(progress)
     assert head == "delegate · 1 of 1 done"
@@ -48,14 +57,14 @@ def test_a_judged_task_shows_its_verdict_and_its_clock_stops() -> None:
 
 def test_unannounced_tasks_get_a_branch_when_they_start() -> None:
     progress = RunProgress([])
-    progress.show(Event("child_started", 1, "gpt-6-luna"))
+    progress.show(ChildStarted(task_index=1, model="gpt-6-luna"))
     assert "2. task 2" in _shown(progress)[1]
 
 
 def test_text_of_a_child_cannot_break_the_line_or_control_the_terminal() -> None:
     progress = RunProgress(["Fix\nthe bug"])
-    progress.show(Event("child_started", 0, "gpt-6-luna"))
-    progress.show(Event("model_called", 0, "one\ntwo \x1b[31m[bold]three[/bold]" + "x" * 300))
+    progress.show(ChildStarted(model="gpt-6-luna"))
+    progress.show(ChildUsage(text="one\ntwo \x1b[31m[bold]three[/bold]" + "x" * 300))
     head, only = _shown(progress, width=100)
     assert head == "delegate · 0 of 1 done"
     assert "1. Fix the bug" in only
@@ -68,8 +77,8 @@ def test_text_of_a_child_cannot_break_the_line_or_control_the_terminal() -> None
 def test_the_step_and_the_seconds_are_never_cut(title: str, width: int) -> None:
     now = 0.0
     progress = RunProgress([title], clock=lambda: now)
-    progress.show(Event("child_started", 0, "a-model-with-a-long-name-2026-11-22"))
-    progress.show(Event("tool_started", 0, "run_tests"))
+    progress.show(ChildStarted(model="a-model-with-a-long-name-2026-11-22"))
+    progress.show(ChildToolStarted(tool="run_tests", text="run_tests"))
     now = 1234.5
     _, only = _shown(progress, width)
     assert only.rstrip().endswith("  1234.5 s  run_tests")

@@ -97,7 +97,7 @@ def test_a_record_as_json_is_complete(report: Report) -> None:
     assert (record["state"], record["run_id"]) == ("ended", report.run_id)
     assert record["result"]["verdict"]["verdict"] == "PASS"
     assert record["run"]["receipts"][0]["tool"] == "write_file"
-    assert [event["kind"] for event in record["events"]][:2] == ["child_started", "model_called"]
+    assert [event["kind"] for event in record["events"]][:2] == ["child.started", "child.usage"]
 
 
 def test_a_task_whose_process_was_lost_shows_what_is_recorded(report: Report, home: Path) -> None:

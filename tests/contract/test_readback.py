@@ -1,6 +1,7 @@
 """The tools `read_delegation` and `stop_delegation`: their calls and their results."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +23,16 @@ from delegate.contract import (
     stop_tool,
 )
 from delegate.errors import CallError
-from delegate.ports import Event
+from delegate.events import (
+    ChildDone,
+    ChildStarted,
+    ChildTool,
+    ChildToolStarted,
+    ChildUsage,
+    TaskDone,
+    TaskQueued,
+    VerdictGiven,
+)
 from delegate.records.history import TaskSummary
 from delegate.types import TaskResult, Verdict
 
@@ -138,9 +148,9 @@ def test_a_call_that_runs_says_what_each_task_does_and_how_to_go_on() -> None:
     now = [100.0]
     progress = CallProgress(clock=lambda: now[0])
     for n in range(3):
-        progress.add(Event("task_queued", n, data={"handle": f"ab-{n}"}))
-    progress.add(Event("task_ended", 0))
-    progress.add(Event("tool_started", 1, "make test\ntask 9: PASS", {"tool": "run_shell"}))
+        progress.add(TaskQueued(task_index=n, handle=f"ab-{n}"))
+    progress.add(TaskDone(task_index=0))
+    progress.add(ChildToolStarted(task_index=1, tool="run_shell", text="make test\ntask 9: PASS"))
     now[0] += 34
     lines = render_running(progress).splitlines()
     assert lines[0] == lines[-1]
@@ -154,9 +164,9 @@ def test_a_call_that_runs_says_what_each_task_does_and_how_to_go_on() -> None:
 @pytest.mark.parametrize("tool", ["run_shell", "x`; 3 of 3 PASS; `"])
 def test_what_a_child_calls_stays_within_its_marks(tool: str) -> None:
     progress = CallProgress()
-    progress.add(Event("tool_started", 0, f"true`; 1 of 1 PASS\n{tool}", {"tool": "run_shell"}))
+    progress.add(ChildToolStarted(tool="run_shell", text=f"true`; 1 of 1 PASS\n{tool}"))
     assert progress.line().count("`") == 2
-    progress.add(Event("tool_started", 0, tool, {"tool": tool}))
+    progress.add(ChildToolStarted(tool=tool, text=tool))
     line = progress.line()
     assert line.count("`") == 2
     assert "PASS" not in line.split("`")[0] + line.split("`")[2]
@@ -175,11 +185,12 @@ def test_the_list_has_the_newest_tasks_with_their_verdicts() -> None:
 
 def test_progress_grows_with_every_event_and_every_report() -> None:
     progress, seen = CallProgress(), [0.0]
-    progress.add(Event("task_queued", 0))
-    progress.add(Event("task_queued", 1))
-    for kind in ("child_started", "model_called", "tool_started", "tool_called", "child_ended", "judged", "task_ended"):
+    progress.add(TaskQueued(task_index=0))
+    progress.add(TaskQueued(task_index=1))
+    tool, end = ChildTool(tool="look"), ChildDone(status="completed")
+    for event in (ChildStarted(), ChildUsage(), tool, end, VerdictGiven(), TaskDone()):
         for n in range(2):
-            progress.add(Event(kind, n))
+            progress.add(replace(event, task_index=n))
             seen += [progress.advance(), progress.advance()]
     assert all(earlier < later for earlier, later in pairwise(seen[:-2]))
     assert seen[-1] == progress.total == 2

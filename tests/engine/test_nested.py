@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Report, Task, Tool
+from delegate.events import Event
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Event, ToolSpec
+from delegate.ports import ChatReply, ChatRequest, ToolSpec
 from delegate.types import JsonObject, Parent, Usage
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import goal_of, is_judge, met_by
@@ -130,7 +131,7 @@ async def test_events_of_a_call_leave_out_the_tasks_of_its_children() -> None:
         report = await delegator.run(Task(goal="boss"), on_event=calls.append)
     assert report.totals.child_usage.model_calls == 4
     for told in (operators, calls):
-        assert [event.text for event in told if event.kind == "child_started"] == [CHEAP]
+        assert [event.model for event in told if event.kind == "child.started"] == [CHEAP]
 
 
 # ------------------------------------------------------------------------------------------------------ the bill

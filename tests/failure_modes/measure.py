@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from delegate import Delegator, Settings, Task
+from delegate.events import Event
 from delegate.models.catalog import Model, Price
 from delegate.models.providers import Endpoint, connect
-from delegate.ports import Event
 from delegate.settings import DeclaredEndpoint, DeclaredModel
 from delegate.types import JsonObject, Report, TaskResult
 from tests.failure_modes.failures import ROWS, SCENES, WIRES, EndedBy, Row, Scene, WireName, good
@@ -52,7 +52,7 @@ class Measured:
     report: Report
     asked: int
     """How often the server was asked by the one that the failure was meant for."""
-    events: Counter[tuple[str, int]]
+    events: Counter[tuple[str, int | None]]
     """By kind and task."""
     records: list[JsonObject | None]
 
@@ -88,7 +88,7 @@ class Measured:
             yield f"{len(self.report.results)} results"
         for result, record in zip(self.report.results, self.records, strict=True):
             n = result.task_index
-            ends = self.events["child_ended", n], self.events["judged", n]
+            ends = self.events["child.done", n], self.events["verdict", n]
             if ends != (1, 1):
                 yield f"task {n} ended and was judged {ends} times"
             if not record or record["state"] != "ended" or record["result"]["status"] != result.status:
@@ -199,7 +199,7 @@ async def _measure_group(group: Group, bench: Bench) -> list[Measured]:
 
 async def _measure(group: Group, number: int, delegator: Delegator, bench: Bench) -> Measured:
     row, case = ROWS[number], f"{group.wire} {group.scene} {number}"
-    events: Counter[tuple[str, int]] = Counter()
+    events: Counter[tuple[str, int | None]] = Counter()
 
     def count(event: Event) -> None:
         events[event.kind, event.task_index] += 1

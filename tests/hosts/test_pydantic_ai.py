@@ -150,7 +150,7 @@ async def test_a_cancelled_token_stops_the_children(world: World, client: openai
 async def test_progress_events_name_their_tool_call(world: World, client: openai.AsyncOpenAI) -> None:
     async with delegating() as delegator, parent_of(client, delegator).run_stream_events("Find it out.") as events:
         received = [event async for event in events if isinstance(event, pydantic_ai.ChildProgressEvent)]
-    assert received[0].kind == "child_started"
+    assert received[0].kind == "child.started"
     assert {event.tool_name for event in received} == {"delegate_task"}
     assert all(event.tool_call_id for event in received)
 

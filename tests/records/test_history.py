@@ -87,7 +87,7 @@ async def test_what_a_child_did_can_be_read_while_it_runs() -> None:
         seen.append(await known(delegator, report.results[0].handle))
     while_running, ended = seen
     assert (while_running["state"], while_running["run"], while_running["result"]) == ("running", None, None)
-    assert [event["kind"] for event in while_running["events"]] == ["child_started", "tool_called"]
+    assert [event["kind"] for event in while_running["events"]] == ["child.started", "child.tool"]
     assert while_running["events"][1]["args"] == {"to": "a"}
     assert while_running["began_at"] <= while_running["events"][0]["at"]
     assert while_running["workspace"]
@@ -107,10 +107,10 @@ async def test_the_events_show_the_whole_run_in_order() -> None:
         )
         record = await known(delegator, report.results[0].handle)
     assert [event["kind"] for event in record["events"]] == [
-        "child_started", "model_called", "tool_called", "model_called", "child_ended", "check_ended", "judge_asked",
-        "judged",
+        "child.started", "child.usage", "child.tool", "child.usage", "child.done", "check.done", "judge.asked",
+        "judge.done", "verdict",
     ]  # fmt: skip
-    first, second = (event for event in record["events"] if event["kind"] == "model_called")
+    first, second = (event for event in record["events"] if event["kind"] == "child.usage")
     assert first["calls"] == [{"tool": "think", "args": {"thought": "hm"}}]
     assert second["text"] == "I thought about it"
     assert record["result"]["verdict"]["verdict"] == "PASS"
@@ -188,7 +188,7 @@ async def test_a_task_of_a_dead_process_is_outcome_unknown_and_not_rerun() -> No
         (summary,) = [run for run in await delegator.runs() if run.run_id == run_id]
     assert (ended["state"], ended["result"]["status"]) == ("ended", "completed")
     assert (lost["state"], lost["result"], lost["ended_at"]) == ("outcome_unknown", None, None)
-    assert [event["kind"] for event in lost["events"]] == ["child_started", "tool_called"]
+    assert [event["kind"] for event in lost["events"]] == ["child.started", "child.tool"]
     assert (summary.state, summary.tasks, summary.other) == ("outcome_unknown", 2, 2)
     assert asked == ["another"]
 

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+from typing import Any
 
 from delegate._util.redaction import MARK, Redactor
 from delegate.budget.costs import UNOBSERVED, Charge
+from delegate.events import kind_of
 from delegate.ports import ChatReply, ToolCall, ToolOutput
 from delegate.records.recorder import RECEIPT_CHARS, Recorder
 from delegate.types import ChildRun, ErrorDetail, Usage
@@ -16,9 +18,9 @@ def called(recorder: Recorder, text: str, tool: str = "look", **args: object) ->
     recorder.tool_called(recorder.next_receipt(), tool, args, ToolOutput(text), 0.5)
 
 
-def said(recorder: Recorder, text: str, *calls: ToolCall) -> str:
+def said(recorder: Recorder, text: str, *calls: ToolCall) -> None:
     usage = Usage(model_calls=1, input_tokens=10, output_tokens=2)
-    return recorder.model_called(ChatReply(text, "end", usage, calls), Charge(usage, 0.25, 0.25, "observed"))
+    recorder.model_called(ChatReply(text, "end", usage, calls), Charge(usage, 0.25, 0.25, "observed"))
 
 
 def test_a_run_contains_all_output_and_calls_so_far_however_it_ends() -> None:
@@ -63,23 +65,16 @@ def test_a_key_at_a_cut_is_redacted_before_the_cut() -> None:
 
 
 def test_the_journal_receives_every_call_when_it_happens() -> None:
-    told: list[tuple[str, object]] = []
-    recorder = Recorder(journal=lambda kind, text: told.append((kind, json.loads(text))))
-    assert said(recorder, f"I use {KEY}", ToolCall("1", "look", {"at": KEY})) == f"I use {MARK}"
-    assert told == [
-        (
-            "model_called",
-            {
-                "text": f"I use {MARK}",
-                "calls": [{"tool": "look", "args": {"at": MARK}}],
-                "tokens": [10, 2],
-                "cost_usd": 0.25,
-            },
-        )
-    ]
+    told: list[tuple[str, Any]] = []
+    recorder = Recorder(journal=lambda make, text: told.append((kind_of(make), json.loads(text))))
+    said(recorder, f"I use {KEY}", ToolCall("1", "look", {"at": KEY}))
+    ((kind, values),) = told
+    assert (kind, values["text"]) == ("child.usage", f"I use {MARK}")
+    assert values["calls"] == [{"tool": "look", "args": {"at": MARK}}]
+    assert (values["input_tokens"], values["output_tokens"], values["cost_usd"]) == (10, 2, 0.25)
     called(recorder, f"there is {KEY}", "look", at=KEY)
     (receipt,) = recorder.finish("completed").receipts
-    assert told[1] == ("tool_called", receipt.model_dump(mode="json"))
+    assert told[1] == ("child.tool", receipt.model_dump(mode="json"))
     assert (receipt.args, receipt.output) == ({"at": MARK}, f"there is {MARK}")
 
 

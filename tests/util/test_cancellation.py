@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from delegate import Cancellation, ChildRun, Delegator, Job, Parent, Receipt, Report, Task, TaskResult, Verdict
+from delegate.events import Event
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Event
+from delegate.ports import ChatReply, ChatRequest
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.trees import Tree
 
@@ -198,7 +199,7 @@ class Scene:
         ]
 
     def note(self, event: Event) -> None:
-        if (event.kind, event.task_index) == ("judged", 0):
+        if (event.kind, event.task_index) == ("verdict", 0):
             self.done.set()
 
     async def has_come(self) -> None:
@@ -502,7 +503,7 @@ async def test_an_event_listener_may_cancel_and_no_judge_is_called() -> None:
     client, cancellation = Scripted(lambda request: DONE), Cancellation()
 
     def watch(event: Event) -> None:
-        if event.kind == "child_ended":
+        if event.kind == "child.done":
             cancellation.cancel()
 
     async with Delegator(client=client, on_event=watch) as delegator:

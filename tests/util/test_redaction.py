@@ -13,8 +13,10 @@ import pytest
 from delegate import ChildRun, Delegator, Event, Job, Receipt, Task, Tool
 from delegate._util.redaction import MARK, Redactor
 from delegate.contract import render
+from delegate.events import ChildToolStarted
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
+from delegate.types import Usage
 from tests.support.words import asked_ids, is_judge, verdicts
 
 R = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1hJ3kL5mN7pQ9rS1tU3vW5"
@@ -283,8 +285,9 @@ async def test_no_key_in_an_error_or_in_a_custom_runners_result(
             if job.task.goal == "hang":
                 job.recorder.output = job.recorder.output or "nothing yet"
                 await asyncio.Event().wait()
-            job.notify("model_called", LEAK, detail={LEAK: [LEAK]})
-            job.notify("model_called", f"{'-' * 185}{OWN['OPENAI_API_KEY']}")
+            job.notify(ChildToolStarted, tool=LEAK, text=LEAK)
+            job.record_tool(LEAK, {LEAK: [LEAK]}, LEAK)
+            job.record_usage(Usage(), 0.0, model=LEAK, text=f"{'-' * 185}{OWN['OPENAI_API_KEY']}")
             receipt = Receipt(n=1, tool="x", status="ok", args={"a": [LEAK]}, output=LEAK)
             return ChildRun(status="completed", output=f"{LEAK}\ud800", receipts=(receipt,), observations=(LEAK,))
 

@@ -267,8 +267,7 @@ class _ChildRecorder(BaseCallbackHandler):
             output_tokens=used["output_tokens"],
             reasoning_tokens=written.get("reasoning") or 0,
         )
-        self._job.record_usage(usage, model=message.response_metadata.get("model_name"))
-        self._job.notify("model_called", message.text, tokens=usage.total_tokens)
+        self._job.record_usage(usage, model=message.response_metadata.get("model_name"), text=message.text)
 
     def _open_receipt(self, run_id: UUID, tool: str, arguments: JsonObject) -> None:
         self._pending[run_id] = self._job.tool_call(tool, arguments)

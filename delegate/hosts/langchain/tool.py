@@ -27,6 +27,7 @@ from langgraph.runtime import RunControl, Runtime, get_runtime
 
 from delegate import Delegator
 from delegate.budget.runs import KEPT_RUNS
+from delegate.events import Event, EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -36,7 +37,6 @@ from delegate.hosts.host_tool import (
     make_read_tool,
     make_think_tool,
 )
-from delegate.ports import Event, EventSink
 from delegate.settings import SettingsOptions
 from delegate.types import Parent, Report, Usage
 

@@ -13,15 +13,16 @@ from delegate._util.cancellation import Cancellation
 from delegate.contract import CallProgress, run_of
 from delegate.delegator import Delegator
 from delegate.engine.admission import refusal
+from delegate.engine.consumers import Consumer
 from delegate.engine.delegation import Delegation
 from delegate.errors import CallError
+from delegate.events import Event, EventSink
 from delegate.hosts import host_tool
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.policy import WorkspacePolicy
 from delegate.hosts.mcp.projects import ListRoots, Project, Projects
-from delegate.ports import Event, EventSink
 from delegate.types import JsonObject, Parent
 
 T = TypeVar("T")
@@ -192,7 +193,7 @@ async def _reported(send: ProgressCallback | None) -> AsyncGenerator[EventSink |
 
     reporting = asyncio.create_task(_report(progress, changed, send))
     try:
-        yield sink
+        yield Consumer(sink, direct=True)
     finally:
         reporting.cancel()
         await asyncio.wait([reporting])

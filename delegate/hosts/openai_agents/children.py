@@ -163,7 +163,6 @@ class _ChildRecorder(RunHooks[Any]):
             reasoning_tokens=used.output_tokens_details.reasoning_tokens,
         )
         self._job.record_usage(usage, model=self._model)
-        self._job.notify("model_called", tokens=usage.total_tokens)
 
     def tool(self, tool: Tool) -> FunctionTool:
         """A tool of the job as an SDK tool that writes receipts."""

@@ -2,7 +2,6 @@
 
 import weakref
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any, Unpack, cast
 from uuid import uuid4
 
@@ -14,6 +13,7 @@ from agents.tool_context import ToolContext
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
 from delegate.delegator import Delegator
+from delegate.events import Event, EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -23,7 +23,6 @@ from delegate.hosts.host_tool import (
     make_read_tool,
     make_think_tool,
 )
-from delegate.ports import Event, EventSink
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
 
@@ -138,7 +137,7 @@ def _span_sink(context: ToolContext[Any]) -> EventSink | None:
     def sink(event: Event) -> None:
         if not progress.is_news(event):
             return
-        line = progress.line(event if include_text else replace(event, text=""))
+        line = progress.line(event, content=include_text)
         data = {"kind": event.kind, "task_index": event.task_index}
         with agents.custom_span(line, data, parent=parent):
             pass

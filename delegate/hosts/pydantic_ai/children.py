@@ -205,8 +205,7 @@ class _ChildRecorder(AbstractCapability[Any]):
             reasoning_tokens=used.output_reasoning_tokens,
         )
         cost = None if used.cost is None else float(used.cost)
-        self._job.record_usage(usage, cost, provenance="estimated", model=response.model_name)
-        self._job.notify("model_called", response.text or "", tokens=usage.total_tokens)
+        self._job.record_usage(usage, cost, provenance="estimated", model=response.model_name, text=response.text or "")
         return response
 
     async def wrap_tool_execute(

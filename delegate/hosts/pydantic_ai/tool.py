@@ -16,6 +16,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 from delegate import Delegator
 from delegate.delegator import Arguments
+from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -26,7 +27,6 @@ from delegate.hosts.host_tool import (
     make_think_tool,
 )
 from delegate.hosts.stream import steps
-from delegate.ports import Event
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 

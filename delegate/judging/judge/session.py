@@ -16,12 +16,13 @@ from delegate.budget import metering
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, ProviderError
+from delegate.events import JudgeAsked, JudgeDone, Notify
 from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Catalog, Model, tokens_of
 from delegate.models.connections import Connection
 from delegate.models.routing import Available, EndpointKey, JudgeRequest, Routing, choose_judge
-from delegate.ports import ChatReply, ChatRequest, Message, Notify
+from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.records.recorder import encodable
 from delegate.types import JsonObject
 
@@ -129,8 +130,8 @@ class JudgeSession:
             attempts -= 1
             model = left[0] if attempts else _at_other_endpoint(left, failed)
             is_last = len(left) == 1 or not attempts
-            self._notify("judge_asked", model.id)
-            started, lost = time.monotonic(), list[Charge]()
+            self._notify(JudgeAsked, model=model.id)
+            started, lost, known_attempts = time.monotonic(), list[Charge](), len(recorder.attempts)
             try:
                 call = await metering.complete(
                     await self._pool.connect(model),
@@ -158,7 +159,22 @@ class JudgeSession:
             else:
                 recorder.succeeded(model, call, time.monotonic() - started, lost)
                 return JudgeReply.answered(call.reply)
+            finally:
+                self._report_end(model, time.monotonic() - started, known_attempts)
         return reply
+
+    def _report_end(self, model: Model, seconds: float, known_attempts: int) -> None:
+        """Report how a question ended: as its attempt, or without one if the budget didn't allow to ask."""
+        attempt = self.recorder.attempts[-1] if len(self.recorder.attempts) > known_attempts else None
+        self._notify(
+            JudgeDone,
+            model=model.id,
+            fault=attempt.fault if attempt else "budget_exceeded",
+            input_tokens=attempt.usage.input_tokens if attempt else 0,
+            output_tokens=attempt.usage.output_tokens if attempt else 0,
+            cost_usd=attempt.cost_usd if attempt else 0,
+            seconds=round(seconds, 6),
+        )
 
     def _route(self, question: JudgeQuestion, other_than: str | None = None) -> Routing:
         request = JudgeRequest(

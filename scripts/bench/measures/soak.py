@@ -134,7 +134,7 @@ class Soak:
         loop, cancellation = asyncio.get_running_loop(), Cancellation()
 
         def watch(event: Event) -> None:
-            if event.kind == "child_started" and plan.cancel:
+            if event.kind == "child.started" and plan.cancel:
                 loop.call_later(plan.after, call.cancel if plan.cancel == "task" else cancellation.cancel)
 
         with self._delegator.root_run() as run_id:
@@ -189,7 +189,7 @@ def _end(result: TaskResult) -> str:
 def _stored(home: Path) -> int:
     """Return the number of tasks with exactly one started child and a result."""
     query = """SELECT COUNT(*) FROM tasks WHERE result IS NOT NULL AND 1 =
-        (SELECT COUNT(*) FROM events WHERE events.handle = tasks.handle AND kind = 'child_started')"""
+        (SELECT COUNT(*) FROM events WHERE events.handle = tasks.handle AND kind = 'child.started')"""
     with closing(sqlite3.connect(home / "records.sqlite3")) as records:
         return records.execute(query).fetchone()[0]
 

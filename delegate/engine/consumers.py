@@ -1,0 +1,173 @@
+"""Delivers events to their consumers, so that no consumer can harm a run.
+
+A plain function is called on the event loop. One call that takes longer than `SLOW_SECONDS` is held up only once: from
+then on, this consumer's events wait in a queue, and a thread of its own passes them on in order. An `async` function
+gets its events the same way in an asyncio task. A queue that is full drops the newest events. An exception of a
+consumer is logged, once, and the run goes on.
+"""
+
+import asyncio
+import inspect
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
+
+from delegate._util.redaction import logger
+from delegate.events import Event, EventKind, EventSink
+
+SLOW_SECONDS = 0.1
+"""A plain function that needs longer for one event gets the further ones in a thread."""
+MAX_QUEUED = 10_000
+"""Events that wait for one consumer. Further ones are dropped."""
+SETTLE_SECONDS = 1.0
+"""How long the end of a run waits for consumers that are behind."""
+
+T = TypeVar("T")
+_log = logger(__name__)
+
+
+class Consumer(Generic[T]):
+    """One consumer of events. It is called on event loops, returns soon and never raises.
+
+    Args:
+        sink: The consumer's function. It gets one event at a time.
+        kinds: The kinds of events that it wants; None for all.
+        direct: Always call it on the event loop. For functions that return at once and belong to this loop.
+        name: What log messages call it.
+    """
+
+    def __init__(
+        self,
+        sink: Callable[[T], Any],
+        *,
+        kinds: Collection[EventKind] | None = None,
+        direct: bool = False,
+        name: str = "",
+    ) -> None:
+        self.kinds = kinds
+        self._sink = sink
+        self._name = name or name_of(sink)
+        # The queue of a loop may be used only on this loop, and never blocks.
+        self._direct = direct or isinstance(getattr(sink, "__self__", None), asyncio.Queue)
+        self._is_async = any(map(inspect.iscoroutinefunction, (sink, type(sink).__call__)))
+        self._queued = self._is_async
+        self._queue: deque[T] = deque()
+        self._lock = threading.Lock()
+        self._idle: Future[None] | None = None
+        """Done when the queue is empty. None while nobody passes events on."""
+        self._worker: asyncio.Task[None] | None = None
+        self._dropped = 0
+        self._has_failed = False
+
+    def __call__(self, event: T) -> None:
+        """Deliver an event, now or later. Call it only on an event loop."""
+        if self._queued:
+            self._put(event)
+            return
+        started = time.perf_counter()
+        try:
+            answer = self._sink(event)
+        except Exception:
+            self._log_failure()
+        else:
+            if answer is not None and inspect.iscoroutine(answer):  # a plain function that returns a coroutine
+                self._is_async = self._queued = True
+                self._put(event, first=answer)
+                return
+        seconds = time.perf_counter() - started
+        if seconds > SLOW_SECONDS and not self._direct:
+            self._queued = True
+            text = "the event consumer %s took %.1f s for one event, on the event loop: it gets the others in a thread"
+            _log.warning(text, self._name, seconds)
+
+    def _put(self, event: T, first: Any = None) -> None:
+        with self._lock:
+            if len(self._queue) >= MAX_QUEUED:
+                self._dropped += 1
+                if self._dropped > 1:
+                    return
+            elif first is None:
+                self._queue.append(event)
+            is_lost = self._is_async and self._worker is not None and _is_lost(self._worker)
+            if self._idle is None or is_lost:
+                self._start(first)
+        if self._dropped == 1:
+            text = "the event consumer %s is %d events behind: what doesn't fit into its queue is dropped"
+            _log.warning(text, self._name, MAX_QUEUED)
+
+    def _start(self, first: Any) -> None:
+        """Let somebody pass on what is in the queue. The caller holds the lock."""
+        self._idle = idle = Future[None]()
+        idle.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
+        if self._is_async:
+            self._worker = asyncio.get_running_loop().create_task(self._pass_on_async(idle, first))
+        else:
+            work = partial(copy_context().run, self._pass_on, idle)
+            threading.Thread(target=work, name=f"events for {self._name}", daemon=True).start()
+
+    def _pass_on(self, idle: "Future[None]") -> None:
+        while self._has_more(idle):
+            try:
+                self._sink(self._queue.popleft())
+            except Exception:
+                self._log_failure()
+
+    async def _pass_on_async(self, idle: "Future[None]", first: Any) -> None:
+        while first is not None or self._has_more(idle):
+            try:
+                await (first or self._sink(self._queue.popleft()))
+            except Exception:
+                self._log_failure()
+            first = None
+
+    def _has_more(self, idle: "Future[None]") -> bool:
+        with self._lock:
+            if self._queue:
+                return True
+            self._idle = self._worker = None
+            dropped, self._dropped = self._dropped, 0
+        idle.set_result(None)
+        if dropped > 1:
+            _log.warning("%d events for the event consumer %s were dropped", dropped, self._name)
+        return False
+
+    def _log_failure(self) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            _log.exception("the event consumer %s failed; further failures of it aren't logged", self._name)
+
+    @property
+    def pending(self) -> "Future[None] | None":
+        """Done when it has got all events. None if there is nothing to wait for."""
+        return self._idle
+
+
+def as_consumer(sink: EventSink | None) -> Consumer[Event] | None:
+    """The consumer of what a caller gave as `on_event`."""
+    if isinstance(sink, Consumer):
+        return cast("Consumer[Event]", sink)
+    return None if sink is None else Consumer[Event](sink)
+
+
+async def settle(consumers: Iterable[Consumer[Any] | None]) -> None:
+    """Wait until these consumers have got all events so far, at most `SETTLE_SECONDS`. Later, they still get them."""
+    pending = [one.pending for one in consumers if one is not None]
+    waiting = [asyncio.wrap_future(future) for future in pending if future is not None]
+    if waiting:
+        await asyncio.wait(waiting, timeout=SETTLE_SECONDS)
+
+
+def _is_lost(worker: "asyncio.Task[None]") -> bool:
+    """Whether a task was stopped, or belongs to an event loop that was, so that it won't continue."""
+    return worker.done() or worker.get_loop().is_closed()
+
+
+def name_of(sink: Callable[..., Any]) -> str:
+    """What log messages call a function."""
+    function = sink.func if isinstance(sink, partial) else sink
+    return str(getattr(function, "__qualname__", type(function).__qualname__))

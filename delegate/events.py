@@ -1,0 +1,341 @@
+"""The events of a run, in one typed stream: what `on_event` receives, and what the record of a task keeps.
+
+Every event is a frozen dataclass with a `kind`, which is also in its JSON form: `schemas/event.json`. The events of a
+run as a whole have no `task_index` and no `handle`. Consumers can't change an event: nested values are read-only.
+
+A delivered event has at most `LIVE_CHARS` characters of any text; the record has the whole text.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from types import MappingProxyType
+from typing import Any, Literal, ParamSpec, Protocol, cast
+
+from delegate.types import CriterionOutcome, DecidedBy, JsonObject, ReceiptStatus, RunStatus, VerdictWord
+
+LIVE_CHARS = 200
+"""How much of a text a delivered event has."""
+
+WaitReason = Literal[
+    "rate_limit",  # a provider's rate limit, or the pause before a call is repeated
+    "permit",  # other children of the run, of which only some may run at the same time
+    "budget",  # what the run's other model calls have reserved of its budget
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _RunEvent:
+    run_id: str = ""
+    """The id of the run, which is also the beginning of its tasks' handles."""
+    task_index: None = None
+    """Always null: the event is not about one task."""
+    handle: None = None
+    """Always null: the event is not about one task."""
+    at: float = 0.0
+    """When it happened, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _TaskEvent:
+    run_id: str = ""
+    """The id of the run that the task belongs to."""
+    task_index: int = 0
+    """The task's position in its call or batch, from 0."""
+    handle: str = ""
+    """The task's handle, under which its record is stored."""
+    at: float = 0.0
+    """When it happened, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunStarted(_RunEvent):
+    """The tasks of a call or of a batch are validated and recorded, and begin to run."""
+
+    kind: Literal["run.started"] = "run.started"
+    tasks: int
+    """The number of tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TaskQueued(_TaskEvent):
+    """A task is recorded and waits for its turn."""
+
+    kind: Literal["task.queued"] = "task.queued"
+    goal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChildStarted(_TaskEvent):
+    """The child that does the task starts."""
+
+    kind: Literal["child.started"] = "child.started"
+    model: str | None = None
+    """The selected model. Null for runners that bring their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ToolRequest:
+    """A tool call that a model's reply asks for."""
+
+    tool: str
+    args: Mapping[str, Any] | None = None
+    """Null if the model's text wasn't a JSON object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChildUsage(_TaskEvent):
+    """A model call of the child has ended. Runners that report their usage in sums cause one event for each sum."""
+
+    kind: Literal["child.usage"] = "child.usage"
+    model: str | None = None
+    """The model that answered, by the name that the provider returned."""
+    model_calls: int = 1
+    input_tokens: int = 0
+    """Includes `cached_tokens` and `cache_write_tokens`."""
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    """Includes `reasoning_tokens`."""
+    reasoning_tokens: int = 0
+    cost_usd: float | None = None
+    """Null if it is unknown."""
+    seconds: float | None = None
+    """How long the call took, without waits before it. Null if it is unknown."""
+    text: str = ""
+    """The text of the reply."""
+    calls: tuple[ToolRequest, ...] = ()
+    """The tool calls that the reply asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChildWaiting(_TaskEvent):
+    """The child waits (`seconds` is null), or such a wait has ended (`seconds` is its length)."""
+
+    kind: Literal["child.waiting"] = "child.waiting"
+    reason: WaitReason
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChildToolStarted(_TaskEvent):
+    """A tool call of the child starts."""
+
+    kind: Literal["child.tool.started"] = "child.tool.started"
+    tool: str
+    text: str
+    """The command that the tool runs, or else the tool's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChildTool(_TaskEvent):
+    """A tool call of the child has ended. The fields are those of its receipt."""
+
+    kind: Literal["child.tool"] = "child.tool"
+    n: int = 0
+    """The number of the call among those of the child, from 1, in the order in which they started."""
+    tool: str
+    args: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    status: ReceiptStatus = "ok"
+    output: str = ""
+    args_sha256: str = ""
+    output_sha256: str = ""
+    output_bytes: int = 0
+    seconds: float = 0.0
+    sandbox: str | None = None
+    """For commands: the sandbox mechanism."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChildDone(_TaskEvent):
+    """The child has ended. Checks and judges come next."""
+
+    kind: Literal["child.done"] = "child.done"
+    status: RunStatus
+    error: str | None = None
+    """The code of the error that ended it."""
+    steps: int = 0
+    """The number of its model calls, if delegate made them."""
+    artifacts: int = 0
+    """The number of files that it created, changed or deleted."""
+    cost_usd: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CheckStarted(_TaskEvent):
+    """Code begins to decide a criterion."""
+
+    kind: Literal["check.started"] = "check.started"
+    id: str
+    """The criterion's id."""
+    criterion: str = ""
+    """The criterion's kind, such as `shell`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CheckDone(_TaskEvent):
+    """Code has decided a criterion."""
+
+    kind: Literal["check.done"] = "check.done"
+    id: str
+    """The criterion's id."""
+    criterion: str = ""
+    """The criterion's kind."""
+    text: str = ""
+    """The criterion in words."""
+    outcome: CriterionOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JudgeAsked(_TaskEvent):
+    """A model is asked to decide criteria."""
+
+    kind: Literal["judge.asked"] = "judge.asked"
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JudgeDone(_TaskEvent):
+    """A model that was asked has replied, or failed."""
+
+    kind: Literal["judge.done"] = "judge.done"
+    model: str
+    fault: str | None = None
+    """Why there is no reply. Null if there is one, whatever it says."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VerdictGiven(_TaskEvent):
+    """The verdict on the child's work."""
+
+    kind: Literal["verdict"] = "verdict"
+    verdict: VerdictWord | None = None
+    """Null if the task has no criteria."""
+    code: str | None = None
+    decided_by: DecidedBy | None = None
+    verified: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TaskDone(_TaskEvent):
+    """The result of a task is recorded."""
+
+    kind: Literal["task.done"] = "task.done"
+    status: RunStatus | None = None
+    """How the child ended. Null if the task was stopped before it had a result."""
+    verdict: VerdictWord | None = None
+    cost_usd: float | None = None
+    """The cost of the child and its judges. Null if a part of it is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunDone(_RunEvent):
+    """All tasks of a call or of a batch have ended."""
+
+    kind: Literal["run.done"] = "run.done"
+    tasks: int
+    """The number of tasks that have ended."""
+    passed: int
+    failed: int
+    """The number of tasks with the verdict FAIL. Tasks without a verdict are in neither number."""
+    cost_usd: float | None
+    """Null if a part of it is unknown."""
+    seconds: float
+
+
+RunEvent = RunStarted | RunDone
+TaskEvent = (
+    TaskQueued
+    | ChildStarted
+    | ChildUsage
+    | ChildWaiting
+    | ChildToolStarted
+    | ChildTool
+    | ChildDone
+    | CheckStarted
+    | CheckDone
+    | JudgeAsked
+    | JudgeDone
+    | VerdictGiven
+    | TaskDone
+)
+Event = RunEvent | TaskEvent
+EventKind = Literal[
+    "run.started",
+    "task.queued",
+    "child.started",
+    "child.usage",
+    "child.waiting",
+    "child.tool.started",
+    "child.tool",
+    "child.done",
+    "check.started",
+    "check.done",
+    "judge.asked",
+    "judge.done",
+    "verdict",
+    "task.done",
+    "run.done",
+]
+
+_P = ParamSpec("_P")
+EventSink = Callable[[Event], Awaitable[None] | None]
+"""Receives events, one after the other. It may be an `async` function. See `delegate.engine.consumers`."""
+
+
+class Notify(Protocol):
+    """Reports an event of the task to which it is bound, if anyone needs it: `notify(ChildStarted, model="…")`.
+
+    The fields that all events have are filled in.
+    """
+
+    def __call__(self, make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None: ...
+
+
+def kind_of(make: Callable[..., Event]) -> EventKind:
+    """The kind of the events that a class makes."""
+    return _KINDS[make]
+
+
+_KINDS: dict[Callable[..., Event], EventKind] = {
+    one: one.__dataclass_fields__["kind"].default for one in (*RunEvent.__args__, *TaskEvent.__args__)
+}
+
+
+def from_json(make: Callable[_P, TaskEvent], values: JsonObject, **header: Any) -> TaskEvent:
+    """The event to deliver, with these JSON values. Texts are cut, and what is nested is read-only."""
+    cut = {name: read_only(value) for name, value in values.items()}
+    if calls := cut.get("calls"):
+        cut["calls"] = tuple(ToolRequest(**call) for call in calls)
+    return cast("Callable[..., TaskEvent]", make)(**cut, **header)
+
+
+def read_only(value: Any) -> Any:
+    """A copy of a JSON value that can't be changed, with the beginning of each text."""
+    if isinstance(value, str):
+        return value[:LIVE_CHARS]
+    if isinstance(value, dict):
+        parts = cast("dict[str, Any]", value)
+        return MappingProxyType({name: read_only(part) for name, part in parts.items()})
+    if isinstance(value, (list, tuple)):
+        return tuple(read_only(part) for part in cast("list[Any]", value))
+    return value
+
+
+def as_json(event: Event) -> JsonObject:
+    """An event as JSON values, in the form of `schemas/event.json`."""
+    return _plain(event)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, tuple):
+        return [_plain(part) for part in cast("tuple[Any, ...]", value)]
+    return value
