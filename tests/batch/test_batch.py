@@ -13,7 +13,7 @@ import pytest
 from delegate import CallError, Cancellation, DelegateError, Delegator, Task
 from delegate.batch.backend import WorkerLost
 from delegate.batch.item import Item
-from delegate.events import Event, EventSink
+from delegate.events import Event, EventSink, VerdictGiven
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from delegate.types import TaskResult
@@ -72,7 +72,7 @@ async def test_concurrency_is_that_of_the_batch_and_not_that_of_a_call() -> None
 
 async def test_results_and_events_of_a_batch_have_the_index_of_the_task(children: Children) -> None:
     operators: list[Event] = []
-    callers: dict[str, set[int]] = {}
+    callers: dict[str, set[int | None]] = {}
 
     def watch(item: Item) -> EventSink:
         return lambda event: callers.setdefault(item.id, set()).add(event.task_index)
@@ -80,7 +80,7 @@ async def test_results_and_events_of_a_batch_have_the_index_of_the_task(children
     async with Delegator(client=children, on_event=operators.append) as delegator:
         found = await outcomes(delegator.batch(tasks("a", "b", "c"), on_event=watch))
     assert {id: outcome.result and outcome.result.task_index for id, outcome in found.items()} == INDEXES
-    assert sorted(event.task_index for event in operators if event.kind == "verdict") == [0, 1, 2]
+    assert sorted(event.task_index for event in operators if isinstance(event, VerdictGiven)) == [0, 1, 2]
     assert callers == {id: {index} for id, index in INDEXES.items()}
 
 

@@ -1,0 +1,160 @@
+"""The stream of events: every kind that real runs produce fits `schemas/event.json`, live and on record."""
+
+import dataclasses
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from delegate import Delegator, Event, Task
+from delegate._util import resources
+from delegate.batch.item import Item
+from delegate.engine import task_run
+from delegate.events import LIVE_CHARS, ChildTool, ChildUsage, EventKind, EventSink, as_json
+from delegate.models.providers.scripted import Scripted
+from tests.support.words import met_by, words
+
+SCHEMA: Any = Draft202012Validator(resources.schema("event"))
+KINDS: tuple[EventKind, ...] = EventKind.__args__
+LONG = "I thought about it. " * 50
+CRITERIA = [{"kind": "regex", "pattern": "thought"}, "the report says that it was thought about"]
+
+
+def thinker() -> Scripted:
+    return words([Scripted.call("think", thought=LONG), LONG], met_by("I thought"))
+
+
+def task(goal: str) -> Task:
+    return Task.model_validate({"goal": goal, "acceptance_criteria": CRITERIA})
+
+
+async def run_of(*goals: str) -> tuple[list[Event], list[dict[str, Any]]]:
+    """The delivered events of a run, and the recorded ones of its tasks."""
+    live: list[Event] = []
+    async with Delegator(client=thinker(), on_event=live.append) as delegator:
+        report = await delegator.run(*map(task, goals))
+        records = [await delegator.read(result.handle or "") for result in report.results]
+    return live, [event for record in records if record for event in record["events"]]
+
+
+def misfits(written: Sequence[dict[str, Any]]) -> list[str]:
+    return [f"{one['kind']}: {error.message}" for one in written for error in SCHEMA.iter_errors(one)]
+
+
+async def test_every_event_of_a_run_fits_the_schema_live_and_on_record() -> None:
+    live, recorded = await run_of("a", "b", "c", "d")
+    assert {event.kind for event in live} == set(KINDS)
+    assert misfits([as_json(event) for event in live]) == []
+    assert misfits(json.loads(json.dumps(recorded))) == []
+    assert {event["kind"] for event in recorded} <= {event.kind for event in live}
+
+
+async def test_the_schema_refuses_events_with_other_fields_or_kinds() -> None:
+    live, _ = await run_of("a")
+    good = as_json(live[0])
+    assert SCHEMA.is_valid(good)
+    assert not SCHEMA.is_valid(good | {"text": "more"})
+    assert not SCHEMA.is_valid(good | {"kind": "model_called"})
+    assert not SCHEMA.is_valid({name: value for name, value in good.items() if name != "at"})
+
+
+async def test_each_event_names_its_run_and_task_in_the_order_of_time() -> None:
+    live, recorded = await run_of("a", "b")
+    run_id = live[0].run_id
+    assert {event.run_id for event in live} == {run_id} == {event["run_id"] for event in recorded}
+    of_runs = [event for event in live if event.task_index is None]
+    assert [(event.kind, event.handle) for event in of_runs] == [("run.started", None), ("run.done", None)]
+    assert (live[0], live[-1]) == tuple(of_runs)
+    assert {(event.task_index, event.handle) for event in live[1:-1]} == {(0, f"{run_id}-0"), (1, f"{run_id}-1")}
+    assert [event.at for event in live] == sorted(event.at for event in live)
+
+
+async def test_a_delivered_text_is_cut_and_the_recorded_one_is_whole() -> None:
+    live, recorded = await run_of("a")
+    (*_, said) = (event for event in live if isinstance(event, ChildUsage))
+    (*_, kept) = (event for event in recorded if event["kind"] == "child.usage")
+    assert said.text == LONG[:LIVE_CHARS]
+    assert kept["text"] == LONG
+    assert kept["at"] == said.at
+
+
+async def test_consumers_cannot_change_an_event_or_what_is_in_it() -> None:
+    live, _ = await run_of("a")
+    tool = next(event for event in live if isinstance(event, ChildTool))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        tool.status = "error"  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(TypeError):
+        tool.args["thought"] = "another"  # pyright: ignore[reportIndexIssue]
+    usage = next(event for event in live if isinstance(event, ChildUsage))
+    assert usage.calls[0].args == {"thought": LONG[:LIVE_CHARS]}
+
+
+async def test_no_event_is_built_if_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*args: object, **fields: object) -> Event:
+        raise AssertionError("built an event")
+
+    monkeypatch.setattr(task_run, "from_json", build)
+    async with Delegator(client=thinker()) as delegator:
+        report = await delegator.run(task("a"))
+    assert report.results[0].status == "completed"
+
+
+async def test_a_batch_is_one_run_for_the_operators_consumer() -> None:
+    live: list[Event] = []
+    items: list[EventKind] = []
+
+    def watch(item: Item) -> EventSink:
+        return lambda event: items.append(event.kind)
+
+    async with Delegator(client=thinker(), on_event=live.append) as delegator:
+        async for _ in delegator.batch([task("a"), task("b")], on_event=watch):
+            pass
+    kinds = [event.kind for event in live]
+    assert kinds[0] == "run.started"
+    assert kinds[-1] == "run.done"
+    assert [kinds.count(kind) for kind in ("run.started", "run.done", "task.queued", "task.done")] == [1, 1, 2, 2]
+    assert items.count("verdict") == 2
+    assert misfits([as_json(event) for event in live]) == []
+
+
+OLD: list[tuple[str, dict[str, Any]]] = [
+    ("child_started", {"text": "gpt-6-luna"}),
+    ("model_called", {"text": "hm", "calls": [{"tool": "t", "args": {}}], "tokens": [10, 2], "cost_usd": 0.1}),
+    (
+        "tool_called",
+        {
+            "n": 1, "tool": "t", "args": {}, "status": "ok", "output": "", "args_sha256": "", "output_sha256": "",
+            "output_bytes": 0, "seconds": 0.1, "sandbox": None,
+        },
+    ),
+    ("child_ended", {"text": "completed"}),
+    ("check_ended", {"text": "`make: all` exits with 0: met", "id": "c1", "outcome": "met"}),
+    ("judge_asked", {"text": "gpt-6-luna"}),
+    ("judged", {"text": "PASS"}),
+    ("judged", {"text": "no criteria"}),
+]  # fmt: skip
+
+
+async def test_records_with_the_old_kinds_are_read_as_the_new_ones(tmp_path: Path) -> None:
+    async with Delegator(client=thinker(), home=tmp_path) as delegator:
+        handle = (await delegator.run(task("a"))).results[0].handle
+    with sqlite3.connect(tmp_path / "records.sqlite3") as connection:
+        connection.execute("DELETE FROM events")
+        rows = [(handle, 1.0, kind, json.dumps(data)) for kind, data in OLD]
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+    connection.close()
+    async with Delegator(home=tmp_path) as delegator:
+        record = await delegator.read(handle or "")
+    assert record
+    events = record["events"]
+    assert misfits(events) == []
+    assert [event["kind"] for event in events] == [
+        "child.started", "child.usage", "child.tool", "child.done", "check.done", "judge.asked", "verdict", "verdict",
+    ]  # fmt: skip
+    assert (events[1]["input_tokens"], events[1]["output_tokens"], events[1]["text"]) == (10, 2, "hm")
+    assert (events[3]["status"], events[4]["text"]) == ("completed", "`make: all` exits with 0")
+    assert [event["verdict"] for event in events[-2:]] == ["PASS", None]
