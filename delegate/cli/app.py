@@ -24,6 +24,7 @@ COMMANDS = (
     "mcp",
     "runs",
     "show",
+    "export",
 )
 """The subcommands, as the help lists them. Each is the function of this name in the module of this name."""
 GROUPS = {"mcp": ("install",)}
@@ -44,6 +45,7 @@ _SHORT_HELP = {
     "mcp": "Serve delegate_task over MCP to an editor or coding agent.",
     "runs": "List the latest runs.",
     "show": "Print everything on record of a task, or the tasks of a run.",
+    "export": "Write the record of a run as trajectories or training data.",
 }
 """What the list of commands says, where the first sentence of a command's help is too long for one line."""
 

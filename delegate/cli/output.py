@@ -43,13 +43,13 @@ _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud
 
 def print_json(value: Any) -> None:
     """One JSON document, indented."""
-    print(_as_json(value, indent=2))
+    print(as_json(value, indent=2))
 
 
 def print_jsonl(values: Iterable[Any]) -> None:
     """One JSON value per line."""
     for value in values:
-        print(_as_json(value))
+        print(as_json(value))
 
 
 def print_as_json(format: Format, document: Any, rows: Iterable[Any] | None = None) -> bool:
@@ -88,7 +88,7 @@ def _detail(error: CallError | ConfigError) -> ErrorDetail:
     return ErrorDetail(code="config_error", message=str(error))
 
 
-def _as_json(value: Any, indent: int | None = None) -> str:
+def as_json(value: Any, indent: int | None = None) -> str:
     """JSON without control or invisible characters, and in ASCII if stdout isn't Unicode."""
     ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only, default=str)

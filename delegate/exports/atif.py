@@ -1,0 +1,264 @@
+"""Writes recorded tasks as trajectories in ATIF 1.8, the Agent Trajectory Interchange Format of Harbor.
+
+A step of the agent is one model call with the tool calls that follow from it. What ATIF has no field for (the task, its
+criteria, the verdict, rulings) is in `extra.delegate`. A grandchild is embedded in its parent's `subagent_trajectories`
+and referred to by the result of the call that delegated to it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from delegate.child.prompt import assignment
+from delegate.types import JsonObject, Task
+
+SCHEMA_VERSION = "ATIF-v1.8"
+_NOTES = "The system prompt is not on record. Long tool outputs are cut in the middle; output_sha256 is of the whole."
+
+
+_NOTHING: JsonObject = {}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTask:
+    """One task with all that is known of it."""
+
+    record: JsonObject
+    """As `Records.read` returns it."""
+    depth: int = 0
+    """0 for tasks that the root delegated, 1 for tasks that its children delegated."""
+    rulings: tuple[JsonObject, ...] = ()
+
+    @property
+    def handle(self) -> str:
+        return str(self.record["handle"])
+
+    @property
+    def run(self) -> JsonObject:
+        """What the child did; empty until it has ended."""
+        return self.record["run"] or _NOTHING
+
+    @property
+    def result(self) -> JsonObject:
+        return self.record["result"] or _NOTHING
+
+
+def trajectories(tasks: Sequence[RecordedTask]) -> list[JsonObject]:
+    """The trajectory of each task that the root delegated, with those below it embedded. In the order of the tasks."""
+    children: dict[str, list[RecordedTask]] = {}
+    top: list[RecordedTask] = []
+    for task in tasks:
+        if parent := _parent(task, tasks):
+            children.setdefault(parent.handle, []).append(task)
+        else:
+            top.append(task)
+    return [_trajectory(task, children) for task in top]
+
+
+def run_trajectory(run_id: str, tasks: Sequence[RecordedTask]) -> JsonObject:
+    """One trajectory of a whole run: that of its only task, or a root that hands over several tasks.
+
+    The root's one step isn't a model's: what the parent thought isn't on record.
+    """
+    below = trajectories(tasks)
+    if len(below) == 1:
+        return below[0]
+    calls = [
+        {"tool_call_id": f"task_{n}", "function_name": "delegate_task", "arguments": one["extra"]["delegate"]["task"]}
+        for n, one in enumerate(below, start=1)
+    ]
+    results = [
+        {
+            "source_call_id": f"task_{n}",
+            "content": one["steps"][-1]["message"],
+            "subagent_trajectory_ref": [{"trajectory_id": one["trajectory_id"], "session_id": run_id}],
+        }
+        for n, one in enumerate(below, start=1)
+    ]
+    step = {"step_id": 1, "source": "agent", "message": "", "tool_calls": calls, "llm_call_count": 0}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "session_id": run_id,
+        "trajectory_id": run_id,
+        "agent": _agent(None),
+        "steps": [{**step, "observation": {"results": results}}],
+        "notes": "The parent's own conversation is not on record.",
+        "subagent_trajectories": below,
+    }
+
+
+def _parent(task: RecordedTask, tasks: Sequence[RecordedTask]) -> RecordedTask | None:
+    """The task whose child delegated this one: the one whose tool calls name its handle, or else that ran then."""
+    above = [one for one in tasks if one.depth == task.depth - 1]
+    for one in above:
+        if any(task.handle in _handles_in(event, task.record["run_id"]) for event in one.record["events"]):
+            return one
+    began = task.record["began_at"]
+    return next(
+        (one for one in above if one.record["began_at"] <= began and (one.record["ended_at"] or began) >= began),
+        None,
+    )
+
+
+def _handles_in(event: JsonObject, run_id: str) -> list[str]:
+    """The handles of the run that the result of a delegating tool call names."""
+    if event["kind"] != "child.tool" or "delegat" not in event["tool"]:
+        return []
+    return re.findall(rf"\b{re.escape(run_id)}-\d+\b", event["output"])
+
+
+# ----------------------------------------------------------------------------------------------------------- one task
+
+
+def _trajectory(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> JsonObject:
+    record, run = task.record, task.run
+    below = children.get(task.handle, [])
+    known = {one.handle for one in below}
+    asked = {"source": "user", "timestamp": _time(record["began_at"]), "message": first_message(record)}
+    steps = [asked, *(step.as_json(known) for step in _steps(record["events"]))]
+    if run.get("output") and run["output"] not in [step["message"] for step in steps]:
+        steps.append({"source": "agent", "message": run["output"]})  # a runner that doesn't report what its model said
+    result: JsonObject = {
+        "schema_version": SCHEMA_VERSION,
+        "session_id": record["run_id"],
+        "trajectory_id": task.handle,
+        "agent": _agent(task.result.get("requested_model") or run.get("model")),
+        "steps": [{"step_id": n, **step} for n, step in enumerate(steps, start=1)],
+        "notes": _NOTES,
+        "final_metrics": _final_metrics(task, len(steps)),
+        "extra": {"delegate": _ours(task)},
+    }
+    if below:
+        result["subagent_trajectories"] = [_trajectory(one, children) for one in below]
+    return result
+
+
+def _agent(model: str | None) -> JsonObject:
+    return _known({"name": "delegate", "version": version("delegate"), "model_name": model})
+
+
+def first_message(record: JsonObject) -> str:
+    """What the child was asked to do: goal, context and criteria."""
+    task = Task.model_validate(record["task"])
+    criteria = "\n".join(f"- {criterion.describe()}" for criterion in task.criteria)
+    return f"{assignment(task)}\n\nAcceptance criteria:\n{criteria}" if criteria else assignment(task)
+
+
+@dataclass(slots=True)
+class _Step:
+    """One model call, and the tool calls until the next one. `usage` is None for tool calls before any model call."""
+
+    at: float
+    usage: JsonObject | None
+    tools: list[JsonObject] = field(default_factory=list[JsonObject])
+
+    def as_json(self, subagents: set[str]) -> JsonObject:
+        """The step without its number. `subagents` are the handles that results may refer to."""
+        calls, results = list[JsonObject](), list[JsonObject]()
+        for call, receipt in self._calls():
+            calls.append(call)
+            if receipt is not None:
+                results.append(_result(call["tool_call_id"], receipt, subagents))
+        step = {
+            "source": "agent",
+            "timestamp": _time(self.at),
+            "model_name": self.usage and self.usage["model"],
+            "message": self.usage["text"] if self.usage else "",
+            "tool_calls": calls or None,
+            "observation": {"results": results} if results else None,
+            "metrics": _metrics(self.usage) if self.usage else None,
+            "llm_call_count": self.usage and self.usage["model_calls"],
+        }
+        return _known(step)
+
+    def _calls(self) -> Iterator[tuple[JsonObject, JsonObject | None]]:
+        """The tool calls that the reply asked for, each with its receipt, and then receipts of other calls."""
+        receipts = sorted(self.tools, key=lambda receipt: receipt["n"])
+        for n, asked in enumerate(self.usage["calls"] if self.usage else (), start=1):
+            same = (one for one in receipts if (one["tool"], one["args"]) == (asked["tool"], asked["args"] or {}))
+            receipt = next(same, None)
+            if receipt is not None:
+                receipts.remove(receipt)
+            id = f"call_{receipt['n']}" if receipt else f"call_without_receipt_{n}"
+            call: JsonObject = {"tool_call_id": id, "function_name": asked["tool"], "arguments": asked["args"] or {}}
+            if asked["args"] is None:
+                call["extra"] = {"delegate": {"invalid_arguments": True}}
+            yield call, receipt
+        for receipt in receipts:
+            id = f"call_{receipt['n']}"
+            yield {"tool_call_id": id, "function_name": receipt["tool"], "arguments": receipt["args"]}, receipt
+
+
+def _steps(events: Sequence[JsonObject]) -> list[_Step]:
+    steps: list[_Step] = []
+    for event in events:
+        if event["kind"] == "child.usage":
+            steps.append(_Step(event["at"], event))
+        elif event["kind"] == "child.tool":
+            if not steps:
+                steps.append(_Step(event["at"] - event["seconds"], None))
+            steps[-1].tools.append(event)
+    return steps
+
+
+def _result(call_id: str, receipt: JsonObject, subagents: set[str]) -> JsonObject:
+    details = ("status", "seconds", "output_bytes", "output_sha256", "sandbox")
+    result: JsonObject = {"source_call_id": call_id, "content": receipt["output"]}
+    if refs := [handle for handle in _handles_in(receipt, receipt["run_id"]) if handle in subagents]:
+        result["subagent_trajectory_ref"] = [{"trajectory_id": handle} for handle in dict.fromkeys(refs)]
+    return {**result, "extra": {"delegate": _known({name: receipt[name] for name in details})}}
+
+
+def _metrics(usage: JsonObject) -> JsonObject:
+    extra = {name: usage[name] for name in ("reasoning_tokens", "cache_write_tokens", "seconds")}
+    metrics = {
+        "prompt_tokens": usage["input_tokens"],
+        "completion_tokens": usage["output_tokens"],
+        "cached_tokens": usage["cached_tokens"],
+        "cost_usd": usage["cost_usd"],
+        "extra": {"delegate": _known(extra)},
+    }
+    return _known(metrics)
+
+
+def _final_metrics(task: RecordedTask, steps: int) -> JsonObject:
+    usage: JsonObject = task.run.get("usage", _NOTHING)
+    metrics = {
+        "total_prompt_tokens": usage.get("input_tokens"),
+        "total_completion_tokens": usage.get("output_tokens"),
+        "total_cached_tokens": usage.get("cached_tokens"),
+        "total_cost_usd": task.run.get("cost_usd"),
+        "total_steps": steps,
+        "extra": {"delegate": {"cost_usd_with_judges": task.result.get("cost_usd")}},
+    }
+    return _known(metrics)
+
+
+def _ours(task: RecordedTask) -> JsonObject:
+    """What ATIF has no field for."""
+    record = task.record
+    verdict: JsonObject = task.result.get("verdict") or _NOTHING
+    return {
+        "task": record["task"],
+        "criteria": record["task"].get("acceptance_criteria", []),
+        "state": record["state"],
+        "status": task.result.get("status"),
+        "error": task.run.get("error"),
+        "artifacts": task.run.get("artifacts", []),
+        "verdict": verdict or None,
+        "rulings": list(task.rulings),
+        "rubric_version": verdict.get("rubric_version"),
+        "judge_version": verdict.get("judge_version"),
+    }
+
+
+def _known(values: JsonObject) -> dict[str, Any]:
+    """The values that aren't None, which ATIF leaves out."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
