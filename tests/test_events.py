@@ -93,6 +93,19 @@ async def test_consumers_cannot_change_an_event_or_what_is_in_it() -> None:
     assert usage.calls[0].args == {"thought": LONG[:LIVE_CHARS]}
 
 
+@pytest.mark.parametrize("depth", [50, 450, 900])
+async def test_deeply_nested_arguments_do_not_fail_a_run_that_is_watched(depth: int) -> None:
+    nested: Any = "x"
+    for _ in range(depth):
+        nested = [nested]
+    statuses: list[str] = []
+    for on_event in (None, lambda event: as_json(event)):
+        client = words([Scripted.call("no_such_tool", nested=nested), LONG])
+        async with Delegator(client=client, on_event=on_event) as delegator:
+            statuses.append((await delegator.run(Task(goal="a"))).results[0].status)
+    assert statuses[0] == statuses[1]
+
+
 async def test_no_event_is_built_if_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(*args: object, **fields: object) -> Event:
         raise AssertionError("built an event")
@@ -124,13 +137,7 @@ async def test_a_batch_is_one_run_for_the_operators_consumer() -> None:
 OLD: list[tuple[str, dict[str, Any]]] = [
     ("child_started", {"text": "gpt-6-luna"}),
     ("model_called", {"text": "hm", "calls": [{"tool": "t", "args": {}}], "tokens": [10, 2], "cost_usd": 0.1}),
-    (
-        "tool_called",
-        {
-            "n": 1, "tool": "t", "args": {}, "status": "ok", "output": "", "args_sha256": "", "output_sha256": "",
-            "output_bytes": 0, "seconds": 0.1, "sandbox": None,
-        },
-    ),
+    ("tool_called", {"n": 1, "tool": "t", "args": {}, "status": "error", "output": "x", "seconds": 0.1}),
     ("child_ended", {"text": "completed"}),
     ("check_ended", {"text": "`make: all` exits with 0: met", "id": "c1", "outcome": "met"}),
     ("judge_asked", {"text": "gpt-6-luna"}),
@@ -155,6 +162,7 @@ async def test_records_with_the_old_kinds_are_read_as_the_new_ones(tmp_path: Pat
     assert [event["kind"] for event in events] == [
         "child.started", "child.usage", "child.tool", "child.done", "check.done", "judge.asked", "verdict", "verdict",
     ]  # fmt: skip
+    assert (events[2]["status"], events[2]["output"], events[2]["sandbox"]) == ("error", "x", None)
     assert (events[1]["input_tokens"], events[1]["output_tokens"], events[1]["text"]) == (10, 2, "hm")
     assert (events[3]["status"], events[4]["text"]) == ("completed", "`make: all` exits with 0")
     assert [event["verdict"] for event in events[-2:]] == ["PASS", None]

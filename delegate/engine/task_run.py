@@ -335,11 +335,17 @@ class TaskRun:
         kind, at = kind_of(make), time.time()
         self.call.services.records.event(self.handle, kind, text, at=at)
         if self.call.consumers_of(kind):
-            self._deliver(make, json.loads(text), at)
+            self._deliver(make, text, at)
 
-    def _deliver(self, make: Callable[..., TaskEvent], values: JsonObject, at: float) -> None:
+    def _deliver(self, make: Callable[..., TaskEvent], values: JsonObject | str, at: float) -> None:
         run_id = self.call.context.run.id
-        self.call.deliver(from_json(make, values, run_id=run_id, task_index=self.index, handle=self.handle, at=at))
+        try:
+            read = json.loads(values) if isinstance(values, str) else values
+            event = from_json(make, read, run_id=run_id, task_index=self.index, handle=self.handle, at=at)
+        except RecursionError:  # a model's arguments can be nested very deeply
+            _log.warning("an event of task %d is nested too deeply to be delivered", self.index + 1)
+            return
+        self.call.deliver(event)
 
     def _report_end(self) -> None:
         result = self.result

@@ -137,12 +137,16 @@ def _trajectory(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> 
 
 
 def _agent(model: str | None) -> JsonObject:
-    return _known({"name": "delegate", "version": version("delegate"), "model_name": model})
+    return _known({"name": "delegate", "version": version("delegate-task"), "model_name": model})
 
 
 def first_message(record: JsonObject) -> str:
     """What the child was asked to do: goal, context and criteria."""
-    task = Task.model_validate(record["task"])
+    given = record["task"]
+    typed = [
+        {"kind": "text", **criterion} for criterion in given.get("acceptance_criteria", [])
+    ]  # defaults are left out
+    task = Task.model_validate({**given, "acceptance_criteria": typed})
     criteria = "\n".join(f"- {criterion.describe()}" for criterion in task.criteria)
     return f"{assignment(task)}\n\nAcceptance criteria:\n{criteria}" if criteria else assignment(task)
 

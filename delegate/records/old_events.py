@@ -3,7 +3,7 @@
 Up to version 0.1, the record had kinds such as `model_called`, and a `text` whose meaning depended on the kind.
 """
 
-from delegate.types import JsonObject
+from delegate.types import JsonObject, Receipt
 
 
 def current_form(kind: str, data: JsonObject) -> JsonObject:
@@ -15,7 +15,7 @@ def current_form(kind: str, data: JsonObject) -> JsonObject:
         case "model_called":
             return {"kind": "child.usage", **_usage(data)}
         case "tool_called":
-            return {"kind": "child.tool", **data}
+            return {"kind": "child.tool", **Receipt(tool="", status="ok").model_dump(mode="json"), **data}
         case "child_ended":
             return {"kind": "child.done", **_UNKNOWN_END, "status": text}
         case "check_ended":
