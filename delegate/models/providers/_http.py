@@ -87,8 +87,9 @@ class _PlainClient:
         first = self._first.get((method, str(url)))
         if first is None:
             first = self._first[method, str(url)] = self.http.Request(method, url)
-        # A list in openai, a mapping in anthropic.
-        headers: list[tuple[str, str]] = self.http.Headers(options["headers"]).multi_items()
+        headers: Any = options["headers"]
+        if type(headers) is not list:  # in some versions of the SDKs they are a mapping
+            headers = self.http.Headers(headers).multi_items()
         return self.request_class(first, [self._encodings, *headers], options["content"], options["timeout"])
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
