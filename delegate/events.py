@@ -6,7 +6,7 @@ run as a whole have no `task_index` and no `handle`. Consumers can't change an e
 A delivered event has at most `LIVE_CHARS` characters of any text; the record has the whole text.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Literal, ParamSpec, Protocol, cast
@@ -283,8 +283,8 @@ EventKind = Literal[
 ]
 
 _P = ParamSpec("_P")
-EventSink = Callable[[Event], Awaitable[None] | None]
-"""Receives events, one after the other. It may be an `async` function. See `delegate.engine.consumers`."""
+EventSink = Callable[[Event], object]
+"""Receives events, one after the other. It may be an `async` function; what else it returns is ignored."""
 
 
 class Notify(Protocol):

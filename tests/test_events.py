@@ -99,7 +99,7 @@ async def test_deeply_nested_arguments_do_not_fail_a_run_that_is_watched(depth: 
     for _ in range(depth):
         nested = [nested]
     statuses: list[str] = []
-    for on_event in (None, lambda event: as_json(event)):
+    for on_event in (None, as_json):
         client = words([Scripted.call("no_such_tool", nested=nested), LONG])
         async with Delegator(client=client, on_event=on_event) as delegator:
             statuses.append((await delegator.run(Task(goal="a"))).results[0].status)
