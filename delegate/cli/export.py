@@ -30,7 +30,7 @@ class ExportFormat(StrEnum):
 class Labels(StrEnum):
     """Whose word is enough for a label."""
 
-    code = "code"
+    without_judges = "code"
     judge = "judge"
 
 
