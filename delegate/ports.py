@@ -138,7 +138,11 @@ class ChatReply:
 
 
 class ChatClient(Protocol):
-    """A client for a model provider. Its methods raise only `ProviderError`, and propagate `CancelledError`."""
+    """A client for a model provider. Its methods raise only `ProviderError`, and propagate `CancelledError`.
+
+    A client whose calls have OpenTelemetry spans of their own has an attribute `traces_itself` that is true; otherwise
+    its tokens would be counted twice.
+    """
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""

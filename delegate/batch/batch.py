@@ -27,6 +27,7 @@ from delegate.batch.validate import ValidatedSource, validate
 from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.errors import CallError, DelegateError
 from delegate.events import Event, EventSink, RunDone, RunStarted
+from delegate.telemetry.operations import BatchTrace
 from delegate.types import Task, TaskResult
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
@@ -156,6 +157,7 @@ class Batch:
         # One for all items, so that a slow one is moved off the event loop only once.
         self._consumer = config.on_event and Consumer(_deliver, name=name_of(config.on_event))
         self._schedule: Schedule
+        self._trace: BatchTrace
 
     def __aiter__(self) -> AsyncIterator[ItemOutcome]:
         return self.outcomes()
@@ -246,6 +248,7 @@ class Batch:
         self._report(RunStarted(run_id=self.run_id, at=time.time(), tasks=self.tally.total))
         seconds = (self._config.max_minutes or _NO_TIME_LIMIT) * 60
         timer = asyncio.get_running_loop().call_later(seconds, self._stop_at_time_limit)
+        self._trace = BatchTrace(self._config.redactor, run_id=self.run_id, tasks=self.tally.total)
         try:
             while self._start_items():
                 message = await self._messages.get()
@@ -261,6 +264,7 @@ class Batch:
             if self._running:
                 self._stop("the iteration ended early")
             await run_to_completion(self._shut_down(), self._cancellation)
+            self._trace.end()
             tally = self.tally
             self._report(
                 RunDone(
@@ -299,7 +303,7 @@ class Batch:
                 break
             self._running += 1
             self._children.add(item.id)
-            task = asyncio.create_task(self._process(item))
+            task = asyncio.create_task(self._process(item), context=self._trace.context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return self._running > 0

@@ -23,6 +23,7 @@ from delegate.events import WaitReason
 from delegate.models.catalog import Model, cost_usd, tokens_of
 from delegate.models.connections import Connection
 from delegate.ports import ChatReply, ChatRequest, ToolCall
+from delegate.telemetry import operations
 from delegate.types import Usage
 
 PATIENCE_SECONDS = 300.0
@@ -88,14 +89,17 @@ async def complete(
         ):
             started = time.monotonic()
             try:
-                reply = await connection.client.complete(request)
+                with operations.chat(connection, request) as operation:
+                    reply = await connection.client.complete(request)
+                    metered = _metered(connection, request, reply, input_tokens, time.monotonic() - started)
+                    charge = metered.charge
+                    operation.replied(reply, charge.usage, charge.cost_usd, charge.provenance)
             except BaseException as error:
                 seconds = time.monotonic() - started
                 if charge := _lost(error, connection.model, input_tokens, request.max_output_tokens, seconds):
                     reservation.settle(_amounts(charge))
                     on_lost(charge)
                 raise
-            metered = _metered(connection, request, reply, input_tokens, time.monotonic() - started)
             reservation.settle(_amounts(metered.charge))
             attempt.accepted(reply.quota)
             return metered

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from delegate.child.job import Job, call_tool
 from delegate.ports import Tool, ToolCall, ToolOutput
+from delegate.telemetry import operations
 
 MAX_CALLS_PER_TURN = 32
 """Further tool calls in one turn get an error as their reply."""
@@ -84,7 +85,10 @@ class ToolCalls:
             return ToolOutput(f"there is no tool {call.name!r}; use one of: {', '.join(self._tools)}", "error")
         if call.arguments is None:
             return ToolOutput(f"the arguments are not a valid JSON object: {call.raw_arguments[:200]!r}", "error")
-        return await call_tool(tool, call.arguments)
+        with operations.tool(tool.name, call.id, call.arguments) as operation:
+            output = await call_tool(tool, call.arguments)
+            operation.returned(output)
+        return output
 
 
 def _with_remark(output: ToolOutput, count: int) -> ToolOutput:

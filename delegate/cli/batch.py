@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from delegate.cli.options import Format, FormatOption
+from delegate.cli.options import Format, FormatOption, TraceOption
 from delegate.cli.recorded import complete_batch
 from delegate.cli.run import TierName
 
@@ -94,6 +94,7 @@ def batch(
     plan: Annotated[
         bool, typer.Option("--plan", help="Print the models and the estimated cost, and run nothing.")
     ] = False,
+    trace: TraceOption = None,
     format: FormatOption = Format.pretty,
 ) -> None:
     """Run a file of tasks, several at a time, and write one result per task as it finishes, verdict first.
@@ -121,7 +122,7 @@ def batch(
 
     args = _Arguments(
         tasks, results, goal, tuple(criteria or ()), output_schema, tier, model, concurrency, max_cost, max_minutes,
-        stop_after_failures, skip_bad, resume, tuple(rerun or ()), again, engine, address, plan,
+        stop_after_failures, skip_bad, resume, tuple(rerun or ()), again, engine, address, plan, trace,
     )  # fmt: skip
     _refuse_conflicts(args)
     if plan:
@@ -154,6 +155,7 @@ class _Arguments(NamedTuple):
     engine: EngineName
     address: str | None
     plan: bool
+    trace: Path | None
 
     @property
     def templates(self) -> dict[str, Any]:
@@ -209,7 +211,7 @@ def _run(args: _Arguments) -> "Batch":
                 await engine.aclose()
         return batch
 
-    return stoppable(delegator, call, titles=None)  # a batch shows its own progress
+    return stoppable(delegator, call, titles=None, trace=args.trace)  # a batch shows its own progress
 
 
 def _plan(args: _Arguments, format: Format) -> None:

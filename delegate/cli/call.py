@@ -5,12 +5,15 @@ from typing import Annotated
 
 import typer
 
+from delegate.cli.options import TraceOption
+
 
 def call(
     arguments: Annotated[
         str | None,
         typer.Argument(metavar="[JSON|-]", help="The arguments of the call. Read from stdin if omitted or `-`."),
     ] = None,
+    trace: TraceOption = None,
 ) -> None:
     """Execute one delegate_task call exactly as a host would and print its report as JSON.
 
@@ -27,7 +30,7 @@ def call(
 
     call_arguments = _read(arguments)
     delegator = Delegator()
-    report = stoppable(delegator, partial(delegator.call, call_arguments))
+    report = stoppable(delegator, partial(delegator.call, call_arguments), trace=trace)
     print_report_as(Format.json, report)
     raise typer.Exit(exits.of_report(report))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from delegate.cli.options import Format
+from delegate.cli.options import Format, TraceOption
 from delegate.cli.run import CriteriaOption
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def judge(
         str | None,
         typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it."),
     ] = None,
+    trace: TraceOption = None,
     format: Annotated[
         JudgeFormat,
         typer.Option(
@@ -100,7 +101,7 @@ def judge(
         located = _criteria(criteria, criterion or [])
         task = to_task(goal, located)
         options = {"workspace": workspace, "status": status.value, "worker_model": worker_model}
-        verdict = _verdict(task, located, files, **options)
+        verdict = _verdict(task, located, files, trace, **options)
     _print(verdict, task, files, workspace, format)
     raise typer.Exit(exits.of_verdict(verdict))
 
@@ -170,7 +171,9 @@ def _piped() -> str:
     return read_text(STDIN)
 
 
-def _verdict(task: "Task", criteria: "list[LocatedCriterion]", files: _Files, **options: Any) -> "Verdict":
+def _verdict(
+    task: "Task", criteria: "list[LocatedCriterion]", files: _Files, trace: Path | None, **options: Any
+) -> "Verdict":
     from delegate.cli.work import stoppable
     from delegate.cli.workfile import read_receipts, with_location
     from delegate.delegator import Delegator
@@ -185,7 +188,7 @@ def _verdict(task: "Task", criteria: "list[LocatedCriterion]", files: _Files, **
         return await delegator.judge(**work, cancellation=cancellation)
 
     try:
-        return stoppable(delegator, judging)
+        return stoppable(delegator, judging, trace=trace)
     except CallError as error:
         raise with_location(error, criteria) from None
 

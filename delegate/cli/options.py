@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,11 @@ class Format(StrEnum):
 FormatOption = Annotated[
     Format,
     typer.Option("--format", help="pretty: text. json: one document. jsonl: one line per result."),
+]
+
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Append OpenTelemetry spans to this file, as OTLP JSON. Needs the extra `otel`."),
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]

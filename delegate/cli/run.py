@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from delegate.cli.options import Format, FormatOption
+from delegate.cli.options import Format, FormatOption, TraceOption
 
 if TYPE_CHECKING:
     from delegate.child.command import CommandRunner
@@ -104,6 +104,7 @@ def run(
     runner: RunnerOption = None,
     runner_output: RunnerOutputOption = None,
     runner_env: RunnerEnvOption = None,
+    trace: TraceOption = None,
     format: FormatOption = Format.pretty,
 ) -> None:
     r"""Run one task, or a file of tasks, and print each result, verdict first.
@@ -168,12 +169,12 @@ def run(
         raise typer.BadParameter("can only be used with --out", param_hint="--force")
     if file is not None:
         _refuse_options_with_file(goal, options)
-        _run(read_tasks(file), format, worker, out, force=force)
+        _run(read_tasks(file), format, worker, out, force=force, trace=trace)
     if goal is None:
         raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
     if output_schema is not None:
         options["output_schema"] = read_schema(output_schema)
-    _run((_task_from_options(goal, options),), format, worker, out, force=force)
+    _run((_task_from_options(goal, options),), format, worker, out, force=force, trace=trace)
 
 
 def _workspace(folder: Path | None, *, worktree: bool, copy: bool) -> dict[str, Any] | None:
@@ -211,7 +212,13 @@ def _task_from_options(goal: str, options: dict[str, Any]) -> "Task":
 
 
 def _run(
-    tasks: "Sequence[Task]", format: Format, runner: "CommandRunner | None", folder: Path | None, *, force: bool
+    tasks: "Sequence[Task]",
+    format: Format,
+    runner: "CommandRunner | None",
+    folder: Path | None,
+    *,
+    force: bool,
+    trace: Path | None,
 ) -> NoReturn:
     """Run the tasks, print the report, and copy the files of the children to `folder` if there is one."""
     from functools import partial
@@ -230,7 +237,7 @@ def _run(
     delegator = Delegator(_raise_limits(load_settings(), tasks), runner=runner)
     _refuse_absent_workspaces(tasks)
     out = Out.open(folder, tasks, force=force) if folder is not None else None
-    report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals)
+    report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
     if format is not Format.pretty:
         print_report_as(format, report)
     elif (error := report.error) is not None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, Self, TypeVar
 
@@ -19,6 +20,7 @@ from delegate.cli import PROGRAM
 from delegate.cli.progress import live
 from delegate.delegator import Delegator
 from delegate.events import EventSink
+from delegate.telemetry.operations import written_to
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -49,10 +51,12 @@ def work(delegator: Delegator, do: "Work[T]", *, titles: Sequence[str] = ()) -> 
     return asyncio.run(main())
 
 
-def stoppable(delegator: Delegator, call: "Stoppable[T]", *, titles: Sequence[str] | None = ()) -> T:
+def stoppable(
+    delegator: Delegator, call: "Stoppable[T]", *, titles: Sequence[str] | None = (), trace: Path | None = None
+) -> T:
     """Like `work`, but the first Ctrl-C or SIGTERM cancels the call and the second raises KeyboardInterrupt.
 
-    Nothing is displayed if `titles` is None.
+    Nothing is displayed if `titles` is None. OpenTelemetry spans are appended to the file `trace`.
     """
 
     async def main() -> T:
@@ -61,7 +65,8 @@ def stoppable(delegator: Delegator, call: "Stoppable[T]", *, titles: Sequence[st
                 return await call(on_event=sink, cancellation=interrupts.cancellation)
 
     runner = asyncio.Runner()
-    with _Interrupts(runner.get_loop()) as interrupts, runner:
+    # The loop takes over the context variables that are set when it is created.
+    with written_to(trace), _Interrupts(runner.get_loop()) as interrupts, runner:
         try:
             return runner.run(main())
         except asyncio.CancelledError:

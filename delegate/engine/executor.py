@@ -28,6 +28,7 @@ from delegate.engine.task_run import CallScope, Services, TaskRun
 from delegate.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.models.connections import Connection
 from delegate.sandbox.commands import Author
+from delegate.telemetry import operations
 from delegate.types import Report, Task, TaskResult
 
 
@@ -57,7 +58,9 @@ class Executor:
         started = time.monotonic()
         redactor = Redactor(secret_variables=self.services.secret_variables)
         ceiling = context.bounds(self.services.settings).ceiling
-        with redactor.for_logs(), (cancellation or Cancellation()).part() as own:
+        settings, run = self.services.settings, context.run
+        traced = operations.workflow(settings.tool_name, redactor, run_id=run.id, tasks=len(tasks), depth=context.depth)
+        with redactor.for_logs(), traced, (cancellation or Cancellation()).part() as own:
             call = CallScope(self.services, context, author, ceiling, own, redactor, consumers)
             runs = [
                 TaskRun(call, index, task, connection, context.run.next_handle())

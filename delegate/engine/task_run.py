@@ -57,6 +57,7 @@ from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.sandbox.write_locks import WriteLocks
 from delegate.settings import Settings
+from delegate.telemetry import operations
 from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResult, Tier
 
 GRACE_SECONDS = 10.0
@@ -155,9 +156,13 @@ class TaskRun:
 
     async def run(self) -> TaskResult:
         """Run the task and store its result, however it ends."""
-        with self.call.cancellation.linked(self.cancellation):
+        tier = self._model.tier if self._model else None
+        traced = operations.agent(index=self.index, handle=self.handle, connection=self.connection, tier=tier)
+        with self.call.cancellation.linked(self.cancellation), traced as operation:
             try:
-                return await self._run()
+                result = await self._run()
+                operation.finished(result)
+                return result
             finally:
                 self._report_end()
 

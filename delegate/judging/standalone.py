@@ -24,6 +24,7 @@ from delegate.ports import Tool
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS, Recorder, encodable, ends, is_large
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
+from delegate.telemetry import operations
 from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
 
 _P = ParamSpec("_P")
@@ -145,12 +146,14 @@ async def judge(
     judging: Judging, submission: Submission, context: RunContext, cancellation: Cancellation | None
 ) -> Verdict:
     """The verdict, charged to the caller's ledger and limited by the caller's time."""
-    with submission.redactor.for_logs(), (cancellation or Cancellation()).part() as own:
+    traced = operations.workflow("judge", submission.redactor, run_id=context.run.id, tasks=1, depth=context.depth)
+    with submission.redactor.for_logs(), traced as operation, (cancellation or Cancellation()).part() as own:
         work = judging.verdict(
             submission, context.ledger, _ignore_event, seconds=context.seconds_left(), cancellation=own
         )
         verdict = await run_to_completion(work, own)
-    assert verdict is not None
+        assert verdict is not None
+        operation.judged(verdict)
     return submission.redactor.model(verdict, apart=_NOT_REDACTED)
 
 

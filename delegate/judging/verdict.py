@@ -38,6 +38,7 @@ from delegate.sandbox.changes import ArtifactWatch
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.files import shown
 from delegate.sandbox.threads import run_in_thread_if
+from delegate.telemetry import operations
 from delegate.types import (
     AnyCriterion,
     CriterionResult,
@@ -88,7 +89,8 @@ class Judging:
             if (rejection := await run_in_thread_if(judgment.is_large, judgment.gate_rejection)) is not None:
                 return judgment.refused("gate", rejection.code, rejection.reason)
             async with deadline:
-                return await judgment.combined(await judgment.decide())
+                with operations.judging():
+                    return await judgment.combined(await judgment.decide())
         except asyncio.CancelledError:  # the caller keeps the result and re-raises the cancellation
             return judgment.refused("nobody", "cancelled", "the call was canceled before the verdict")
         except Exception as error:  # an error in judging must not cost the child's work

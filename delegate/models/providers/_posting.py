@@ -23,7 +23,7 @@ from delegate.models.providers._faults import (
 )
 from delegate.models.providers._http import http_client
 from delegate.models.providers._quota import ReadQuota
-from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, to_bytes, within
+from delegate.models.providers._shared import call_seconds, dig, is_wrapped, parse_body, parse_object, to_bytes, within
 from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject, Usage
 
@@ -110,6 +110,12 @@ class SdkClient:
     def __init__(self, transport: SdkTransport, timeout_seconds: float | None) -> None:
         self._transport = transport
         self._limit = timeout_seconds
+
+    @property
+    def traces_itself(self) -> bool:
+        """See `ChatClient`."""
+        sdk_client: Any = type(self._transport.client)
+        return is_wrapped(sdk_client.post) or is_wrapped(sdk_client.request)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""

@@ -115,6 +115,11 @@ def dig(value: Any, *names: str) -> Any:
     return value
 
 
+def is_wrapped(method: object) -> bool:
+    """Whether something has replaced an SDK's method by one around it, as instrumentations do to trace its calls."""
+    return hasattr(method, "__wrapped__")
+
+
 def native_content(message: Message, protocol: str) -> Any:
     """The provider's native form of this message, if it came from the same API."""
     return message.native["items"] if dig(message.native, "protocol") == protocol else None

@@ -16,6 +16,7 @@ import aiohttp
 import certifi
 from google import genai
 from google.genai import errors, types
+from google.genai.models import AsyncModels
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
@@ -36,6 +37,7 @@ from delegate.models.providers._shared import (
     call_name,
     call_seconds,
     dig,
+    is_wrapped,
     native_content,
     parse_body,
     read_reply,
@@ -110,6 +112,12 @@ class GenerateContent:
         self._limit = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
         self._client: Any = None
+
+    @property
+    def traces_itself(self) -> bool:
+        """See `ChatClient`."""
+        models: Any = AsyncModels
+        return is_wrapped(models.generate_content)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""

@@ -1,0 +1,182 @@
+"""The operations that are traced. Each is a context manager, and does nothing while nobody listens.
+
+Somebody listens if the program has set a provider of OpenTelemetry, or inside `written_to`. Until then nothing of
+OpenTelemetry is imported: a call looks for the providers once, and whatever runs within it looks at a context variable.
+"""
+
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from delegate._util.redaction import Redactor
+from delegate.errors import ConfigError
+from delegate.models.connections import Connection
+from delegate.ports import ChatReply, ChatRequest, ToolOutput
+from delegate.types import Provenance, TaskResult, Tier, Usage, Verdict
+
+if TYPE_CHECKING:
+    from delegate.telemetry.tracing import Scope, Signals
+
+Role = Literal["child", "judge"]
+
+current: ContextVar["Scope | None"] = ContextVar("delegate_telemetry", default=None)
+"""What is traced now; None if nothing is."""
+_given: ContextVar["Signals | None"] = ContextVar("delegate_telemetry_given", default=None)
+"""The receivers inside `written_to`, instead of those that the program has set."""
+_GETTERS = (
+    ("opentelemetry.trace", "get_tracer_provider"),
+    ("opentelemetry._logs", "get_logger_provider"),
+    ("opentelemetry.metrics", "get_meter_provider"),
+)
+
+
+class Operation:
+    """One operation, which is the current span inside its `with` block. This one does nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+    def finished(self, result: TaskResult) -> None:
+        """Record the result of a task, and its verdict."""
+
+    def judged(self, verdict: Verdict) -> None:
+        """Record the verdict on work that was done elsewhere."""
+
+    def replied(self, reply: ChatReply, usage: Usage, cost_usd: float | None, provenance: Provenance) -> None:
+        """Record the reply of a model, and what it cost."""
+
+    def returned(self, output: ToolOutput) -> None:
+        """Record the output of a tool."""
+
+
+OFF = Operation()
+
+
+def workflow(name: str, redactor: Redactor, *, run_id: str, tasks: int, depth: int = 0) -> Operation:
+    """A call with its tasks, or a verdict on existing work. `redactor` removes secrets from everything within it."""
+    if (signals := _signals()) is None:
+        return OFF
+    from delegate.telemetry.tracing import Workflow
+
+    return Workflow(signals, redactor, name, run_id=run_id, tasks=tasks, depth=depth)
+
+
+class BatchTrace:
+    """The span of a batch. It is current in `context`, and not where the batch is iterated.
+
+    A generator can't have a current span of its own: it would be that of its consumer, too, between two outcomes.
+    """
+
+    __slots__ = ("_context", "_operation")
+
+    def __init__(self, redactor: Redactor, *, run_id: str, tasks: int) -> None:
+        self._operation = workflow("batch", redactor, run_id=run_id, tasks=tasks)
+        self._context: Context | None = None
+        if self._operation is not OFF:
+            self._context = copy_context()
+            self._context.run(self._operation.__enter__)
+
+    def context(self) -> Context | None:
+        """The context for a task of the batch; None for that of the caller."""
+        return None if self._context is None else self._context.copy()
+
+    def end(self) -> None:
+        """End the span."""
+        if self._context is not None:
+            self._context.run(self._operation.__exit__, None, None, None)
+
+
+def agent(*, index: int, handle: str, connection: Connection | None, tier: Tier | None) -> Operation:
+    """One task, from its wait for a permit to its stored result. Without a connection, its runner has its own model."""
+    scope = current.get()
+    return OFF if scope is None else scope.agent(index, handle, connection.model if connection else None, tier)
+
+
+def chat(connection: Connection, request: ChatRequest) -> Operation:
+    """One request to a model."""
+    scope = current.get()
+    return OFF if scope is None else scope.chat(connection, request)
+
+
+def tool(name: str, call_id: str, arguments: Mapping[str, Any]) -> Operation:
+    """One call of a tool that the child was offered."""
+    scope = current.get()
+    return OFF if scope is None else scope.tool(name, call_id, arguments)
+
+
+@contextmanager
+def judging() -> Generator[None]:
+    """Model calls inside the block are those of a judge."""
+    if (scope := current.get()) is None:
+        yield
+        return
+    token = current.set(scope.judge())
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+@contextmanager
+def written_to(path: Path | None) -> Generator[None]:
+    """Append the spans and events of everything inside the block to a file. Does nothing without a path.
+
+    Raises:
+        ConfigError: OpenTelemetry isn't installed, or the file can't be written.
+    """
+    if path is None:
+        yield
+        return
+    try:
+        from delegate.telemetry.otlp_file import TraceFile
+        from delegate.telemetry.tracing import signals_of
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "opentelemetry":
+            raise
+        raise ConfigError("--trace needs OpenTelemetry: pip install 'delegate-task[otel]'") from None
+    try:
+        file = TraceFile(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(f"--trace: can't write {path}: {reason}; name a file in an existing folder") from None
+    token = _given.set(signals_of(file, file, None))
+    try:
+        yield
+    finally:
+        _given.reset(token)
+        file.close()
+
+
+def _signals() -> "Signals | None":
+    """Where to send spans, events and metrics; None if nobody receives any."""
+    if (given := _given.get()) is not None:
+        return given
+    providers = [_provider(module, getter) for module, getter in _GETTERS]
+    if not any(providers):
+        return None
+    from delegate.telemetry.tracing import is_suppressed, signals_of
+
+    return None if is_suppressed() else signals_of(*providers)
+
+
+def _provider(module: str, getter: str) -> Any:
+    """The provider that the program has set for one kind of signal. None if there is none, or only a placeholder."""
+    if (loaded := sys.modules.get(module)) is None:
+        return None
+    get: Callable[[], object] = getattr(loaded, getter)
+    try:
+        provider = get()
+    except Exception:  # the environment names a provider that can't be loaded; OpenTelemetry has logged it
+        return None
+    return None if type(provider).__name__.lstrip("_").startswith(("Proxy", "NoOp")) else provider

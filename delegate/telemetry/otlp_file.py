@@ -1,0 +1,222 @@
+"""Writes spans and events to a file as OTLP JSON, in the format of the OpenTelemetry Collector's file exporter.
+
+Each line is one `ExportTraceServiceRequest` (`resourceSpans`) or `ExportLogsServiceRequest` (`resourceLogs`). A span is
+written when it ends, so a process that is killed leaves all that had ended. It needs only OpenTelemetry's API.
+"""
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from opentelemetry import trace
+from opentelemetry._logs import Logger, LoggerProvider, LogRecord
+from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFlags, Tracer, TracerProvider
+
+from delegate.types import JsonObject
+
+_KINDS = {SpanKind.INTERNAL: 1, SpanKind.SERVER: 2, SpanKind.CLIENT: 3, SpanKind.PRODUCER: 4, SpanKind.CONSUMER: 5}
+_STATUS = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
+_KNOWN_PARENT, _REMOTE_PARENT = 0x100, 0x200
+"""Flags of a span: whether it is known where its parent is, and whether that is another process."""
+_INFO = 9
+_ids = random.SystemRandom()
+
+
+class TraceFile(TracerProvider, LoggerProvider):
+    """Appends to one file, and is the provider of what writes to it. Raises OSError if the file can't be written."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+        self._lock = threading.Lock()
+        service = os.environ.get("OTEL_SERVICE_NAME") or "delegate"
+        self._resource = {"attributes": _attributes({"service.name": service})}
+
+    def get_tracer(
+        self,
+        instrumenting_module_name: str,
+        instrumenting_library_version: str | None = None,
+        schema_url: str | None = None,
+        attributes: Any = None,
+    ) -> Tracer:
+        """See TracerProvider."""
+        return _FileTracer(self, {"name": instrumenting_module_name, "version": instrumenting_library_version or ""})
+
+    def get_logger(
+        self, name: str, version: str | None = None, schema_url: str | None = None, attributes: Any = None
+    ) -> Logger:
+        """See LoggerProvider."""
+        return _FileLogger(self, {"name": name, "version": version or ""})
+
+    def write_span(self, scope: JsonObject, span: JsonObject) -> None:
+        """Write one span."""
+        self._write(
+            {"resourceSpans": [{"resource": self._resource, "scopeSpans": [{"scope": scope, "spans": [span]}]}]}
+        )
+
+    def write_event(self, scope: JsonObject, record: JsonObject) -> None:
+        """Write one event."""
+        logs = [{"scope": scope, "logRecords": [record]}]
+        self._write({"resourceLogs": [{"resource": self._resource, "scopeLogs": logs}]})
+
+    def close(self) -> None:
+        """Close the file. What ends later is lost."""
+        with self._lock:
+            self._file.close()
+
+    def _write(self, request: JsonObject) -> None:
+        line = json.dumps(request, separators=(",", ":")) + "\n"
+        with self._lock:
+            if not self._file.closed:
+                self._file.write(line)
+                self._file.flush()
+
+
+class _FileTracer(Tracer):
+    def __init__(self, file: TraceFile, scope: JsonObject) -> None:
+        self._file = file
+        self._scope = scope
+
+    def start_span(
+        self,
+        name: str,
+        context: Any = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Any = None,
+        links: Any = None,
+        start_time: int | None = None,
+        record_exception: bool = True,
+        set_status_on_exception: bool = True,
+    ) -> Span:
+        parent = trace.get_current_span(context).get_span_context()
+        return _FileSpan(self._file, self._scope, name, parent, kind, attributes or {}, start_time or time.time_ns())
+
+    @contextmanager
+    def start_as_current_span(self, name: str, *args: Any, **kwargs: Any) -> Generator[Span]:  # type: ignore[override]
+        with self.start_span(name, *args, **kwargs) as span, trace.use_span(span):
+            yield span
+
+
+class _FileSpan(Span):
+    """A span, which is written when it ends."""
+
+    def __init__(
+        self,
+        file: TraceFile,
+        scope: JsonObject,
+        name: str,
+        parent: SpanContext,
+        kind: SpanKind,
+        attributes: Mapping[str, Any],
+        start: int,
+    ) -> None:
+        trace_id = parent.trace_id if parent.is_valid else _ids.getrandbits(128) or 1
+        self._context = SpanContext(trace_id, _ids.getrandbits(64) or 1, False, TraceFlags(TraceFlags.SAMPLED))
+        self._file: TraceFile | None = file
+        self._scope = scope
+        self._name = name
+        self._parent = parent
+        self._kind = kind
+        self._attributes = dict(attributes)
+        self._events: list[JsonObject] = []
+        self._status: JsonObject = {}
+        self._start = start
+
+    def end(self, end_time: int | None = None) -> None:
+        file, self._file = self._file, None
+        if file is None:
+            return
+        flags = int(self._context.trace_flags) | _KNOWN_PARENT | (_REMOTE_PARENT if self._parent.is_remote else 0)
+        span = {
+            **_ids_of(self._context),
+            "parentSpanId": f"{self._parent.span_id:016x}" if self._parent.is_valid else "",
+            "flags": flags,
+            "name": self._name,
+            "kind": _KINDS[self._kind],
+            "startTimeUnixNano": str(self._start),
+            "endTimeUnixNano": str(end_time or time.time_ns()),
+            "attributes": _attributes(self._attributes),
+            "events": self._events,
+            "status": self._status,
+        }
+        file.write_span(self._scope, span)
+
+    def get_span_context(self) -> SpanContext:
+        return self._context
+
+    def set_attributes(self, attributes: Mapping[str, Any]) -> None:
+        self._attributes |= attributes
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        self._attributes[key] = value
+
+    def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
+        event = {"timeUnixNano": str(timestamp or time.time_ns()), "name": name}
+        self._events.append({**event, "attributes": _attributes(attributes or {})})
+
+    def update_name(self, name: str) -> None:
+        self._name = name
+
+    def is_recording(self) -> bool:
+        return self._file is not None
+
+    def set_status(self, status: Any, description: str | None = None) -> None:
+        code = status.status_code if isinstance(status, trace.Status) else status
+        self._status = {"code": _STATUS[code]}
+
+    def record_exception(self, exception: BaseException, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        """Record its type. Its message may have content."""
+        self.add_event("exception", {"exception.type": type(exception).__qualname__})
+
+
+class _FileLogger(Logger):
+    def __init__(self, file: TraceFile, scope: JsonObject) -> None:
+        super().__init__(scope["name"])
+        self._file = file
+        self._scope = scope
+
+    def enabled(self, **_: Any) -> bool:  # type: ignore[override]
+        """Whether anything is written: always."""
+        return True
+
+    def emit(self, record: LogRecord | None = None, **fields: Any) -> None:  # type: ignore[override]
+        """Write one event."""
+        record = record or LogRecord(**fields)
+        at = str(record.timestamp or record.observed_timestamp)
+        span = trace.get_current_span(record.context).get_span_context()
+        event = {
+            **_ids_of(span),
+            "flags": int(span.trace_flags),
+            "timeUnixNano": at,
+            "observedTimeUnixNano": at,
+            "severityNumber": _INFO,
+            "eventName": record.event_name or "",
+            "attributes": _attributes(record.attributes or {}),
+        }
+        self._file.write_event(self._scope, event)
+
+
+def _ids_of(context: SpanContext) -> JsonObject:
+    return {"traceId": f"{context.trace_id:032x}", "spanId": f"{context.span_id:016x}"}
+
+
+def _attributes(values: Mapping[str, Any]) -> list[JsonObject]:
+    return [{"key": name, "value": _value(value)} for name, value in values.items()]
+
+
+def _value(value: Any) -> JsonObject:
+    """A value as OTLP's JSON has it: whole numbers are texts."""
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    if isinstance(value, (list, tuple)):
+        return {"arrayValue": {"values": [_value(one) for one in cast("Sequence[Any]", value)]}}
+    return {"stringValue": str(value)}
