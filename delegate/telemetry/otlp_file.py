@@ -219,4 +219,4 @@ def _value(value: Any) -> JsonObject:
         return {"doubleValue": value}
     if isinstance(value, (list, tuple)):
         return {"arrayValue": {"values": [_value(one) for one in cast("Sequence[Any]", value)]}}
-    return {"stringValue": str(value)}
+    return {"stringValue": str(value).encode("utf-8", "replace").decode()}

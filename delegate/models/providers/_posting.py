@@ -23,7 +23,7 @@ from delegate.models.providers._faults import (
 )
 from delegate.models.providers._http import http_client
 from delegate.models.providers._quota import ReadQuota
-from delegate.models.providers._shared import call_seconds, dig, is_wrapped, parse_body, parse_object, to_bytes, within
+from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, to_bytes, untraced, within
 from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject, Usage
 
@@ -70,7 +70,8 @@ class SdkTransport:
                 address, sent = f"{self.endpoint.url}{path}", {"content": content}
             else:  # the SDK moves parts of the body to the URL, and signs the request
                 address, sent = path, {"body": parse_object(content)}
-            response = await self.client.post(address, cast_to=self._response_class, **sent)
+            with untraced(self.client.post, self.client.request):
+                response = await self.client.post(address, cast_to=self._response_class, **sent)
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
             translated = translate(self._sdk, error, self.endpoint.protocol)
             raise without_key(translated, self.endpoint.api_key) from None
@@ -110,12 +111,6 @@ class SdkClient:
     def __init__(self, transport: SdkTransport, timeout_seconds: float | None) -> None:
         self._transport = transport
         self._limit = timeout_seconds
-
-    @property
-    def traces_itself(self) -> bool:
-        """See `ChatClient`."""
-        sdk_client: Any = type(self._transport.client)
-        return is_wrapped(sdk_client.post) or is_wrapped(sdk_client.request)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""

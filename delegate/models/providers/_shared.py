@@ -5,7 +5,9 @@ import json
 import warnings
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from importlib import import_module
 from secrets import token_hex
 from typing import Any, Never, TypeVar, cast
 
@@ -115,9 +117,19 @@ def dig(value: Any, *names: str) -> Any:
     return value
 
 
-def is_wrapped(method: object) -> bool:
-    """Whether something has replaced an SDK's method by one around it, as instrumentations do to trace its calls."""
-    return hasattr(method, "__wrapped__")
+def untraced(*methods: object) -> AbstractContextManager[None]:
+    """Ask instrumentations that have wrapped an SDK's method to emit no span inside the block.
+
+    Bodies go past the SDKs' parameters and results, so such a span would show neither messages nor tokens. The call has
+    a span with them (see `delegate.telemetry`). Spans of the HTTP client are suppressed with it.
+    """
+    if not any(hasattr(method, "__wrapped__") for method in methods):
+        return nullcontext()
+    try:
+        utils: Any = import_module("opentelemetry.instrumentation.utils")
+    except ImportError:  # they are wrapped by something else
+        return nullcontext()
+    return utils.suppress_instrumentation()
 
 
 def native_content(message: Message, protocol: str) -> Any:

@@ -16,7 +16,6 @@ import aiohttp
 import certifi
 from google import genai
 from google.genai import errors, types
-from google.genai.models import AsyncModels
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
@@ -37,11 +36,11 @@ from delegate.models.providers._shared import (
     call_name,
     call_seconds,
     dig,
-    is_wrapped,
     native_content,
     parse_body,
     read_reply,
     to_json,
+    untraced,
     valid_arguments,
     within,
 )
@@ -113,12 +112,6 @@ class GenerateContent:
         self._session: aiohttp.ClientSession | None = None
         self._client: Any = None
 
-    @property
-    def traces_itself(self) -> bool:
-        """See `ChatClient`."""
-        models: Any = AsyncModels
-        return is_wrapped(models.generate_content)
-
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
         seconds = call_seconds(self._limit, request.max_output_tokens)
@@ -148,11 +141,13 @@ class GenerateContent:
             "automatic_function_calling": {"disable": True},
         }
         try:
-            reply = await self._ensure_client().aio.models.generate_content(
-                model=request.model,
-                contents="-",  # required by the SDK; the real contents are in the body
-                config=config,
-            )
+            models = self._ensure_client().aio.models
+            with untraced(models.generate_content):
+                reply = await models.generate_content(
+                    model=request.model,
+                    contents="-",  # required by the SDK; the real contents are in the body
+                    config=config,
+                )
         except (errors.APIError, aiohttp.ClientError, OSError, ValueError) as error:
             raise without_key(provider_error(error), self._endpoint.api_key) from None
         except Exception as error:
