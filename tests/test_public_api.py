@@ -37,7 +37,7 @@ def test_importing_the_delegator_loads_no_sdk_host_or_cli_library() -> None:
 import sys
 from delegate import Delegator, Task
 heavy = {"openai", "anthropic", "google.genai", "aiohttp", "typer", "rich", "httpx", "httpx2", "jsonschema", "mcp",
-         "tree_sitter", "yaml", "requests"}
+         "tree_sitter", "yaml", "requests", "opentelemetry"}
 print(sorted(heavy & set(sys.modules)))
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -166,5 +166,6 @@ def test_it_links_to_every_main_page_of_the_documentation() -> None:
         "command-line.md",
         "mcp.md",
         "measurements.md",
+        "telemetry.md",
         "worker.md",
     }  # docs/index.md lists these

@@ -144,7 +144,7 @@ def written_to(path: Path | None) -> Generator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "opentelemetry":
             raise
-        raise ConfigError("--trace needs OpenTelemetry: pip install 'delegate-task[otel]'") from None
+        raise ConfigError("--trace needs OpenTelemetry: run `pip install '.[otel]'` in a clone of delegate") from None
     try:
         file = TraceFile(path)
     except OSError as error:

@@ -166,8 +166,7 @@ class _FileSpan(Span):
         return self._file is not None
 
     def set_status(self, status: Any, description: str | None = None) -> None:
-        code = status.status_code if isinstance(status, trace.Status) else status
-        self._status = {"code": _STATUS[code]}
+        self._status = {"code": _STATUS[status.status_code if isinstance(status, trace.Status) else status]}
 
     def record_exception(self, exception: BaseException, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
         """Record its type. Its message may have content."""

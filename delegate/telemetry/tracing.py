@@ -213,7 +213,8 @@ class Traced(Operation):
         }
         self._emit(decision, verdict.reasoning)
         if instruments := self._scope.signals.instruments:
-            instruments.verdicts.add(1, {names.VERDICT: verdict.verdict, names.CODE: verdict.code})
+            labels = {names.VERDICT: verdict.verdict, names.CODE: verdict.code}
+            instruments.verdicts.add(amount=1, attributes=labels)
 
     def _emit(self, attributes: Attributes, explanation: str) -> None:
         if self._scope.content_in_events and explanation:

@@ -1,7 +1,7 @@
 """Reads what was traced, from a file as the OpenTelemetry Collector writes it or from the SDK's in-memory exporters."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,7 +104,7 @@ def _value(value: Any) -> Any:
 
 
 @contextmanager
-def set_for_the_program(monkeypatch: pytest.MonkeyPatch, **providers: Any) -> Iterator[None]:
+def set_for_the_program(monkeypatch: pytest.MonkeyPatch, **providers: Any) -> Generator[None]:
     """Set providers as a program does, for one test: OpenTelemetry's own functions can set them only once."""
     modules = {"trace": "trace", "logger": "_logs._internal", "meter": "metrics._internal"}
     variables = {"trace": "_TRACER_PROVIDER", "logger": "_LOGGER_PROVIDER", "meter": "_METER_PROVIDER"}
@@ -115,7 +115,7 @@ def set_for_the_program(monkeypatch: pytest.MonkeyPatch, **providers: Any) -> It
 
 
 @contextmanager
-def to_file(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[Traced]:
+def to_file(monkeypatch: pytest.MonkeyPatch, path: Path) -> Generator[Traced]:
     """A program whose provider writes to a file."""
     file = TraceFile(path)
     try:
@@ -125,20 +125,21 @@ def to_file(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[Traced]:
         file.close()
 
 
-@contextmanager
-def to_sdk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traced]:
-    """A program with OpenTelemetry's SDK and its in-memory exporters."""
-    pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk isn't installed")
-    from opentelemetry.sdk._logs import LoggerProvider
-    from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+def sdk(module: str) -> Any:
+    """A module of OpenTelemetry's SDK. Skips the test where it isn't installed."""
+    return pytest.importorskip(f"opentelemetry.sdk.{module}", reason="opentelemetry-sdk isn't installed")
 
-    spans, records = InMemorySpanExporter(), InMemoryLogRecordExporter()
-    tracers, loggers = TracerProvider(shutdown_on_exit=False), LoggerProvider(shutdown_on_exit=False)
-    tracers.add_span_processor(SimpleSpanProcessor(spans))
-    loggers.add_log_record_processor(SimpleLogRecordProcessor(records))
+
+@contextmanager
+def to_sdk(monkeypatch: pytest.MonkeyPatch) -> Generator[Traced]:
+    """A program with OpenTelemetry's SDK and its in-memory exporters."""
+    span_export, record_export = sdk("trace.export"), sdk("_logs.export")
+    spans = sdk("trace.export.in_memory_span_exporter").InMemorySpanExporter()
+    records = record_export.InMemoryLogRecordExporter()
+    tracers = sdk("trace").TracerProvider(shutdown_on_exit=False)
+    loggers = sdk("_logs").LoggerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(span_export.SimpleSpanProcessor(spans))
+    loggers.add_log_record_processor(record_export.SimpleLogRecordProcessor(records))
 
     def read() -> list[Span]:
         found = {
@@ -147,10 +148,10 @@ def to_sdk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traced]:
                 f"{span.context.span_id:016x}",
                 f"{span.parent.span_id:016x}" if span.parent else "",
                 f"{span.context.trace_id:032x}",
-                {name: list(value) if isinstance(value, tuple) else value for name, value in span.attributes.items()},
+                json.loads(json.dumps(dict(span.attributes))),  # whose lists are tuples
                 not span.status.is_unset and not span.status.is_ok,
                 span.start_time,
-                [dict(event.attributes) for event in span.events],
+                [dict[str, Any](event.attributes) for event in span.events],
             )
             for span in spans.get_finished_spans()
         }

@@ -48,7 +48,12 @@ async def run(said: str, task: Task | None = None) -> Report:
         if is_judge(request):
             return judge_reply(c1=("not_met", said), c2=("met", said))
         if len(request.messages) == 1:
-            calls = ("echo", {"text": said, said: [said]}), (f"no {said}", {"text": said}), ("fail", {}), ("echo", None)
+            calls: list[tuple[str, Any]] = [
+                ("echo", {"text": said, said: [said]}),
+                (f"no {said}", {"text": said}),
+                ("fail", {}),
+                ("echo", None),
+            ]
             made = [(f"call {said} {n}", name, arguments) for n, (name, arguments) in enumerate(calls)]
             return reply(said, *made, served=f"model {said}")
         return reply(f"I report {said}.")

@@ -10,9 +10,7 @@ from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from tests.support.words import is_judge, met_by, words
-from tests.telemetry.spans import set_for_the_program
-
-pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk isn't installed")
+from tests.telemetry.spans import sdk, set_for_the_program
 
 Points = Mapping[str, list[tuple[Mapping[str, Any], Any]]]
 TASK = Task.model_validate({"goal": "Greet.", "acceptance_criteria": ["The report greets the reader."]})
@@ -21,11 +19,8 @@ TASK = Task.model_validate({"goal": "Greet.", "acceptance_criteria": ["The repor
 @pytest.fixture
 def points(monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[], Points]]:
     """What has been measured: the attributes and the value of each point, by the name of the metric."""
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-
-    reader = InMemoryMetricReader()
-    meters = MeterProvider([reader], shutdown_on_exit=False)
+    reader = sdk("metrics.export").InMemoryMetricReader()
+    meters = sdk("metrics").MeterProvider([reader], shutdown_on_exit=False)
 
     def read() -> Points:
         data: Any = reader.get_metrics_data()

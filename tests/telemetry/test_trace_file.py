@@ -67,7 +67,7 @@ def test_without_opentelemetry_the_error_names_the_extra(monkeypatch: pytest.Mon
     for name in ("opentelemetry", "delegate.telemetry.otlp_file"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(ConfigError, match=r"pip install 'delegate-task\[otel\]'"), written_to(tmp_path / "t.jsonl"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[otel\]'"), written_to(tmp_path / "t.jsonl"):
         pass
 
 
@@ -95,6 +95,7 @@ def test_each_line_is_a_request_of_the_protocol(tmp_path: Path) -> None:
     traces = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     filled(path := tmp_path / "trace.jsonl")
     spans: dict[str, Any] = {}
+    records: list[Any] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         kind = logs.ExportLogsServiceRequest if "resourceLogs" in line else traces.ExportTraceServiceRequest
         request = json_format.Parse(hexed(line), kind())
@@ -103,8 +104,8 @@ def test_each_line_is_a_request_of_the_protocol(tmp_path: Path) -> None:
             spans[span.name] = span
             assert request.resource_spans[0].resource.attributes[0].value.string_value == "delegate"
         else:
-            (record,) = request.resource_logs[0].scope_logs[0].log_records
-    parent, child = spans["renamed"], spans["child"]
+            records += request.resource_logs[0].scope_logs[0].log_records
+    parent, child, (record,) = spans["renamed"], spans["child"], records
     assert child.parent_span_id == parent.span_id == record.span_id
     assert child.trace_id == parent.trace_id == record.trace_id
     assert record.event_name == "gen_ai.evaluation.result"
