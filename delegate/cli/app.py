@@ -24,6 +24,8 @@ COMMANDS = (
     "mcp",
     "runs",
     "show",
+    "report",
+    "view",
     "export",
 )
 """The subcommands, as the help lists them. Each is the function of this name in the module of this name."""
@@ -45,6 +47,8 @@ _SHORT_HELP = {
     "mcp": "Serve delegate_task over MCP to an editor or coding agent.",
     "runs": "List the latest runs.",
     "show": "Print everything on record of a task, or the tasks of a run.",
+    "report": "Write a run or batch as one HTML page.",
+    "view": "Serve the reports of all runs to a browser on this machine.",
     "export": "Write the record of a run as trajectories or training data.",
 }
 """What the list of commands says, where the first sentence of a command's help is too long for one line."""

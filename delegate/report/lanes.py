@@ -1,0 +1,95 @@
+"""Computes the timeline of a run: for each task when it waited, its child worked, checks ran and a judge was asked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delegate._util.fencing import one_line
+from delegate.report.amounts import duration
+from delegate.report.values import Lane, LaneKind, Segment, Timeline
+
+WIDTH = 1_000
+LEAST_WIDTH = 2.0
+"""Width of what takes next to no time, so that it can be seen."""
+MOST_LABELED = 40
+"""With more tasks, all lanes are drawn as one picture."""
+_LABEL_CHARS = 80
+_KINDS: dict[str, LaneKind] = {
+    "child.started": "child", "child.done": "check", "check.started": "check", "judge.asked": "judge",
+    "judge.done": "check",
+}  # fmt: skip
+"""What a task does from an event on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is known of the times of one task, in seconds since the epoch."""
+
+    number: str
+    anchor: str
+    label: str
+    began_at: float
+    ended_at: float
+    """Now, for a task that is running."""
+    events: Sequence[Mapping[str, Any]]
+
+
+def timeline(courses: Sequence[Course]) -> Timeline | None:
+    """The lanes of all tasks on one axis; None if there are no tasks."""
+    if not courses:
+        return None
+    start, end = min(one.began_at for one in courses), max(one.ended_at for one in courses)
+    span = max(end - start, 0.001)
+    lanes = [_lane(one, start, span) for one in courses]
+    ticks = [duration(span * part / 4) for part in range(5)]
+    return Timeline(lanes, ticks, _paths(lanes) if len(lanes) > MOST_LABELED else {})
+
+
+def _lane(course: Course, start: float, span: float) -> Lane:
+    parts = [part for part in _parts(course) if part[2] > part[1]]
+    segments = [
+        Segment(
+            kind,
+            round((begin - start) / span * WIDTH, 1),
+            round(max(LEAST_WIDTH, (end - begin) / span * WIDTH), 1),
+            f"{kind} {duration(end - begin)}",
+        )
+        for kind, begin, end in parts
+    ]
+    sums: dict[LaneKind, float] = {}
+    for kind, begin, end in parts:
+        sums[kind] = sums.get(kind, 0) + end - begin
+    summary = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in sums.items() if seconds >= 0.05)
+    return Lane(course.number, course.anchor, one_line(course.label, _LABEL_CHARS), segments, summary or "no time")
+
+
+def _parts(course: Course) -> Iterator[tuple[LaneKind, float, float]]:
+    """What the task did, from when until when. Waits within the work of the child or a judge are drawn on top of it."""
+    if not course.events:
+        yield "child", course.began_at, course.ended_at
+        return
+    doing: LaneKind = "wait"
+    since = course.began_at
+    waits: list[tuple[LaneKind, float, float]] = []
+    for event in course.events:
+        at, kind = min(max(float(event["at"]), since), course.ended_at), str(event["kind"])
+        if kind == "child.waiting" and event["seconds"]:
+            waits.append(("wait", max(course.began_at, at - float(event["seconds"])), at))
+        if kind == "verdict":
+            yield doing, since, at
+            since = course.ended_at
+            break
+        following = _KINDS.get(kind, doing)
+        if following != doing:
+            yield doing, since, at
+            doing, since = following, at
+    yield doing, since, course.ended_at
+    yield from waits
+
+
+def _paths(lanes: Sequence[Lane]) -> dict[LaneKind, str]:
+    parts: dict[LaneKind, list[str]] = {}
+    for n, lane in enumerate(lanes):
+        for one in lane.segments:
+            parts.setdefault(one.kind, []).append(f"M{one.x:g} {4 * n + 2}h{one.width:g}")
+    return {kind: "".join(path) for kind, path in parts.items()}

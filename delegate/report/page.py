@@ -1,0 +1,113 @@
+"""Writes reports as HTML pages that load nothing, and work without scripts.
+
+Every value passes through `clean` and is escaped, wherever a template prints it. A Content-Security-Policy allows only
+the page's own style and its own script, each by its hash.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from delegate._util.fencing import clean
+from delegate.report.values import Filter, ReportView, RunLine
+
+TEMPLATES = Path(__file__).parent / "templates"
+TEXT_CHARS = 200_000
+"""Longest "copy as text"."""
+FOLLOW_SECONDS = 5
+"""How often a page is loaded again that follows a running run without scripts."""
+
+
+class Page(NamedTuple):
+    """A page, and the Content-Security-Policy that it also names itself."""
+
+    html: str
+    policy: str
+
+
+def report_page(view: ReportView, *, served: bool = False) -> Page:
+    """The page of a report. A `served` one links to the list of runs, and follows a run that is running."""
+    text = report_text(view)
+    if len(text) > TEXT_CHARS:
+        text = f"{text[:TEXT_CHARS]}\n[… {len(text) - TEXT_CHARS:,} more characters …]"
+    rules, live = _filter_rules(view.filters), served and view.live
+    return _page("report.html", rules, served=served, live=live, view=view, text=text)
+
+
+def list_page(runs: Sequence[RunLine]) -> Page:
+    """The page with the list of runs, each of which leads to its report."""
+    return _page("list.html", "", served=True, live=any(run.state == "running" for run in runs), runs=runs)
+
+
+def problem_page(message: str) -> Page:
+    """A page that says why there is no report."""
+    return _page("problem.html", "", served=True, live=False, message=message)
+
+
+def report_text(view: ReportView) -> str:
+    """A report as plain text: the headline, and each task with its verdict and why."""
+    return _environment().get_template("report.txt").render(view=view)
+
+
+def _page(template: str, rules: str, *, served: bool, live: bool, **values: Any) -> Page:
+    style, script = _file("style.css") + rules, _file("page.js")
+    connect = "'self'" if live else "'none'"
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+    html = (
+        _environment()
+        .get_template(template)
+        .render(
+            policy=Markup(policy),  # noqa: S704
+            style=Markup(style),  # noqa: S704
+            script=Markup(script),  # noqa: S704
+            served=served,
+            live=live,
+            follow_seconds=FOLLOW_SECONDS,
+            **values,
+        )
+    )
+    return Page(html, policy)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=select_autoescape(("html",)),
+        undefined=StrictUndefined,
+        finalize=_cleaned,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _cleaned(value: Any) -> Any:
+    """What a template prints, without characters that a reader can't see. Markup comes only from templates."""
+    return clean(value).text if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _file(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _filter_rules(filters: Sequence[Filter]) -> str:
+    """For each choice of a filter, the rule that hides all other rows. So filters need no script."""
+    return "".join(
+        f'body:has(#{one.id} option[value="{choice.key}"]:checked) .task:not(.{choice.key}){{display:none}}\n'
+        for one in filters
+        for choice in one.choices
+    )

@@ -1,0 +1,54 @@
+"""Finds a judge's quote in its source, so that a reader sees it where it stands."""
+
+import re
+from bisect import bisect_right
+
+from delegate._util.fencing import clean
+from delegate.report.values import Excerpt
+
+CONTEXT_CHARS = 700
+"""How much of the source is shown on each side of a quote."""
+_MAX_QUOTE_CHARS = 4_000
+_PLAIN = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
+    }
+)
+"""Typographic characters that count as the plain one, as where the quote was verified."""
+
+
+def find_quote(quote: str, text: str, place: str, *, context: int = CONTEXT_CHARS) -> Excerpt | None:
+    """The quote with the text around it; None if the text doesn't contain it.
+
+    White space and typographic variants of quotes and dashes don't matter, and neither do characters that a reader
+    can't see. A very long quote is shown by its beginning.
+    """
+    wanted, cleaned = " ".join(clean(quote[:_MAX_QUOTE_CHARS]).text.split()), clean(text).text
+    found = _find(wanted, cleaned) if wanted else None
+    if found is None:
+        return None
+    start, end = found
+    first, last = max(0, start - context), min(len(cleaned), end + context)
+    return Excerpt(place, cleaned[first:start], cleaned[start:end], cleaned[end:last], first > 0, last < len(cleaned))
+
+
+def _find(wanted: str, text: str) -> tuple[int, int] | None:
+    """Where the words stand in the text. Takes time proportional to its length, whatever both contain."""
+    if (start := text.find(wanted)) >= 0:
+        return start, start + len(wanted)
+    words = [(match.start(), match[0]) for match in re.finditer(r"\S+", text)]
+    at = " ".join(word for _, word in words).translate(_PLAIN).find(wanted.translate(_PLAIN))
+    if at < 0:
+        return None
+    joined_starts, position = list[int](), 0
+    for _, word in words:
+        joined_starts.append(position)
+        position += len(word) + 1
+
+    def in_text(joined: int) -> int:
+        n = bisect_right(joined_starts, joined) - 1
+        return words[n][0] + joined - joined_starts[n]
+
+    return in_text(at), in_text(at + len(wanted) - 1) + 1

@@ -1,0 +1,377 @@
+"""Reads runs and batches from the records and the journal into what a report shows."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from delegate._util.fencing import one_line
+from delegate._util.redaction import Redactor
+from delegate.batch.item import ItemOutcome
+from delegate.batch.journal import BatchSummary, Journal
+from delegate.budget import costs
+from delegate.contract.amounts import percent, usd
+from delegate.errors import CallError
+from delegate.records.history import Records, RunSummary, TaskSummary
+from delegate.report.amounts import duration, money, run_bill, when
+from delegate.report.lanes import Course, timeline
+from delegate.report.room import Room
+from delegate.report.tasks import code_of, task_view
+from delegate.report.values import Choice, Filter, ReportView, RunLine, TaskView, Tone
+from delegate.sandbox.threads import run_in_thread
+from delegate.types import JsonObject, TaskResult, Totals
+
+FILTERED_FROM = 6
+"""Reports with fewer tasks have no filters."""
+MOST_CHOICES = 12
+"""A column with more distinct values isn't offered as a filter."""
+_MOST_COLUMNS = 4
+_TITLE_CHARS = 160
+
+
+class Reports:
+    """Reads reports. Use it as an async context manager, which closes the files."""
+
+    def __init__(self, home: Path) -> None:
+        self._records = Records(home)
+        self._journal = Journal(home)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._records.aclose()
+        await self._journal.aclose()
+
+    async def report(self, id: str) -> ReportView:
+        """The report of a batch, of a run, or of one task, by its id or handle.
+
+        Raises CallError `unknown_handle` if nothing of it is on record, and DelegateError if the files can't be read.
+        """
+        batch = await self._batch(id)
+        tasks = await self._records.tasks(id)
+        if batch is not None:
+            outcomes = [outcome async for outcome in self._journal.outcomes(id)]
+            records = await self._read([task.handle for task in tasks])
+            return await run_in_thread(lambda: _batch_view(batch, outcomes, tasks, records))
+        if tasks:
+            records = await self._read([task.handle for task in tasks])
+            return await run_in_thread(lambda: _run_view("run", tasks, records))
+        record = await self._records.read(id)
+        if record is None:
+            hint = "use `last`, or an id from `delegate runs` or its first characters"
+            raise CallError("unknown_handle", f"there is no record {one_line(id, 60)!r}", hint=hint)
+        own = [task for task in await self._records.tasks(record["run_id"]) if task.handle == id]
+        return await run_in_thread(lambda: _run_view("task", own, {id: record}))
+
+    async def runs(self, limit: int = 100) -> list[RunLine]:
+        """The latest runs and batches, newest first."""
+        batches = {one.run_id: one for one in await self._journal.latest(limit)}
+        lines = [(one.began_at, _batch_line(one)) for one in batches.values()]
+        lines += [
+            (one.began_at, _run_line(one)) for one in await self._records.runs(limit) if one.run_id not in batches
+        ]
+        return [line for _, line in sorted(lines, key=lambda line: -line[0])[:limit]]
+
+    async def _batch(self, id: str) -> BatchSummary | None:
+        try:
+            return await self._journal.summary(id)
+        except CallError:
+            return None
+
+    async def _read(self, handles: Sequence[str]) -> dict[str, JsonObject]:
+        found = {handle: await self._records.read(handle) for handle in handles}
+        return {handle: record for handle, record in found.items() if record is not None}
+
+
+# -------------------------------------------------------------------------------------------------- runs and tasks
+
+
+def _run_view(kind: str, tasks: Sequence[TaskSummary], records: Mapping[str, JsonObject]) -> ReportView:
+    """The report of a run. What children delegated follows the tasks of the root, without a number."""
+    top = min(task.depth for task in tasks)
+    roots = sorted((task for task in tasks if task.depth == top), key=lambda task: task.task_index)
+    ordered = [*roots, *(task for task in tasks if task.depth != top)]
+    results = {task.handle: _result(records.get(task.handle)) for task in tasks}
+    keys = _Keys(len(ordered))
+    redactor, views = Redactor(), list[TaskView]()
+    for n, task in enumerate(ordered, start=1):
+        record = records.get(task.handle)
+        view = task_view(
+            record,
+            Room.for_each_of(len(ordered)),
+            redactor,
+            anchor=f"t{n}",
+            number=str(n) if n <= len(roots) else "",
+            depth=task.depth - top,
+            filters=keys.of(_filter_word(task.verdict, task.state), code_of(None, results[task.handle])),
+        )
+        views.append(view)
+    began, ended = min(task.began_at for task in tasks), _last_end(tasks)
+    totals = costs.totals([found for task in roots if (found := results[task.handle])], ended - began)
+    if any(results[task.handle] is None for task in roots):
+        totals = totals.model_copy(update={"cost_usd": None, "child_cost_usd": None})
+    live = any(task.state == "running" for task in tasks)
+    return ReportView(
+        kind="task" if kind == "task" else "run",
+        title=_title([task.goal for task in roots]),
+        run_id=tasks[0].run_id,
+        state="running" if live else "ended",
+        live=live,
+        when=when(began),
+        tally=_tally(totals.passed, len(roots)),
+        tone=_tone([view for view in views if view.depth == 0]),
+        figures=_figures(totals, live=live),
+        counts=_counts([view for view in views if view.depth == 0]),
+        tasks=views,
+        timeline=timeline([_course(view, task, records) for view, task in zip(views, ordered, strict=True)]),
+        bill=run_bill(totals),
+        filters=keys.filters(),
+        notes=_notes(tasks, live=live),
+    )
+
+
+def _batch_view(
+    batch: BatchSummary,
+    outcomes: Sequence[ItemOutcome],
+    tasks: Sequence[TaskSummary],
+    records: Mapping[str, JsonObject],
+) -> ReportView:
+    """The report of a batch: its rows with an outcome in the order of the file, then the tasks that are running."""
+    redactor, by_handle = Redactor(), {task.handle: task for task in tasks}
+    outcomes = sorted(outcomes, key=lambda one: (one.row is None, one.row or 0))
+    outcomes = [
+        replace(one, input={name: redactor.text(value) for name, value in one.input.items()}) for one in outcomes
+    ]
+    open_tasks = [task for task in tasks if task.state == "running" and task.depth == 0]
+    room_for = len(outcomes) + len(open_tasks)
+    keys, views, courses = _Keys(room_for, outcomes), list[TaskView](), list[Course]()
+    rows: list[tuple[ItemOutcome | None, str | None]] = [
+        (one, one.result.handle if one.result else None) for one in outcomes
+    ]
+    for outcome, handle in [*rows, *((None, task.handle) for task in open_tasks)]:
+        record, task = records.get(handle or ""), by_handle.get(handle or "")
+        result = outcome.result if outcome else None
+        word = _filter_word(result.verdict.verdict if result and result.verdict else None, _state_of(outcome))
+        view = task_view(
+            record,
+            Room.for_each_of(room_for),
+            redactor,
+            anchor=_anchor(outcome, task),
+            number=outcome.id if outcome else "",
+            outcome=outcome,
+            filters=keys.of(word, code_of(outcome, result), outcome),
+        )
+        views.append(view)
+        if task is not None:
+            courses.append(_course(view, task, records))
+    totals = _batch_totals(batch, outcomes)
+    live = batch.state == "running"
+    return ReportView(
+        kind="batch",
+        title=one_line(f"{batch.source}: {batch.title}", _TITLE_CHARS),
+        run_id=batch.run_id,
+        state=batch.state,
+        live=live,
+        when=when(batch.began_at),
+        tally=_tally(batch.passed, batch.total),
+        tone=_tone(views) if batch.settled == batch.total else "run" if live else "warn",
+        figures=_figures(totals, live=live),
+        counts=_counts(views, not_listed=batch.total - len(views)),
+        tasks=views,
+        timeline=timeline(courses),
+        bill=run_bill(totals),
+        filters=keys.filters(),
+        notes=_batch_notes(batch),
+    )
+
+
+def _anchor(outcome: ItemOutcome | None, task: TaskSummary | None) -> str:
+    """The id of a row in the page, which stays the same while the batch goes on."""
+    if outcome is not None and outcome.result is not None:
+        return f"t{outcome.result.task_index + 1}"
+    return f"t{task.task_index + 1}" if task else f"row{outcome.row if outcome else 0}"
+
+
+def _batch_totals(batch: BatchSummary, outcomes: Sequence[ItemOutcome]) -> Totals:
+    """The sums over all results. The cost is that of the journal, which also counts what was run again since."""
+    ended = batch.ended_at if batch.ended_at is not None else time.time()
+    totals = costs.totals([one.result for one in outcomes if one.result], ended - batch.began_at)
+    known = batch.cost_known_usd
+    cost_usd = None if batch.unpriced or totals.cost_usd is None or batch.unknown else known
+    share = costs.share(totals.judge_cost_usd, cost_usd)
+    return totals.model_copy(update={"cost_usd": cost_usd, "cost_known_usd": known, "verification_share": share})
+
+
+def _course(view: TaskView, task: TaskSummary, records: Mapping[str, JsonObject]) -> Course:
+    events = (records.get(task.handle) or {}).get("events") or ()
+    last = float(events[-1]["at"]) if events else task.began_at
+    end = task.ended_at if task.ended_at is not None else time.time() if task.state == "running" else last
+    return Course(view.number, view.anchor, view.goal, task.began_at, max(end, task.began_at), events)
+
+
+def _result(record: JsonObject | None) -> TaskResult | None:
+    return TaskResult.model_validate(record["result"]) if record and record["result"] else None
+
+
+def _last_end(tasks: Sequence[TaskSummary]) -> float:
+    """When the last task ended; now, if one is running."""
+    if any(task.state == "running" for task in tasks):
+        return time.time()
+    return max(task.ended_at if task.ended_at is not None else task.began_at for task in tasks)
+
+
+# ------------------------------------------------------------------------------------------------------- headlines
+
+
+def _title(goals: Sequence[str]) -> str:
+    """The first goal, and how many more there are."""
+    if len(goals) == 1:
+        return one_line(goals[0], _TITLE_CHARS)
+    return f"{one_line(goals[0], _TITLE_CHARS // 2)} and {len(goals) - 1:,} more"
+
+
+def _tally(passed: int, total: int) -> str:
+    return f"{passed:,} of {total:,} PASS"
+
+
+def _figures(totals: Totals, *, live: bool) -> list[str]:
+    share = totals.verification_share
+    shares = [f"verification {percent(share)}"] if share is not None and totals.passed + totals.failed else []
+    cost = f"{usd(totals.cost_known_usd)} so far" if live else money(totals)
+    return [cost, *shares, duration(totals.seconds)]
+
+
+def _tone(views: Sequence[TaskView]) -> Tone:
+    """The tone of the whole: the worst of its tasks."""
+    order: tuple[Tone, ...] = ("fail", "warn", "run", "none", "pass")
+    return min(views, key=lambda view: order.index(view.tone)).tone if views else "none"
+
+
+def _counts(views: Sequence[TaskView], *, not_listed: int = 0) -> list[tuple[int, str, Tone]]:
+    """The number of tasks by their words, most first. Those that haven't started aren't among the views."""
+    tones: dict[str, Tone] = {}
+    for view in views:
+        tones.setdefault(view.word, view.tone)
+    counts = Counter(view.word for view in views)
+    listed: list[tuple[int, str, Tone]] = sorted(((counts[word], word, tones[word]) for word in tones), reverse=True)
+    return listed if not_listed <= 0 else [*listed, (not_listed, "NOT STARTED", "none")]
+
+
+def _notes(tasks: Sequence[TaskSummary], *, live: bool) -> list[str]:
+    notes = [f"Still running: this is how far it was at {when(time.time())}."] if live else []
+    if any(task.state == "outcome_unknown" for task in tasks):
+        notes.append("The process of some tasks was lost. They may have done anything, and are not run again.")
+    return notes
+
+
+def _batch_notes(batch: BatchSummary) -> list[str]:
+    match batch.state:
+        case "running":
+            return [f"Still running: this is how far it was at {when(time.time())}; {batch.left:,} tasks are left."]
+        case "ended":
+            return []
+        case "stopped" | "interrupted":
+            resume = f"`delegate batch --resume {batch.run_id}` goes on with it"
+            return [f"It was {batch.state} with {batch.left:,} tasks left; {resume}."]
+
+
+# --------------------------------------------------------------------------------------------------------- filters
+
+
+def _state_of(outcome: ItemOutcome | None) -> str:
+    return "running" if outcome is None else outcome.state if outcome.state != "done" else "ended"
+
+
+def _filter_word(verdict: str | None, state: str) -> str:
+    """By what a row is filtered: its verdict, or its state if it has none."""
+    return verdict or ("no verdict" if state == "ended" else state.replace("_", " "))
+
+
+class _Keys:
+    """Gives every value by which rows can be filtered a class, and counts the rows that have it."""
+
+    def __init__(self, rows: int, outcomes: Sequence[ItemOutcome] = ()) -> None:
+        self._enabled = rows >= FILTERED_FROM
+        self._columns = _columns(outcomes)
+        self._keys: dict[str, dict[str, str]] = {name: {} for name in ("verdict", "code", *self._columns)}
+        self._counts = Counter[str]()
+
+    def of(self, word: str, code: str, outcome: ItemOutcome | None = None) -> str:
+        """The classes of one row."""
+        if not self._enabled:
+            return ""
+        values = {"verdict": word, "code": code or "none"}
+        values |= {name: outcome.input.get(name, "") if outcome else "" for name in self._columns}
+        return " ".join(self._key(name, value) for name, value in values.items())
+
+    def filters(self) -> list[Filter]:
+        """The filters that tell rows apart."""
+        return [
+            Filter(
+                f"f{n}",
+                one_line(name, 40),
+                [Choice(one_line(value, 60) or "(empty)", key, self._counts[key]) for value, key in keys.items()],
+            )
+            for n, (name, keys) in enumerate(self._keys.items())
+            if len(keys) > 1
+        ]
+
+    def _key(self, name: str, value: str) -> str:
+        keys = self._keys[name]
+        key = keys.setdefault(value, f"k{list(self._keys).index(name)}-{len(keys)}")
+        self._counts[key] += 1
+        return key
+
+
+def _columns(outcomes: Sequence[ItemOutcome]) -> list[str]:
+    """The columns that have a few values, each of which many rows share."""
+    names = dict.fromkeys(name for one in outcomes for name in one.input if name not in ("verdict", "code"))
+    distinct = {name: {one.input.get(name, "") for one in outcomes} for name in names}
+    few = [name for name, values in distinct.items() if 1 < len(values) <= min(MOST_CHOICES, len(outcomes) / 2)]
+    return few[:_MOST_COLUMNS]
+
+
+# ---------------------------------------------------------------------------------------------------------- lists
+
+
+def _run_line(run: RunSummary) -> RunLine:
+    seconds = (run.ended_at or time.time()) - run.began_at
+    figures = [usd(run.cost_usd) if run.cost_usd is not None else "cost unknown", duration(seconds)]
+    if run.state == "outcome_unknown":
+        figures = figures[:1]
+    return RunLine(
+        run.run_id,
+        "run",
+        when(run.began_at),
+        run.state,
+        _line_tone(run.state, run.failed, run.other, run.passed),
+        _tally(run.passed, run.tasks),
+        figures,
+        one_line(run.goal, 200),
+    )
+
+
+def _batch_line(batch: BatchSummary) -> RunLine:
+    cost = "cost unknown" if batch.unpriced else usd(batch.cost_known_usd)
+    seconds = (batch.ended_at or time.time()) - batch.began_at
+    return RunLine(
+        batch.run_id,
+        "batch",
+        when(batch.began_at),
+        batch.state,
+        _line_tone(batch.state, batch.failed, batch.total - batch.passed - batch.failed, batch.passed),
+        _tally(batch.passed, batch.total),
+        [cost, *([duration(seconds)] if batch.state != "interrupted" else [])],
+        one_line(f"{batch.source}: {batch.title}", 200),
+    )
+
+
+def _line_tone(state: str, failed: int, other: int, passed: int) -> Tone:
+    if state == "running":
+        return "run"
+    if failed:
+        return "fail"
+    return "warn" if state != "ended" else "none" if other or not passed else "pass"

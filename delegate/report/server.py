@@ -1,0 +1,113 @@
+"""Serves the list of runs and their reports to a browser on this machine, and to nobody else.
+
+It listens on 127.0.0.1, and every address begins with a token that other users and web pages can't know. Requests that
+name another host are refused, since a page elsewhere can make its own name point here. There is nothing to change:
+only GET and HEAD are answered.
+"""
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from delegate.errors import CallError, DelegateError
+from delegate.report.page import Page, list_page, problem_page, report_page
+from delegate.report.reading import Reports
+from delegate.sandbox.threads import run_in_thread
+
+ADDRESS = "127.0.0.1"
+LISTED_RUNS = 200
+_SHUTDOWN_SECONDS = 1.0
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_NOTHING = "default-src 'none'"
+
+
+async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -> None:
+    """Serve the runs that are recorded in `home` until cancelled. `on_ready` gets the address to open.
+
+    Port 0 is any free one. Raises CallError `port_in_use`.
+    """
+    async with Reports(home) as reports:
+        runner = web.AppRunner(_Views(reports).app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, ADDRESS, port)
+            try:
+                await site.start()
+            except OSError as error:
+                message = f"port {port} can't be used: {error.strerror}"
+                hint = "choose another --port, or leave it out"
+                raise CallError("port_in_use", message, field="port", hint=hint) from None
+            views: _Views = runner.app[_VIEWS]
+            on_ready(f"http://{ADDRESS}:{runner.addresses[0][1]}/{views.token}/")
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+
+class _Views:
+    """Answers requests."""
+
+    def __init__(self, reports: Reports) -> None:
+        self.token = secrets.token_urlsafe(18)
+        self._reports = reports
+        self.app = web.Application(middlewares=[self._guard])
+        self.app[_VIEWS] = self
+        self.app.router.add_get("/{token}/", self._list)
+        self.app.router.add_get("/{token}/run/{id}", self._report)
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse requests without the token or for another host, and set the headers of all replies."""
+        try:
+            if not self._is_ours(request):
+                raise web.HTTPNotFound
+            response = await handler(request)
+        except web.HTTPException as error:
+            response = web.Response(status=error.status, text=f"{error.status}: {error.reason}\n")
+        for name, value in _HEADERS.items():
+            response.headers[name] = value
+        response.headers.setdefault("Content-Security-Policy", _NOTHING)
+        return response
+
+    def _is_ours(self, request: web.Request) -> bool:
+        """Whether the request names this server by its address, and knows the token."""
+        name, _, port = request.headers.get("Host", "").rpartition(":")
+        local = request.get_extra_info("sockname")
+        given = request.path.removeprefix("/").partition("/")[0]
+        known = hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
+        return known and name in (ADDRESS, "localhost") and local is not None and port == str(local[1])
+
+    async def _list(self, request: web.Request) -> web.Response:
+        try:
+            return _reply(list_page(await self._reports.runs(LISTED_RUNS)))
+        except DelegateError as error:
+            return _reply(problem_page(str(error)), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _report(self, request: web.Request) -> web.Response:
+        try:
+            view = await self._reports.report(request.match_info["id"])
+        except DelegateError as error:
+            return _reply(problem_page(str(error)), HTTPStatus.NOT_FOUND)
+        return _reply(await run_in_thread(lambda: report_page(view, served=True)))
+
+
+_VIEWS = web.AppKey("views", _Views)
+
+
+def _reply(page: Page, status: int = HTTPStatus.OK) -> web.Response:
+    response = web.Response(status=status, text=page.html, content_type="text/html")
+    response.headers["Content-Security-Policy"] = f"{page.policy}; frame-ancestors 'none'"
+    return response

@@ -1,0 +1,107 @@
+"""`delegate view` answers this machine's own browser with the token, and nobody else."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from delegate.cli.app import app_with
+from delegate.errors import CallError
+from delegate.report.server import serve
+from tests.cli.command import COMMAND
+from tests.report import recorded
+from tests.support.words import words
+
+
+@asynccontextmanager
+async def serving(home: Path, *, port: int = 0) -> AsyncGenerator[URL]:
+    """A server of the records in `home`."""
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(home, port=port, on_ready=address.set_result))
+    try:
+        done, _ = await asyncio.wait([task, address], return_when=asyncio.FIRST_COMPLETED)
+        if task in done:
+            await task
+        yield URL(address.result())
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, CallError):
+            await task
+
+
+async def status(http: aiohttp.ClientSession, url: URL, *, method: str = "GET", **headers: str) -> int:
+    async with http.request(method, url, headers=headers) as reply:
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+        return reply.status
+
+
+async def test_it_serves_the_list_and_the_reports(home: Path) -> None:
+    report = await recorded.run(words(recorded.child()), {"goal": "one"})
+    async with serving(home) as url, aiohttp.ClientSession() as http:
+        async with http.get(url) as reply:
+            assert f'href="run/{report.run_id}"' in await reply.text()
+            assert "frame-ancestors 'none'" in reply.headers["Content-Security-Policy"]
+            assert reply.headers["Cache-Control"] == "no-store"
+        async with http.get(url / "run" / str(report.run_id)) as reply:
+            assert (reply.status, reply.content_type) == (200, "text/html")
+            assert "I did the work." in await reply.text()
+        async with http.get(url / "run" / "<script>alert(1)") as reply:
+            assert (reply.status, "<script>alert" in await reply.text()) == (404, False)
+
+
+async def test_other_hosts_wrong_tokens_and_other_methods_are_refused(home: Path) -> None:
+    async with serving(home) as url, aiohttp.ClientSession() as http:
+        port = url.port
+        assert await status(http, url) == 200
+        assert await status(http, url, Host=f"localhost:{port}") == 200
+        for host in ("evil.test", f"evil.test:{port}", "127.0.0.1", "127.0.0.1:1", f"127.0.0.1.evil.test:{port}", ""):
+            assert await status(http, url, Host=host) == 404, host
+        for path in ("/", "/favicon.ico", "/x/", f"{url.path[:-2]}/", f"{url.path}run/../../etc/passwd"):
+            assert await status(http, url.with_path(path, encoded=True)) == 404, path
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            assert await status(http, url, method=method) == 405, method
+
+
+async def test_a_port_in_use_is_named(home: Path) -> None:
+    async with serving(home) as url:
+        with pytest.raises(CallError, match=f"port {url.port} can't be used"):
+            async with serving(home, port=url.port or 0):
+                pass
+
+
+def test_the_command_prints_the_address_and_ends_with_ctrl_c() -> None:
+    with subprocess.Popen([*COMMAND, "view"], stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{20,}/\n", process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
+
+
+def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    report = asyncio.run(recorded.run(words(recorded.child()), {"goal": "one"}, {"goal": "two"}))
+    for arguments, title in (
+        (["last"], "one and 1 more"),
+        ([str(report.run_id)[:8], "2"], "two"),
+        ([str(report.results[0].handle)], "one"),
+    ):
+        app_with(["report"])(["report", *arguments], standalone_mode=False)
+        assert capsys.readouterr().out.startswith("report.html: 0 of ")
+        assert f"PASS – {title}</title>" in Path("report.html").read_text()
+    app_with(["report"])(["report", "-o", "-"], standalone_mode=False)
+    assert capsys.readouterr().out.startswith("<!doctype html>")
+    Path("notes.txt").write_text("mine")
+    for output, problem in (("notes.txt", "isn't a report"), (".", "is a folder"), ("no/a.html", "doesn't exist")):
+        with pytest.raises(CallError, match=problem):
+            app_with(["report"])(["report", "-o", output], standalone_mode=False)
+    assert Path("notes.txt").read_text() == "mine"
+    with pytest.raises(CallError, match="there is no record"):
+        app_with(["report"])(["report", "nothing"], standalone_mode=False)
