@@ -1,0 +1,136 @@
+"""Write pictures of reports to build/report-screens/, and the one in the README to docs/screens/report.png.
+
+A run, a batch of 60 rows, a run that is going on and the list of runs are shown by headless Chromium, light and dark,
+on a wide and on a narrow screen. Look at them after any change to the templates or the style.
+"""
+
+import argparse
+import asyncio
+import random
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from delegate import Delegator, Settings, Task
+from delegate.batch.item import Item
+from delegate.cli.demo_script import demo_tasks, find_python_by_name, scripted
+from delegate.errors import ProviderError
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest
+from delegate.report.page import report_page
+from delegate.report.reading import Reports
+from delegate.report.server import serve
+from delegate.testing import judge_reply
+from delegate.types import ShellCriterion, TextCriterion
+from tests.support.browser import Browser, Page, chromium
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "build" / "report-screens"
+README_PICTURE = ROOT / "docs" / "screens" / "report.png"
+WIDTHS = ((1_280, 860), (360, 740))
+MOST_HEIGHT = 2_400
+SETTLE = """document.documentElement.style.setProperty("--sans", "Roboto");
+document.querySelectorAll(".task").forEach((task) => { task.style.contentVisibility = "visible"; });"""
+"""A font that looks like those of readers, and no row that is drawn only once it is scrolled to."""
+ROWS = 60
+REGIONS, PLANS = ("Americas", "Asia", "Europe"), ("basic", "team")
+TICKETS = (
+    "The invoice for March was charged twice", "Exports stop after 1,000 rows", "Can we pay by bank transfer?",
+    "The sign-up mail never arrives", "Dark mode hides the save button", "Please close our account",
+)  # fmt: skip
+
+
+async def answer_tickets(request: ChatRequest) -> ChatReply | str:
+    """Children answer most tickets; some promise more than they do, and one judge can't be reached."""
+    prompt = request.messages[0].text
+    ticket = int(prompt.partition("ticket ")[2].split(":")[0].split()[0])
+    await asyncio.sleep(random.uniform(0.05, 0.35))
+    if request.reply_schema is not None:
+        if ticket % 29 == 0:
+            raise ProviderError("auth", "the key was refused", provider="scripted")
+        quote = "We will refund it today" if ticket % 7 == 0 else "we looked into it and found the cause"
+        return judge_reply(c2=("met", quote))
+    if len(request.messages) == 1:
+        text = (
+            f"Dear customer,\n\nthank you for writing. About ticket {ticket}: we looked into it and found the cause.\n"
+        )
+        return Scripted.call("write_file", path="letter.txt" if ticket % 11 == 0 else "reply.md", content=text)
+    return f"I answered ticket {ticket} in reply.md, and we looked into it and found the cause."
+
+
+def tickets() -> list[Item]:
+    """The rows of the batch."""
+    criteria = (
+        ShellCriterion(kind="shell", command="test -s reply.md"),
+        TextCriterion(text="The report says that the cause was found"),
+    )
+    rows: list[Item] = []
+    for n in range(1, ROWS + 1):
+        subject, region, plan = TICKETS[n % len(TICKETS)], REGIONS[n % 3], PLANS[n % 5 == 0]
+        task = Task(goal=f"Answer ticket {n}: {subject}", acceptance_criteria=criteria)
+        rows.append(Item(f"ticket-{n}", task, n, input={"subject": subject, "region": region, "plan": plan}))
+    return rows
+
+
+async def record(home: Path) -> dict[str, str]:
+    """Run the demo and the batch, and return the ids of both."""
+    settings = Settings(home=home, commands="allow")
+    demo = demo_tasks()
+    async with Delegator(settings, client=scripted(demo)) as delegator:
+        report = await delegator.run(*(one.task for one in demo))
+    async with Delegator(settings, client=Scripted(answer_tickets)) as delegator:
+        batch = delegator.batch(tickets(), concurrency=6)
+        async for _ in batch:
+            pass
+        (latest,) = await delegator.batches(1)
+    return {"run": report.run_id or "", "batch": latest.run_id}
+
+
+async def take(page: Page, url: str, name: str, *, script: str = "") -> None:
+    """Take the pictures of one page."""
+    for width, height in WIDTHS:
+        for dark in (False, True):
+            await page.open(url, width=width, height=height, dark=dark)
+            await page.run(SETTLE + script)
+            whole = min(MOST_HEIGHT, await page.run("document.documentElement.scrollHeight"))
+            await page.resize(width, max(height, whole))
+            await page.picture(PICTURES / f"{name}-{width}-{'dark' if dark else 'light'}.png")
+    assert not page.errors, page.errors
+
+
+async def take_all(browser: Browser, home: Path, ids: dict[str, str]) -> None:
+    """Take all pictures."""
+    async with Reports(home) as reports, browser.page() as page:
+        for name, id in ids.items():
+            path = PICTURES / f"{name}.html"
+            path.write_text(report_page(await reports.report(id)).html, encoding="utf-8")
+            await take(page, path.as_uri(), name)
+        opened = "document.querySelectorAll('#t1, #t1 details').forEach((one) => { one.open = true; })"
+        await take(page, (PICTURES / "run.html").as_uri(), "opened", script=opened)
+        await page.open((PICTURES / "run.html").as_uri(), width=960, height=1_000)
+        await page.run(SETTLE + "document.querySelector('#t1').open = document.querySelector('#t1 .quote').open = true")
+        await page.picture(README_PICTURE)
+        loop = asyncio.get_running_loop()
+        address: asyncio.Future[str] = loop.create_future()
+        serving = asyncio.create_task(serve(home, on_ready=address.set_result))
+        await take(page, await address, "view")
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+async def main(home: Path) -> None:
+    """Record, then take the pictures."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    find_python_by_name()
+    ids = await record(home)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, chromium(Path(profile)) as browser:
+        await take_all(browser, home, ids)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--home", type=Path, help="keep the records in this folder")
+    given = parser.parse_args().home
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(given or Path(folder)))
