@@ -41,12 +41,14 @@ def document(name: str) -> str:
 
 def _events() -> Json:
     """One event of any kind. In the mode "serialization", all fields are required."""
-    classes = (*events.RunEvent.__args__, *events.TaskEvent.__args__, events.ToolRequest)
+    kinds: dict[Any, str] = {
+        one: events.kind_of(one) for one in (*events.RunEvent.__args__, *events.TaskEvent.__args__)
+    }
+    classes: tuple[Any, ...] = (*kinds, events.ToolRequest)
     for one in classes:
         one.__pydantic_config__ = ConfigDict(
             extra="forbid", use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
         )
-    kinds = {one: events.kind_of(one) for one in classes if one is not events.ToolRequest}
     one_of: Any = TypeAdapter(events.Event).json_schema(mode="serialization")
     definitions = one_of["$defs"]
     for one in classes:

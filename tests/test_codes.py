@@ -21,7 +21,7 @@ CODE_AT = {
 }  # fmt: skip
 """Calls that take a code by its place, and which. Everywhere else it is the keyword `code`, or is assigned to one."""
 PASSED_ON = re.compile(
-    r"\w+(\.error)?\.(code|fault)|answer\.verdict|str\(id\)|record\['state'\]|code|error|outcome|stop|None"
+    r"\w+(\.error)?\.(code|fault)|code_of\(.*\)|answer\.verdict|str\(id\)|record\['state'\]|code|error|outcome|stop|None"
 )
 """Expressions for a code that was made elsewhere."""
 ELSEWHERE = {"cannot_tell", "running", "outcome_unknown", "interrupted", "hermes_failed", *get_args(ProviderFault)}

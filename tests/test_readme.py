@@ -164,8 +164,10 @@ def test_it_links_to_every_main_page_of_the_documentation() -> None:
     assert pages - linked == {
         "children.md",
         "command-line.md",
+        "events.md",
         "mcp.md",
         "measurements.md",
         "telemetry.md",
+        "trajectories.md",
         "worker.md",
     }  # docs/index.md lists these
