@@ -30,6 +30,16 @@ TIERS: tuple[Tier, ...] = ("deep", "standard", "fast")
 """All tiers, strongest first. A model may delegate to its own tier or a weaker one, never to a stronger one."""
 Effort = Literal["low", "medium", "high"]
 """How much a model thinks before it answers."""
+TaskMode = Literal["once", "goal"]
+"""How a child ends. `once`: when it reports, and then its work is judged. `goal`: when its claim is verified, it gives
+up, or a limit ends it; a claim that is refused goes back to the child, and work goes on."""
+GoalEnd = Literal[
+    "verified",  # a claim got a PASS whose every decision rests on evidence; the only end that is a PASS
+    "aborted",  # the child gave up, with a report
+    "budget_limited",  # a limit was reached: steps, tokens, cost, time or the number of claims
+    "no_progress",  # nothing changed between claims, or the same was done again and again
+]
+"""How work in goal mode ended."""
 TierBound = Literal["deep", "standard", "fast", "parent", "parent-1", "parent-2"]
 """A tier, the parent's own tier, or one or two tiers below it."""
 
@@ -371,6 +381,10 @@ class Task(Value):
     max_cost_usd: float | None = Field(default=None, gt=0)
     effort: Effort | None = None
     """Reasoning effort, for models that have one. None: as in the settings."""
+    mode: TaskMode = "once"
+    """`goal`: the child works until its claim is verified, it gives up, or a limit ends it."""
+    max_claims: int = Field(default=3, ge=1, le=1_000)
+    """In goal mode, how often the child may claim that its work is done."""
 
     if TYPE_CHECKING:
         # Type checkers know only the validated types, but criteria and the workspace also have short forms.
@@ -389,6 +403,8 @@ class Task(Value):
             timeout_seconds: float | None = None,
             max_cost_usd: float | None = None,
             effort: Effort | None = None,
+            mode: TaskMode = "once",
+            max_claims: int = 3,
         ) -> None: ...
 
     @model_validator(mode="before")
@@ -421,6 +437,20 @@ class Task(Value):
             waiting = {id: required - free for id, required in waiting.items() if id not in free}
         if waiting:
             raise ValueError(f"criteria must not depend on each other in a cycle: {', '.join(sorted(waiting))}")
+        return self
+
+    @model_validator(mode="after")
+    def _goal_can_be_verified(self) -> Self:
+        """In goal mode, something must decide when the work is done, and nobody can verify what is met on trust."""
+        if self.mode != "goal":
+            return self
+        if not any(not criterion.findings_only for criterion in self.criteria):
+            raise ValueError("mode 'goal' needs acceptance_criteria: they decide when the work is done")
+        if manual := [str(one.id) for one in self.criteria if isinstance(one, ManualCriterion)]:
+            raise ValueError(
+                f"mode 'goal' can't verify the manual criterion {manual[0]}; write one that code or a judge decides, "
+                "or use mode 'once'"
+            )
         return self
 
     @property
@@ -820,6 +850,33 @@ class ReceiptCounts(Value):
     tools: dict[str, int] = Field(default_factory=dict)
 
 
+class Claim(Value):
+    """One claim of a child in goal mode that its work is done, and what came of it.
+
+    The cost is that of its judges. A claim that repeats the one before, with nothing changed, isn't judged again: its
+    code is `no_progress`.
+    """
+
+    n: int
+    """1 for the first claim."""
+    rationale: str
+    """The child's report, truncated to 4,000 characters."""
+    step: int
+    """The number of model calls that the child had made."""
+    verdict: VerdictWord
+    code: str
+    """The verdict's code; `not_verified` if every criterion is met, but not all of them on evidence."""
+    decided_by: DecidedBy
+    reasoning: str = ""
+    refused: tuple[CriterionResult, ...] = ()
+    """The criteria for which it was refused."""
+    seconds: float = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    cost_known_usd: float = 0
+    cost_provenance: Provenance = "observed"
+
+
 class TaskResult(Value):
     """The final result of one task. The verdict is the first field, so that truncation can't remove it."""
 
@@ -854,6 +911,10 @@ class TaskResult(Value):
     """Totals of the tasks that the child delegated. None if there were none."""
     seconds: float = 0
     workspace: str | None = None
+    goal_end: GoalEnd | None = None
+    """How work in goal mode ended. None in all other tasks, and where an error or a cancel ended it: see `error`."""
+    claims: tuple[Claim, ...] = ()
+    """In goal mode: when the child claimed to be done, and what was refused. Their cost is part of the task's."""
     take_over: str | None = None
     """The shell command that brings the changes of a worktree into the checkout that it was made from. None if there
     are no changes, or they can't be brought there with one command."""

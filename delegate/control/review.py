@@ -1,0 +1,61 @@
+"""Writes what a worker is told about a verdict that refused its work: what failed, and how its checks ended."""
+
+from collections.abc import Iterator, Sequence
+
+from delegate._util.fencing import clean, one_line
+from delegate.types import CriterionResult, Verdict
+
+MAX_CRITERIA = 20
+"""How many failing criteria are told in detail."""
+_TEXT_CHARS, _REASON_CHARS = 300, 600
+_TAIL_LINES = 10
+
+
+def refusal(verdict: Verdict) -> str:
+    """The failing criteria with their reasons, and the last lines of their checks.
+
+    It has nothing of what a judge was shown: neither its prompt nor its quotes, which may be of anything. Text from
+    checks and judges is cleaned, but it remains data: frame it where a model reads it.
+    """
+    failing = refused_criteria(verdict)
+    if not verdict.examined:
+        head = f"Verification wasn't possible ({verdict.code}), which says nothing about the work:"
+    elif failing:
+        counted = len(verdict.criteria)
+        head = f"Verification failed: {len(failing)} of {counted} {'criterion' if counted == 1 else 'criteria'}."
+    else:
+        head = f"Verification failed ({verdict.code}):"
+    lines = [head]
+    if not failing:
+        lines.append(one_line(verdict.reasoning or verdict.code, _REASON_CHARS))
+    for one in failing[:MAX_CRITERIA]:
+        lines += _failing(one)
+    if len(failing) > MAX_CRITERIA:
+        lines.append(f"- and {len(failing) - MAX_CRITERIA} more")
+    if waiting := [one.id for one in verdict.criteria if one.outcome == "skipped"] if failing else []:
+        lines.append(f"Not looked at, since others failed: {', '.join(waiting)}")
+    return "\n".join(lines)
+
+
+def refused_criteria(verdict: Verdict) -> Sequence[CriterionResult]:
+    """The criteria for which a verdict isn't a verified PASS: those that fail or, if none does, the unverified ones."""
+    if failing := [one for one in verdict.criteria if one.fails]:
+        return failing
+    return [one for one in verdict.criteria if one.outcome == "met" and not one.findings_only and _unproven(one)]
+
+
+def _unproven(one: CriterionResult) -> bool:
+    """Whether a criterion is met on less than evidence that code verified."""
+    return one.code != "met" or (one.decided_by == "judge" and one.source is None)
+
+
+def _failing(one: CriterionResult) -> Iterator[str]:
+    what = "met, but not shown" if one.outcome == "met" else one.outcome.replace("_", " ")
+    why = "" if one.code == one.outcome else f", {one.code}"
+    yield f"- {one.id} ({what}{why}): {one_line(one.text, _TEXT_CHARS)}"
+    if one.reason:
+        yield f"  {one_line(one.reason, _REASON_CHARS)}"
+    if one.evidence and one.decided_by == "check" and one.source == f"check:{one.id}":
+        yield "  the last lines of its output:"
+        for line in clean(one.evidence).text.splitlines()[-_TAIL_LINES:]:
+            yield f"    {line}"
