@@ -30,6 +30,7 @@ from delegate.engine.admission import Admission, refusal
 from delegate.engine.consumers import as_consumer
 from delegate.engine.delegation import Delegation
 from delegate.engine.executor import Executor
+from delegate.engine.resume import read_record
 from delegate.engine.task_run import Services
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventSink
@@ -327,6 +328,30 @@ class Delegator:
         try:
             return await self._admission.execute(
                 tasks, "person", self._runs.context(parent), consumer=as_consumer(on_event), cancellation=cancellation
+            )
+        except CallError as error:
+            return refusal(error)
+
+    async def resume(
+        self, handle: str, *, on_event: EventSink | None = None, cancellation: Cancellation | None = None
+    ) -> Report:
+        """Go on with a task in goal mode whose process was lost, in its workspace as it is and within what is left of
+        its limits.
+
+        The child reads in its record what it did so far. Its work is measured against what there was before it began.
+        """
+        try:
+            record = await self.read(handle)
+            tasks = {task.handle: task for task in await self.tasks(record["run_id"])} if record else {}
+            resumed = read_record(record, tasks[handle].task_index if handle in tasks else 0)
+            return await self._admission.execute(
+                (resumed.task,),
+                "person",
+                self._runs.resumed(resumed.run_id),
+                first_index=resumed.index,
+                consumer=as_consumer(on_event),
+                cancellation=cancellation,
+                resumed=resumed,
             )
         except CallError as error:
             return refusal(error)

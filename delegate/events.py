@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Literal, ParamSpec, Protocol, cast
 
-from delegate.types import CriterionOutcome, DecidedBy, JsonObject, ReceiptStatus, RunStatus, VerdictWord
+from delegate.types import CriterionOutcome, DecidedBy, JsonObject, Provenance, ReceiptStatus, RunStatus, VerdictWord
 
 LIVE_CHARS = 200
 """How much of a text a delivered event has."""
@@ -162,6 +162,44 @@ class ChildDone(_TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClaimMade(_TaskEvent):
+    """In goal mode, the child claims that its work is done. Checks and judges come next."""
+
+    kind: Literal["claim.made"] = "claim.made"
+    n: int
+    """1 for the first claim."""
+    step: int
+    """The number of model calls that the child had made."""
+    rationale: str
+    """The child's report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClaimJudged(_TaskEvent):
+    """A claim was verified or refused. The fields are those of `Claim`."""
+
+    kind: Literal["claim.judged"] = "claim.judged"
+    n: int
+    step: int
+    rationale: str
+    verdict: VerdictWord
+    code: str
+    decided_by: DecidedBy
+    reasoning: str
+    refused: tuple[Mapping[str, Any], ...]
+    """The criteria for which it was refused, each as in a verdict."""
+    seconds: float
+    usage: Mapping[str, Any]
+    """The tokens of its judges."""
+    cost_usd: float | None
+    """The cost of its judges. Null if a part of it is unknown."""
+    cost_known_usd: float
+    cost_provenance: Provenance
+    checks_wrote: Mapping[str, Any]
+    """The files that checks of claims left in the workspace, with the time of their last change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CheckStarted(_TaskEvent):
     """Code begins to decide a criterion."""
 
@@ -256,6 +294,8 @@ TaskEvent = (
     | ChildToolStarted
     | ChildTool
     | ChildDone
+    | ClaimMade
+    | ClaimJudged
     | CheckStarted
     | CheckDone
     | JudgeAsked
@@ -273,6 +313,8 @@ EventKind = Literal[
     "child.tool.started",
     "child.tool",
     "child.done",
+    "claim.made",
+    "claim.judged",
     "check.started",
     "check.done",
     "judge.asked",

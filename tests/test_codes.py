@@ -16,8 +16,8 @@ from tests.support.pages import DOCS
 PAGE = DOCS / "verdicts.md"
 
 CODE_AT = {
-    "CallError": 0, "_refusal": 0, "add": 0, "Rejection": 0, "CommandsNotAllowed": 0, "_failed": 1, "refused": 1,
-    "result": 3, "Combined": 3, "decided": 1,
+    "CallError": 0, "_refusal": 0, "add": 0, "Rejection": 0, "CommandsNotAllowed": 0, "failed": 1, "_failed": 1,
+    "refused": 1, "result": 3, "Combined": 3, "decided": 1,
 }  # fmt: skip
 """Calls that take a code by its place, and which. Everywhere else it is the keyword `code`, or is assigned to one."""
 PASSED_ON = re.compile(

@@ -58,7 +58,10 @@ def obliging(call: Call) -> Reply:
         )
     if "as JSON" in goal:
         return Reply('```json\n{"urls": ["https://example.com/merger"], "total": 3}\n```')
-    return Reply(f"I wrote {named[0]}, which has three lines." if named else "The CEO is Jane Doe.")
+    report = f"I wrote {named[0]}, which has three lines." if named else "The CEO is Jane Doe."
+    if "claim_complete" in call.tool_names:
+        return Reply(tool_calls=(("claim_complete", {"rationale": report}),))
+    return Reply(report)
 
 
 def _judged(question: str) -> Iterator[dict[str, str]]:

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import add
 from typing import get_args
 
-from delegate.types import ChildRun, Provenance, TaskResult, Totals, Usage, Verdict
+from delegate.types import ChildRun, Claim, Provenance, TaskResult, Totals, Usage, Verdict
 
 _NO_USAGE = Usage()
 _MOST_RELIABLE_FIRST: tuple[Provenance, ...] = get_args(Provenance)
@@ -67,10 +67,17 @@ def of_judge(verdict: Verdict | None) -> Charge:
     return Charge(record.usage, record.cost_usd, record.cost_known_usd, record.cost_provenance)
 
 
-def of_task(child: ChildRun, verdict: Verdict | None, delegated: Totals | None) -> Charge:
-    """The charge of one task: its child, its judge, and everything that the child delegated."""
+def of_judging(verdict: Verdict | None, claims: Sequence[Claim]) -> Charge:
+    """The charge of all judges of one task. In goal mode they are those of its claims, and the last has the verdict."""
+    if not claims:
+        return of_judge(verdict)
+    return total(Charge(one.usage, one.cost_usd, one.cost_known_usd, one.cost_provenance) for one in claims)
+
+
+def of_task(child: ChildRun, judging: Charge, delegated: Totals | None) -> Charge:
+    """The charge of one task: its child, its judges, and everything that the child delegated."""
     own = Charge(child.usage, child.cost_usd, child.cost_known_usd, child.cost_provenance)
-    return total((own, of_judge(verdict), *([_of_totals(delegated)] if delegated else [])))
+    return total((own, judging, *([_of_totals(delegated)] if delegated else [])))
 
 
 def _of_totals(sums: Totals) -> Charge:
@@ -108,7 +115,7 @@ def combined(parts: Sequence[Totals], seconds: float) -> Totals:
 def of_result(result: TaskResult) -> Totals:
     """One task as totals. What its child delegated is included in the usage and costs, not in the counts."""
     verdict, delegated = result.verdict, result.delegated or Totals(child_cost_usd=0, judge_cost_usd=0, cost_usd=0)
-    judge = of_judge(verdict)
+    judge = of_judging(verdict, result.claims)
     judge_usd = sum_usd((judge.cost_usd, delegated.judge_cost_usd))
     known = judge_usd is not None and result.cost_usd is not None
     return Totals(

@@ -200,6 +200,17 @@ class RunRegistry:
         run = Run(settings, id=id, concurrent=concurrency)
         return RunContext(run, run.ledger, tier=settings.parent_tier)
 
+    def resumed(self, run_id: str) -> RunContext:
+        """The context of a task that another process started, and that goes on here. It shares no ledger with others.
+
+        Raises CallError inside a run, since the remaining budget of that run doesn't limit it.
+        """
+        if _current.get() is not None:
+            message = "a task can't be resumed inside a run"
+            raise CallError("cannot_resume", message, hint="resume it outside of `root_run`, and not in a child")
+        run = Run(self._settings, id=run_id)
+        return RunContext(run, run.ledger, tier=self._settings.parent_tier)
+
     def known_run(self, parent: Parent | None = None) -> str | None:
         """The ID of the run that a call made now would join; None if it would be a run of its own."""
         if _current.get() is not None or (parent and parent.run_id):

@@ -14,6 +14,7 @@ from typing import Any
 from delegate._util.fencing import frame, new_mark
 from delegate.budget import metering, runs
 from delegate.child import prompt
+from delegate.child.goal_tools import ABORT, CLAIM, goal_tools
 from delegate.child.job import Job
 from delegate.child.media import PDF_TYPES
 from delegate.errors import ProviderError, TierExceeded, ToolError
@@ -48,6 +49,14 @@ quotes; which files you changed; what failed and why; what is left to do. Don't 
 """
 _RESUMED = "\n\n[The conversation so far was replaced by your own summary of it:]\n\n{}\n\n[Go on with the task.]"
 _LAST_TURN = "\n\n[That was the last turn with tools. The next message must be the report.]"
+_LAST_CLAIM = f"\n\n[One turn is left: call {CLAIM} or {ABORT}.]"
+_INTERRUPTED = """
+
+[You were interrupted while you worked on this: your process was lost. This is the record of what you did so far. Its \
+last moments may be missing, so look at what there is before you go on.]
+
+{}\
+"""
 
 
 class Conversation:
@@ -73,8 +82,10 @@ class Conversation:
             tools=[tool.name for tool in job.tools],
         )
         self._assignment = prompt.assignment(job.task)
-        self._messages = [Message("user", self._assignment)]
+        self._messages = [Message("user", self._assignment + _interrupted(job.done_before, self._mark))]
         self._specs = tuple(tool.spec for tool in job.tools)
+        if job.claims is not None:
+            self._specs += goal_tools(job.claims.max_claims)
         self._results = ShortenedResults()
         self._effort: Effort | None = job.effort if self._model.effort else None
         self._limit = min(job.max_output_tokens, self._model.max_output_tokens)
@@ -105,7 +116,8 @@ class Conversation:
     async def ask(self) -> ChatReply:
         """Make the next model call, within the ledger's limits and the context window, and record it.
 
-        The last call that the child may make offers no tools, so that it ends with a report.
+        The last call that the child may make offers no tools, so that it ends with a report. In goal mode it does, so
+        that it can end with a claim.
         """
         if self._tokens > FILL_SHARE * self._room:
             await self._shrink()
@@ -128,7 +140,8 @@ class Conversation:
         """Add a reply with tool calls, and the outputs of the tools."""
         replies = [_tool_reply(*both, self._mark) for both in zip(reply.tool_calls, outputs, strict=True)]
         if self._job.recorder.steps == self._job.max_steps - 1:
-            replies[-1] = replace(replies[-1], text=replies[-1].text + _LAST_TURN)
+            last = _LAST_TURN if self._job.claims is None else _LAST_CLAIM
+            replies[-1] = replace(replies[-1], text=replies[-1].text + last)
         self._tokens += sum(map(self._tokens_of, replies))
         self._messages.append(Message("assistant", reply.text, reply.tool_calls, native=reply.native))
         self._messages.append(Message("tool", tool_replies=tuple(replies)))
@@ -148,7 +161,7 @@ class Conversation:
         return max(self._window - self._limit, self._window // 2)
 
     def _request(self, messages: Sequence[Message] | None = None, *, tools: bool = True) -> ChatRequest:
-        is_last = self._job.recorder.steps >= self._job.max_steps - 1
+        is_last = self._job.recorder.steps >= self._job.max_steps - 1 and self._job.claims is None
         return ChatRequest(
             model=self._model.id,
             system=self._system,
@@ -244,6 +257,11 @@ class Conversation:
 
     def _tokens_of(self, reply: ToolReply) -> int:
         return self._model.tokens(tokens_of(reply.text)) + sum(map(_attachment_tokens, reply.attachments))
+
+
+def _interrupted(done_before: str, mark: str) -> str:
+    """What follows the assignment of a child that continues from its record."""
+    return _INTERRUPTED.format(frame(done_before, mark)) if done_before else ""
 
 
 async def _nothing_to_read(args: Mapping[str, Any]) -> str:

@@ -16,7 +16,50 @@ from delegate.models.connections import Connection
 from delegate.ports import Tool, ToolOutput
 from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
 from delegate.sandbox.workspace import Folder
-from delegate.types import ChildRun, Effort, Provenance, Task, Tier, Usage
+from delegate.types import ChildRun, Effort, ErrorDetail, Provenance, Task, Tier, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class MadeClaim:
+    """A claim that waits for its verdict."""
+
+    n: int
+    run: ChildRun
+    """The run as it would be if the child ended now, with its report and its files."""
+    state: str
+    """A digest of the report, the files, and the calls that may have changed anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReply:
+    """What came of a claim."""
+
+    verified: bool
+    text: str
+    """What the child is told."""
+    examined: bool = True
+    """False if nobody could look at the work, so that the same claim may be made again."""
+    out_of_budget: ErrorDetail | None = None
+    """The limit that leaves no room to judge a claim."""
+
+
+class Claims(Protocol):
+    """Judges the claims of a child in goal mode."""
+
+    max_claims: int
+
+    @property
+    def left(self) -> int:
+        """How many more claims the child may make."""
+        ...
+
+    async def make(self, rationale: str) -> MadeClaim:
+        """Record that the child claims to be done. No tool of it may be running."""
+        ...
+
+    async def judge(self, claim: MadeClaim) -> ClaimReply:
+        """Give the full verdict on a claim. Only cancellation is raised."""
+        ...
 
 
 class Waiting(Protocol):
@@ -53,6 +96,10 @@ class Job:
     notify: Notify
     waiting: Waiting = _not_waiting
     """Returns a context manager in which time isn't the child's own: `with job.waiting("rate_limit"): …`."""
+    claims: Claims | None = None
+    """In goal mode: judges the child's claims. The child ends when one is verified."""
+    done_before: str = ""
+    """What the child did before its process was lost, as text, if it continues from its record."""
 
     @property
     def workspace(self) -> Path:
@@ -164,6 +211,8 @@ class ChildRunner(Protocol):
     """Whether every tool call gets a receipt. If not, the verdict reports receipts as unavailable: a missing receipt
     then proves nothing, and only checks can show that an action was done. A runner without this attribute records
     none."""
+    # Optional: `uses_job_tools` (it gives the child exactly `job.tools`) and `makes_claims` (it can do goal mode, by
+    # `job.claims`). A runner without an attribute doesn't.
 
     async def run(self, job: Job) -> ChildRun:
         """Do the task."""

@@ -12,7 +12,7 @@ MAX_CUT_OFF = 3
 """The child fails at this many replies in a row that were cut off by the output limit."""
 CHARS_PER_TOKEN = 3
 """A cautious estimate for code and JSON, to tell a model how long its message may be."""
-_FAILURES = {
+FAILURES = {
     "length": "truncated",
     "context": "truncated",
     "refusal": "refused",
@@ -26,9 +26,14 @@ class AgentLoop:
     needs_model = True
     records_tools = True
     uses_job_tools = True
+    makes_claims = True
 
     async def run(self, job: Job) -> ChildRun:
-        """Make model calls until the model reports, or until none are left."""
+        """Make model calls until the model reports, or until none are left; in goal mode, until a claim is verified."""
+        if job.claims is not None:
+            from delegate.child import goal  # loaded only where it is used
+
+            return await goal.run(job, job.claims)
         conversation, tools, recovery = Conversation(job), ToolCalls(job), Recovery()
         while job.recorder.steps < job.max_steps:
             reply = await conversation.ask()
@@ -36,16 +41,16 @@ class AgentLoop:
             if notice is not None and job.recorder.steps < job.max_steps:
                 conversation.add_notice(reply, notice)
                 continue
-            if not reply.tool_calls or reply.stop in _FAILURES:
-                return _finish(job, reply)
+            if not reply.tool_calls or reply.stop in FAILURES:
+                return finish(job, reply)
             if (count := len(reply.tool_calls)) > MAX_REPLIES_PER_TURN:
                 message = f"the model called {count:,} tools in one turn; at most {MAX_REPLIES_PER_TURN} are allowed"
-                return _failed(job, "too_many_tool_calls", message)
+                return failed(job, "too_many_tool_calls", message)
             outputs = await tools.run(reply.tool_calls, conversation.own_tools)
             if tools.in_circles:
-                return _failed(job, "no_progress", f"the child made the same tool call {END_AT} times, with one result")
+                return failed(job, "no_progress", f"the child made the same tool call {END_AT} times, with one result")
             conversation.add_results(reply, outputs)
-        return _failed(job, "max_steps", f"the child still called tools after {job.max_steps} turns", "max_steps")
+        return failed(job, "max_steps", f"the child still called tools after {job.max_steps} turns", "max_steps")
 
 
 class Recovery:
@@ -106,14 +111,14 @@ def _problem(reply: ChatReply) -> str | None:
     return None
 
 
-def _finish(job: Job, reply: ChatReply) -> ChildRun:
+def finish(job: Job, reply: ChatReply) -> ChildRun:
     """The run with the status that the last message implies: only a clean end is `completed`."""
     if reply.stop in ("end", "tool_calls"):
         return job.recorder.finish("completed", output=reply.text)
     detail = f" ({reply.stop_detail})" if reply.stop_detail else ""
-    code = _FAILURES.get(reply.stop, "unexpected_stop")
-    return _failed(job, code, f"the model's last message ended as {reply.stop}{detail}")
+    code = FAILURES.get(reply.stop, "unexpected_stop")
+    return failed(job, code, f"the model's last message ended as {reply.stop}{detail}")
 
 
-def _failed(job: Job, code: str, message: str, status: RunStatus = "failed") -> ChildRun:
+def failed(job: Job, code: str, message: str, status: RunStatus = "failed") -> ChildRun:
     return job.recorder.finish(status, error=ErrorDetail(code=code, message=message))

@@ -46,7 +46,7 @@ def _child(result: TaskResult) -> Iterator[str]:
 
 def _own_cost(result: TaskResult) -> list[str]:
     """The cost of the child, if the costs of the judges and of delegated tasks are known."""
-    judge, delegated = costs.of_judge(result.verdict), result.delegated
+    judge, delegated = costs.of_judging(result.verdict, result.claims), result.delegated
     others = costs.sum_usd((judge.cost_usd, delegated.cost_usd if delegated else 0))
     if others is None or not result.usage.model_calls:
         return []

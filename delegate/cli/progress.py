@@ -82,6 +82,10 @@ class RunProgress:
                 branch.doing = _short(event.tool) if event.status == "ok" else f"{_short(event.tool)} ({event.status})"
             case "child.done":
                 branch.status, branch.doing = event.status, "checking" if event.status == "completed" else event.status
+            case "claim.made":
+                branch.doing = "claims to be done"
+            case "claim.judged":
+                branch.doing = "thinking"
             case "check.done":
                 branch.checks.append(event.outcome)
                 branch.doing = _short(f"check: {event.text}: {event.outcome}")

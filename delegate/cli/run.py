@@ -64,6 +64,17 @@ OutOption = Annotated[
     ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Let --out replace files that exist.")]
+UntilVerifiedOption = Annotated[
+    bool,
+    typer.Option(
+        "--until-verified",
+        help="Let the child go on until its claim to be done is verified, it gives up, or a limit ends it.",
+    ),
+]
+MaxClaimsOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="With --until-verified: how often the child may claim to be done [3]."),
+]
 FileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Run the tasks of a .json, .yaml or .toml file instead of GOAL.")
 ]
@@ -74,6 +85,14 @@ RunnerOption = Annotated[
 RunnerOutputOption = Annotated[
     RunnerOutput | None,
     typer.Option(help="What the program prints: its report as text, or JSON that contains it."),
+]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HANDLE",
+        help="Go on with a task of --until-verified whose process was lost, in its folder as it is and within what is "
+        "left of its limits.",
+    ),
 ]
 RunnerEnvOption = Annotated[
     list[str] | None,
@@ -100,11 +119,14 @@ def run(
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time limit of the child.")] = None,
     max_steps: Annotated[int | None, typer.Option(metavar="N", help="Maximum number of model calls.")] = None,
     max_cost: Annotated[float | None, typer.Option(metavar="USD", help="Maximum cost of the task.")] = None,
+    until_verified: UntilVerifiedOption = False,
+    max_claims: MaxClaimsOption = None,
     file: FileOption = None,
     runner: RunnerOption = None,
     runner_output: RunnerOutputOption = None,
     runner_env: RunnerEnvOption = None,
     trace: TraceOption = None,
+    resume: ResumeOption = None,
     format: FormatOption = Format.pretty,
 ) -> None:
     r"""Run one task, or a file of tasks, and print each result, verdict first.
@@ -133,14 +155,18 @@ def run(
 
     A task file is a list of tasks, or an object with the list as `tasks`. A
     task has the fields goal, context, acceptance_criteria, output_schema, tier,
-    model, tools, workspace, max_steps, timeout_seconds and max_cost_usd. A
-    criterion in it is a sentence or a typed object, and a relative workspace is
-    resolved against the folder of the file.
+    model, tools, workspace, max_steps, timeout_seconds, max_cost_usd, mode and
+    max_claims. A criterion in it is a sentence or a typed object, and a relative
+    workspace is resolved against the folder of the file.
 
     The child gets a new, empty folder; with --in, --worktree or --copy, it gets
     a project. Its files stay there; --out copies them to a folder of yours. It
     never copies links, nor files into a `.git`, and replaces none without
     --force; if a file couldn't be copied, the exit code is 1.
+
+    With --until-verified (in a file: `mode: goal`), the child can't just stop.
+    It claims to be done, and if anything doesn't hold, it gets back what failed
+    and goes on, up to --max-claims times and within all other limits.
 
     With --runner, a program is the child. It runs in the task's folder as an
     ordinary process, reads goal, context and criteria from stdin (or as the
@@ -163,8 +189,15 @@ def run(
         "timeout_seconds": timeout,
         "max_steps": max_steps,
         "max_cost_usd": max_cost,
+        "mode": "goal" if until_verified else None,
+        "max_claims": max_claims,
     }
     options = {name: value for name, value in fields.items() if value is not None}
+    if resume is not None:
+        _refuse_options_with_resume(goal, file, runner, out, options)
+        _resume(resume, format)
+    if max_claims is not None and not until_verified:
+        raise typer.BadParameter("can only be used with --until-verified", param_hint="--max-claims")
     if force and out is None:
         raise typer.BadParameter("can only be used with --out", param_hint="--force")
     if file is not None:
@@ -175,6 +208,47 @@ def run(
     if output_schema is not None:
         options["output_schema"] = read_schema(output_schema)
     _run((_task_from_options(goal, options),), format, worker, out, force=force, trace=trace)
+
+
+def _refuse_options_with_resume(
+    goal: str | None, file: Path | None, runner: str | None, out: Path | None, options: dict[str, Any]
+) -> None:
+    given = {"GOAL": goal, "--file": file, "--runner": runner, "--out": out, **options}
+    if used := next((name for name, value in given.items() if value is not None), None):
+        raise typer.BadParameter(f"can't be used with {used}; the task is on record", param_hint="--resume")
+
+
+def _resume(text: str, format: Format) -> NoReturn:
+    """Go on with a task on record, and print its report."""
+    from delegate.cli import exits
+    from delegate.cli.output import print_report, print_report_as
+    from delegate.cli.recorded import find
+    from delegate.cli.work import stoppable
+    from delegate.delegator import Delegator
+    from delegate.errors import CallError
+
+    if TYPE_CHECKING:
+        from delegate._util.cancellation import Cancellation
+        from delegate.events import EventSink
+        from delegate.types import Report
+
+    delegator, goals = Delegator(), list[str]()
+
+    async def resume(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Report":
+        record, tasks = await find(delegator, text, None)
+        goals[:] = [record["task"]["goal"] if record else tasks[0].goal]
+        return await delegator.resume(
+            record["handle"] if record else tasks[0].handle, on_event=on_event, cancellation=cancellation
+        )
+
+    report = stoppable(delegator, resume)
+    if format is not Format.pretty:
+        print_report_as(format, report)
+    elif (error := report.error) is not None:
+        raise CallError(error.code, error.message, field=error.field, hint=error.hint)
+    else:
+        print_report(report, goals)
+    raise typer.Exit(exits.of_report(report))
 
 
 def _workspace(folder: Path | None, *, worktree: bool, copy: bool) -> dict[str, Any] | None:

@@ -53,14 +53,15 @@ def word(verdict: Verdict | None) -> Text:
 
 def task_screen(result: TaskResult, goal: str, *, number: int | None = None, more: str = "") -> Screen:
     """The short screen. `number` counts from 1, if there are several tasks; `more` is the command that shows more."""
-    rows = [*_error(result), *_model(result), *verdict_rows(result.verdict, result)]
+    rows = [*_error(result), *_goal(result), *_model(result), *verdict_rows(result.verdict, result)]
     return Screen(_head(result.verdict, goal, number), _figures(result), [*rows, *_outcome(result, more)])
 
 
 def record_screen(result: TaskResult, goal: str, *, number: int | None = None, report: str) -> Screen:
     """All that is known of a finished task, but for its tool calls. `report` is the child's whole report."""
     verdict = result.verdict
-    rows = [*_error(result), *verdict_rows(verdict, result, full=True), *(basis_rows(verdict) if verdict else ())]
+    rows = [*_error(result), *_goal(result), *verdict_rows(verdict, result, full=True)]
+    rows += [*(basis_rows(verdict) if verdict else ()), *_claims(result)]
     rows += _labeled("files", [_file(item) for item in result.artifacts[:_ALL_FILES]])
     rows += [row("folder", _shown_path(result.workspace))] if result.workspace else []
     rows += [row("report", clean(report.strip()).text)] if report.strip() else []
@@ -213,6 +214,37 @@ def _error(result: TaskResult) -> Iterator[Row]:
         yield row("✗ child", f"{name}: {one_line(error.message, TEXT_CHARS)}", style="red")
     elif status != "completed":
         yield row("✗ child", status, style="red")
+
+
+_GOAL_ENDS = {
+    "verified": ("✓ goal", "green", "verified"),
+    "aborted": ("✗ goal", "red", "the child gave up"),
+    "budget_limited": ("✗ goal", "red", "not verified within its limits"),
+    "no_progress": ("✗ goal", "red", "not verified, and nothing changed any more"),
+}
+
+
+def _goal(result: TaskResult) -> Iterator[Row]:
+    """How work in goal mode ended, and after how many claims."""
+    if result.goal_end is not None:
+        label, style, words = _GOAL_ENDS[result.goal_end]
+        yield row(label, f"{words}, after {counted(len(result.claims), 'claim')}", style=style)
+
+
+def _claims(result: TaskResult) -> Iterator[Row]:
+    """What was claimed when, and why it was refused."""
+    for claim in result.claims:
+        cost = f", {usd(claim.cost_usd)}" if claim.usage.model_calls else ""
+        how = "verified" if claim.verdict == "PASS" else f"refused: {claim.code}"
+        label = f"claim {claim.n}"
+        yield row(
+            label, one_line(claim.rationale, TEXT_CHARS), f"{how} (call {claim.step}, {claim.seconds:.1f} s{cost})"
+        )
+        for one in claim.refused:
+            reason = one_line(one.reason or one.code, REASON_CHARS)
+            yield row("", f"{_MARKS[one.outcome][0]} {one.id} {one_line(one.text, TEXT_CHARS)}", reason)
+        if claim.verdict != "PASS" and not claim.refused and claim.code != "no_progress":
+            yield row("", one_line(claim.reasoning, TEXT_CHARS))
 
 
 def _model(result: TaskResult) -> Iterator[Row]:

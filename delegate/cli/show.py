@@ -144,6 +144,7 @@ def _unfinished(record: "JsonObject") -> "Screen":
     from rich.text import Text
 
     from delegate._util.fencing import one_line
+    from delegate.cli import PROGRAM
     from delegate.cli.layout import Screen, row
     from delegate.cli.transcript import latest_text, when
 
@@ -154,6 +155,8 @@ def _unfinished(record: "JsonObject") -> "Screen":
     else:
         lost = f"{when(record['began_at'])} by a process that was lost, and may have done anything"
         rows = [row("started", lost), row("", "it is not run again automatically")]
+        if record["task"].get("mode") == "goal":
+            rows.append(row("go on", f"{PROGRAM} run --resume {one_line(record['handle'], 80)}"))
     if record["workspace"]:
         rows.append(row("folder", one_line(record["workspace"], 400)))
     if text := latest_text(record):

@@ -71,6 +71,10 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
             yield _at(seconds, "waited", f"{event['seconds']:.2f} s ({event['reason']})")
         case "child.done":
             yield _at(seconds, "the child ended", event["status"])
+        case "claim.made":
+            yield _at(seconds, "claims to be done", event["rationale"])
+        case "claim.judged":
+            yield from _claim_judged(event, seconds)
         case "check.done":
             yield _at(seconds, "check", f"{event['id']} {event['text']}: {event['outcome']}")
         case "judge.asked":
@@ -98,6 +102,13 @@ def _tool_call(event: JsonObject, seconds: float) -> Iterator[Text]:
     yield _at(seconds, f"tool {event['n']}", f"{event['tool']}: {event['status']}, {size}, {event['seconds']:.2f} s")
     yield _line(f"with {_json(event['args'])}")
     yield from _block(str(event["output"]))
+
+
+def _claim_judged(event: JsonObject, seconds: float) -> Iterator[Text]:
+    words = "verified" if event["verdict"] == "PASS" else f"refused, {event['code']}"
+    yield _at(seconds, f"claim {event['n']}", words)
+    for one in event["refused"]:
+        yield _line(f"{one['id']} {one['text']}: {one['reason'] or one['code']}")
 
 
 def _json(value: Any) -> str:

@@ -117,13 +117,13 @@ class CallProgress:
 def _activity(event: Event) -> str | None:
     """What the task does from this event on, or None if it goes on with what it did. A child can't add a line to it."""
     match event.kind:
-        case "child.started" | "child.usage" | "child.tool":
+        case "child.started" | "child.usage" | "child.tool" | "claim.judged":
             return "thinks"
         case "child.waiting":
             return WAITS[event.reason] if event.seconds is None else "thinks"
         case "child.tool.started":
             return f"{'uses' if event.text == event.tool else 'runs'} `{_quoted(event.text)}`"
-        case "child.done":
+        case "child.done" | "claim.made":
             return "is being checked"
         case "judge.asked":
             return f"is being judged by {_quoted(event.model)}"

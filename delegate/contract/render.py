@@ -225,7 +225,8 @@ def _criterion_line(criterion: CriterionResult) -> str:
 
 
 def _work_lines(result: TaskResult) -> list[str]:
-    lines = [f"- files: {_files(result.artifacts)}"] if result.artifacts else []
+    lines = [f"- ended as {result.goal_end}, {counted(len(result.claims), 'claim')}"] if result.goal_end else []
+    lines += [f"- files: {_files(result.artifacts)}"] if result.artifacts else []
     lines += [_tool_calls(result.receipts), _spent(result)]
     lines += _delegated(result.delegated) + _model(result)
     lines += [f"- workspace: {quoted(result.workspace, 300)}"] if result.workspace else []

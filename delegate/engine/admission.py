@@ -8,11 +8,13 @@ from datetime import date
 from delegate._util.cancellation import Cancellation
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
+from delegate.child.goal_tools import GOAL_TOOLS
 from delegate.child.toolbox import toolbox_names
 from delegate.contract import Limits
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
+from delegate.engine.resume import Resumed
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
 from delegate.judging.validate import refuse_undecidable
@@ -45,8 +47,9 @@ class Admission:
         consumer: Consumer[Event] | None = None,
         is_run: bool = True,
         cancellation: Cancellation | None = None,
+        resumed: Resumed | None = None,
     ) -> Report:
-        """Run all tasks, numbered from `first_index`.
+        """Run all tasks, numbered from `first_index`. With `resumed`, the only one goes on where its record ends.
 
         `consumer` receives the events. `is_run` is False for the items of a batch, which is one run.
 
@@ -75,6 +78,7 @@ class Admission:
                 consumers=consumers,
                 is_run=is_run,
                 cancellation=cancellation,
+                resumed=resumed,
             )
         if is_run:
             await settle(consumers)
@@ -87,6 +91,7 @@ class Admission:
             CallError: The task can't be run.
         """
         self._refuse_unknown_tools(task)
+        self._refuse_goal_mode(task)
         tools = self.executor.services.tools_of(context)
         refuse_undecidable(task, strict_checks=self.settings.strict_checks, tools=tools)
         return self._model_for(task, context) if self.executor.services.runner.needs_model else None
@@ -118,6 +123,19 @@ class Admission:
                 guess = f"did you mean `{meant}`? " if meant else ""
                 hint = f"{guess}The tools are: {', '.join(known)}"
                 raise CallError("unknown_tool", f"there is no tool {name[:100]!r}", field=f"tools[{n}]", hint=hint)
+
+    def _refuse_goal_mode(self, task: Task) -> None:
+        """Raise CallError if the task's child can't make claims: its runner has no conversation that could go on."""
+        services = self.executor.services
+        if task.mode != "goal":
+            return
+        if not getattr(services.runner, "makes_claims", False):
+            hint = "use mode `once`, or `delegate.control.run_shots`, which runs the task again until it is verified"
+            raise CallError("no_goal_mode", "only the built-in child can do goal mode", field="mode", hint=hint)
+        for tool in services.host_tools or ():
+            if tool.name in GOAL_TOOLS:
+                message = f"goal mode has its own tool {tool.name}, and a tool of the host has the same name"
+                raise CallError("no_goal_mode", message, field="mode", hint="rename the host's tool")
 
     def _select_models(self, tasks: Sequence[Task], context: RunContext) -> list[Model | None]:
         """Return the model of each task. If there are several tasks, errors name the task by its position."""

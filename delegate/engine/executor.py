@@ -24,7 +24,9 @@ from delegate._util.redaction import Redactor
 from delegate.budget import costs
 from delegate.budget.runs import RunContext
 from delegate.engine.consumers import Consumer
+from delegate.engine.resume import Resumed
 from delegate.engine.task_run import CallScope, Services, TaskRun
+from delegate.errors import CallError
 from delegate.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.models.connections import Connection
 from delegate.sandbox.commands import Author
@@ -50,10 +52,12 @@ class Executor:
         consumers: tuple[Consumer[Event], ...] = (),
         is_run: bool = True,
         cancellation: Cancellation | None = None,
+        resumed: Resumed | None = None,
     ) -> Report:
         """Run all tasks. The report has their results in the same order, numbered from `first_index`.
 
-        Unless the call `is_run`, but an item of a batch, its beginning and end are no events of their own.
+        Unless the call `is_run`, but an item of a batch, its beginning and end are no events of their own. With
+        `resumed`, the only task goes on where its record ends.
         """
         started = time.monotonic()
         redactor = Redactor(secret_variables=self.services.secret_variables)
@@ -63,7 +67,9 @@ class Executor:
         with redactor.for_logs(), traced, (cancellation or Cancellation()).part() as own:
             call = CallScope(self.services, context, author, ceiling, own, redactor, consumers)
             runs = [
-                TaskRun(call, index, task, connection, context.run.next_handle())
+                TaskRun(
+                    call, index, task, connection, resumed.handle if resumed else context.run.next_handle(), resumed
+                )
                 for index, (task, connection) in enumerate(tasks, first_index)
             ]
             self.running.update((run.handle, run) for run in runs)
@@ -78,13 +84,16 @@ class Executor:
     async def _run_all(self, call: CallScope, runs: Sequence[TaskRun], *, is_run: bool) -> tuple[TaskResult, ...]:
         """Run all tasks concurrently. All of them are recorded before the first one starts."""
         started, run_id = time.monotonic(), call.context.run.id
-        await self.services.records.begin(
-            call.context.run.id,
-            [(run.handle, run.task) for run in runs],
-            first=runs[0].index if runs else 0,
-            depth=call.context.depth,
-            redactor=call.redactor,
-        )
+        if runs and (resumed := runs[0].resumed):
+            await self._take_over(resumed)
+        else:
+            await self.services.records.begin(
+                call.context.run.id,
+                [(run.handle, run.task) for run in runs],
+                first=runs[0].index if runs else 0,
+                depth=call.context.depth,
+                redactor=call.redactor,
+            )
         if is_run and call.consumers:
             call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(runs)))
         for run in runs:
@@ -97,6 +106,15 @@ class Executor:
             if is_run and call.consumers:
                 results = [run.result for run in runs if run.result is not None]
                 call.deliver(_run_done(run_id, results, time.monotonic() - started))
+
+    async def _take_over(self, resumed: Resumed) -> None:
+        """Make a task whose process was lost one of this process. Raises CallError if that isn't possible."""
+        start = await self.services.records.take_over(resumed.handle)
+        if start is None:
+            message = f"{resumed.handle} can't be resumed: what its workspace was at its start isn't on record"
+            hint = "it had too many files, or another process resumed it first; look at `delegate show`"
+            raise CallError("cannot_resume", message, field="handle", hint=hint)
+        resumed.start = start
 
 
 def _run_done(run_id: str, results: Sequence[TaskResult], seconds: float) -> RunDone:

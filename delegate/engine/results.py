@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from delegate.budget import costs
+from delegate.engine.claims import goal_end
 from delegate.judging.output import parse_json
 from delegate.models.catalog import Model
 from delegate.records.recorder import encodable
-from delegate.types import ChildRun, ErrorDetail, Receipt, ReceiptCounts, Task, TaskResult, Totals, Verdict
+from delegate.types import ChildRun, Claim, ErrorDetail, Receipt, ReceiptCounts, Task, TaskResult, Totals, Verdict
 
 
 def build_result(
@@ -16,6 +17,7 @@ def build_result(
     child: ChildRun,
     verdict: Verdict | None,
     *,
+    claims: Sequence[Claim],
     index: int,
     handle: str,
     requested: Model | None,
@@ -29,14 +31,16 @@ def build_result(
 ) -> TaskResult:
     """Build the result of a task whose child has finished and, if the task has criteria, was judged.
 
+    `claims` are those of a child in goal mode; the verdict is then that of the last one, or the gate's.
     `requested` is the model selected for the child (None if its runner brings its own), and `served` the catalog's
     model that actually answered. `delegated` has the totals of each task that the child delegated. `tools_recorded` is
     whether its tool calls were recorded. `seconds` is the wall time of the whole task, and `summary_chars` the maximum
     length of the child's report in the result.
     """
     below = costs.combined(delegated, sum(one.seconds for one in delegated)) if delegated else None
-    whole = costs.of_task(child, verdict, below)
-    judging_usd = costs.sum_usd((costs.of_judge(verdict).cost_usd, below.judge_cost_usd if below else 0))
+    judging = costs.of_judging(verdict, claims)
+    whole = costs.of_task(child, judging, below)
+    judging_usd = costs.sum_usd((judging.cost_usd, below.judge_cost_usd if below else 0))
     return TaskResult(
         verdict=verdict,
         task_index=index,
@@ -57,6 +61,8 @@ def build_result(
         verification_share=costs.share(judging_usd, whole.cost_usd),
         delegated=below,
         seconds=round(seconds, 6),
+        goal_end=goal_end(task, child, verdict),
+        claims=tuple(claims),
         workspace=str(workspace) if workspace and workspace.is_dir() else None,
         take_over=take_over,
         handle=handle,

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Muta
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, ParamSpec
 
 from delegate._util.cancellation import (
@@ -28,8 +29,10 @@ from delegate.child.job import ChildRunner, Job
 from delegate.child.media import IMAGE_TYPES, PDF_TYPES
 from delegate.child.toolbox import read_only_tools, toolbox
 from delegate.engine import error_mapping
+from delegate.engine.claims import TaskClaims
 from delegate.engine.consumers import Consumer
 from delegate.engine.results import build_result, internal_error_result
+from delegate.engine.resume import Resumed
 from delegate.errors import DelegateError, WorkspaceTooLarge
 from delegate.events import (
     ChildDone,
@@ -53,12 +56,13 @@ from delegate.ports import Tool
 from delegate.records.history import Records
 from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.commands import Author, Commands
-from delegate.sandbox.threads import run_in_thread_if
+from delegate.sandbox.start_state import reopen, start_state
+from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.sandbox.write_locks import WriteLocks
 from delegate.settings import Settings
 from delegate.telemetry import operations
-from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResult, Tier
+from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResult, Tier, Verdict
 
 GRACE_SECONDS = 10.0
 """How long a runner may take to stop after it was canceled."""
@@ -145,6 +149,8 @@ class TaskRun:
     connection: Connection | None
     """The selected model and its client. None for runners that bring their own model."""
     handle: str
+    resumed: Resumed | None = None
+    """What its child did in a process that was lost, if it goes on with that."""
     cancellation: Cancellation = field(default_factory=Cancellation)
     """Stops this task alone."""
     folder: Folder | None = None
@@ -153,6 +159,8 @@ class TaskRun:
     """The result, once there is one."""
     _offered: tuple[Tool, ...] | None = None
     """The child's tools, if its runner gives it exactly those of the job."""
+    _claims: TaskClaims | None = None
+    """In goal mode, what the child claimed."""
 
     async def run(self) -> TaskResult:
         """Run the task and store its result, however it ends."""
@@ -174,6 +182,8 @@ class TaskRun:
             ledger = Ledger({"cost_usd": self.task.max_cost_usd}, parent=context.ledger)
             permit = Permit(context.run.permits)
             child_context = self._child_context(permit, Ledger({"tokens": services.settings.max_tokens}, parent=ledger))
+            if self.resumed is not None:
+                child_context.ledger.reserve({}).settle(self.resumed.spent)
             try:
                 child = await self._run_child(child_context, permit)
                 has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
@@ -186,13 +196,8 @@ class TaskRun:
                     cost_usd=child.cost_usd,
                     seconds=child.seconds,
                 )
-                verdict = await services.judging.verdict(
-                    self._submission(child),
-                    ledger,
-                    self.notify,
-                    seconds=context.seconds_left(),
-                    cancellation=self.cancellation,
-                )
+                child, verdict = self._claims.verdict_on(child) if self._claims else (child, None)
+                verdict = verdict or await self._judge(child, ledger)
                 self.notify(
                     VerdictGiven,
                     verdict=verdict.verdict if verdict else None,
@@ -208,6 +213,7 @@ class TaskRun:
                 self.task,
                 child,
                 verdict,
+                claims=self._claims.made if self._claims else (),
                 index=self.index,
                 handle=self.handle,
                 requested=self._model,
@@ -231,6 +237,21 @@ class TaskRun:
         reraise_pending_cancel()
         return result
 
+    async def _judge(self, child: ChildRun, ledger: Ledger) -> Verdict | None:
+        return await self.call.services.judging.verdict(
+            self._submission(child),
+            ledger,
+            self.notify,
+            seconds=self.call.context.seconds_left(),
+            cancellation=self.cancellation,
+        )
+
+    async def _judge_claim(self, child: ChildRun, context: RunContext) -> Verdict | None:
+        """Judge a claim, on the ledger of the child that waits for it. Others may run meanwhile."""
+        assert context.permit is not None
+        async with context.permit.released():
+            return await self._judge(child, context.ledger)
+
     async def _run_child(self, context: RunContext, permit: Permit) -> ChildRun:
         """Wait for a permit, open the workspace, and run the child in it under its deadline.
 
@@ -241,6 +262,10 @@ class TaskRun:
         recorder = Recorder(
             costs.UNOBSERVED if self.connection is None else None, journal=self._journal, redactor=self.call.redactor
         )
+        if (resumed := self.resumed) is not None:
+            recorder.restore(
+                resumed.receipts, resumed.charge, steps=resumed.steps, output=resumed.output, seconds=resumed.seconds
+            )
         async with AsyncExitStack() as held:
             deadline = cancellation.deadline(caller.seconds_left())
             try:
@@ -253,20 +278,14 @@ class TaskRun:
                             may_wait=not caller.depth, while_waiting=partial(self._waiting_for_budget, permit)
                         )
                         await held.enter_async_context(starting)
-                    self.folder = folder = await self._open_folder()
-                    has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
-                    if has_shell or not self._uses_toolbox:
-                        folder.make()
-                    if has_shell:
-                        from delegate.judging.checks.guard import record_baseline  # loaded only where commands run
-
-                        await record_baseline(self.task, folder)
+                    folder = await self._prepare_folder()
             except (asyncio.CancelledError, DelegateError, OSError) as error:
                 status, detail = error_mapping.before_start(error, deadline, cancellation)
                 return recorder.finish(status, error=detail)
             services.records.opened(self.handle, folder.root)
             run_seconds = caller.seconds_left()
             own_seconds = min(self.task.timeout_seconds or math.inf, services.settings.timeout_seconds)
+            own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
             seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
             deadline = cancellation.deadline(own_seconds, at_most=run_seconds)
             with use_context(context):
@@ -408,23 +427,51 @@ class TaskRun:
             deadline=caller.deadline,
         )
 
+    async def _prepare_folder(self) -> Folder:
+        """Open the workspace, and remember what there is before the child starts."""
+        self.folder = folder = await self._open_folder()
+        has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
+        if has_shell or not self._uses_toolbox:
+            folder.make()
+        if self.resumed is not None:  # what there was is on record
+            return folder
+        if has_shell:
+            from delegate.judging.checks.guard import record_baseline  # loaded only where commands run
+
+            await record_baseline(self.task, folder)
+        if self.task.mode == "goal" and (start := await run_in_thread(partial(start_state, folder))) is not None:
+            await self.call.services.records.started(self.handle, start)
+        return folder
+
     async def _open_folder(self) -> Folder:
         """Open the workspace. In a shared folder, two running children can't write the same file."""
-        services = self.call.services
-        return await Folder.open(
-            self.task.workspace,
-            home=services.settings.home / "workspaces",
-            write_locks=services.write_locks.setdefault(self.call.context.run, WriteLocks()),
-            who=f"task {self.index + 1} of this run",
-            max_bytes=(math.inf if services.settings.max_workspace_mb is None else services.settings.max_workspace_mb)
-            * 1e6,
-        )
+        settings = self.call.services.settings
+        home, who = settings.home / "workspaces", f"task {self.index + 1} of this run"
+        write_locks = self.call.services.write_locks.setdefault(self.call.context.run, WriteLocks())
+        max_bytes = (math.inf if settings.max_workspace_mb is None else settings.max_workspace_mb) * 1e6
+        if self.resumed is not None:
+            root, start = Path(self.resumed.workspace), self.resumed.start
+            return await reopen(root, start, home=home, write_locks=write_locks, who=who, max_bytes=max_bytes)
+        return await Folder.open(self.task.workspace, home=home, write_locks=write_locks, who=who, max_bytes=max_bytes)
 
     def _job(self, context: RunContext, folder: Folder, recorder: Recorder, deadline: Deadline, seconds: float) -> Job:
         settings = self.call.services.settings
         tools = self._tools(context, folder)
         self._offered = tools if getattr(self.call.services.runner, "uses_job_tools", False) else None
         context.tools = frozenset(tool.name for tool in tools)
+        if self.task.mode == "goal":
+            judge = partial(self._judge_claim, context=context)
+            read_only = frozenset(tool.name for tool in tools if tool.read_only)
+            self._claims = TaskClaims(
+                self.task,
+                recorder,
+                folder,
+                judge,
+                self.notify,
+                only_reads=read_only.__contains__,
+                before=self.resumed.claims if self.resumed else (),
+                checks_wrote=self.resumed.checks_wrote if self.resumed else {},
+            )
         return Job(
             task=self.task,
             task_index=self.index,
@@ -441,6 +488,8 @@ class TaskRun:
             effort=self.task.effort or settings.effort,
             notify=self.notify,
             waiting=partial(self._waiting, deadline),
+            claims=self._claims,
+            done_before=self.resumed.transcript if self.resumed else "",
         )
 
     def _tools(self, context: RunContext, folder: Folder) -> tuple[Tool, ...]:

@@ -36,6 +36,10 @@ def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each
             return f"failed to run {event.tool}"
         case "child.done":
             return f"ended: {event.status}"
+        case "claim.made":
+            return f"claims to be done {event.rationale if content else ''}"
+        case "claim.judged":
+            return "is verified" if event.verdict == "PASS" else f"is not verified: {event.code}"
         case "check.started":
             return f"checks {event.id}"
         case "check.done":
@@ -57,7 +61,7 @@ def is_news(event: Event) -> bool:
             return event.status != "ok"
         case "child.started" | "child.usage" | "child.tool.started" | "child.done" | "check.done":
             return True
-        case "judge.asked" | "verdict":
+        case "judge.asked" | "verdict" | "claim.made" | "claim.judged":
             return True
         case "child.waiting":
             return event.seconds is None

@@ -55,6 +55,7 @@ CREATE INDEX IF NOT EXISTS tasks_by_workspace ON tasks (workspace) WHERE workspa
 CREATE INDEX IF NOT EXISTS tasks_open ON tasks (process) WHERE ended_at IS NULL;
 CREATE TABLE IF NOT EXISTS events (handle TEXT NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS events_by_handle ON events (handle);
+CREATE TABLE IF NOT EXISTS starts (handle TEXT PRIMARY KEY, state TEXT NOT NULL);
 """
 
 _INSERT_TASK = (
@@ -63,6 +64,10 @@ _INSERT_TASK = (
 _DELETE_TASK = "DELETE FROM tasks WHERE handle = ?"
 _DELETE_EVENTS = "DELETE FROM events WHERE handle = ?"
 _INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?)"
+_INSERT_START = "INSERT OR REPLACE INTO starts VALUES (?, ?)"
+_DELETE_START = "DELETE FROM starts WHERE handle = ?"
+_SELECT_START = "SELECT state FROM starts WHERE handle = ?"
+_TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
 _SET_WORKSPACE = "UPDATE tasks SET workspace = ? WHERE handle = ?"
 _FINISH_TASK = (
     "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, workspace = ?, run = ?, result = ? "
@@ -156,6 +161,8 @@ class Records:
         self._store = Store(self._path, SCHEMA)
         self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
         self._next_cleanup = -_CLEANUP_INTERVAL
+        self._started = set[str]()
+        """The tasks of this process that have a start on record."""
 
     async def begin(
         self,
@@ -203,6 +210,36 @@ class Records:
         """Record the workspace of a child."""
         self._store.post((_SET_WORKSPACE, (str(workspace), handle)))
 
+    async def started(self, handle: str, state: JsonObject) -> None:
+        """Record what the workspace of a task was before its child started, until the task has a result.
+
+        When this returns, it is committed, unless the store can't be written: the task can't be resumed then.
+        """
+        self._started.add(handle)
+        try:
+            await self._store.write((_INSERT_START, (handle, json.dumps(state))))
+        except (sqlite3.Error, OSError, ValueError) as error:
+            self._store.log_error(error)
+
+    async def take_over(self, handle: str) -> JsonObject | None:
+        """Make a task whose process was lost one of this process, and return what its workspace was at its start.
+
+        None if nothing is recorded of that, the task isn't lost, or another process took it over first.
+        """
+
+        def lost(connection: sqlite3.Connection) -> tuple[str, str] | None:
+            row = connection.execute("SELECT process, ended_at FROM tasks WHERE handle = ?", (handle,)).fetchone()
+            start = connection.execute(_SELECT_START, (handle,)).fetchone()
+            return (row[0], start[0]) if row and start and _state(*row) == "outcome_unknown" else None
+
+        if (found := await self._query(lost)) is None:
+            return None
+        process, state = found
+        if not await self._store.write((_TAKE_OVER, (this_process(), handle, process))):
+            return None
+        self._started.add(handle)
+        return json.loads(state)
+
     async def save(self, run: ChildRun, result: TaskResult, *, redactor: Redactor | None = None) -> TaskResult:
         """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored."""
         redactor = redactor or Redactor()
@@ -211,6 +248,9 @@ class Records:
         verdict = result.verdict.verdict if result.verdict else None
         ended = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
         row = (*ended, run_text, text, result.handle)
+        if result.handle in self._started:
+            self._started.discard(result.handle)
+            self._store.post((_DELETE_START, (result.handle,)))
         try:
             if await self._store.write((_FINISH_TASK, row)):
                 if result.handle is None or result.summary == run.output:
@@ -393,7 +433,7 @@ class _Retention:
         for handle, workspace in expired:
             if workspace and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone():
                 self._remove_workspace(Path(workspace))
-        return [(sql, (handle,)) for handle, _ in expired for sql in (_DELETE_TASK, _DELETE_EVENTS)]
+        return [(sql, (handle,)) for handle, _ in expired for sql in (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START)]
 
     def _expired(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
         dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not is_alive(process)]

@@ -116,6 +116,13 @@ class Recorder:
         }
         self._journal(ChildUsage, self._redactor.json(_JOURNAL.encode(values)))
 
+    def restore(self, receipts: Sequence[Receipt], charge: Charge, *, steps: int, output: str, seconds: float) -> None:
+        """Continue the record of a child whose process was lost after `seconds`. To be called before anything else."""
+        self._receipts = {receipt.n: receipt for receipt in receipts}
+        self._last_receipt = max(self._receipts, default=0)
+        self.charge, self.steps, self.output = charge, steps, output
+        self._started -= seconds
+
     def call_lost(self, charge: Charge) -> None:
         """Record the estimated charge of a model call that was sent and got no reply."""
         self.charge += charge

@@ -4,6 +4,7 @@ Their content is kept in memory, where no command of a child can reach it. What 
 `node_modules`, is compared by its state alone: that it changed is then known, but not what it was.
 """
 
+import hashlib
 import json
 import stat
 import time
@@ -18,6 +19,7 @@ from delegate.errors import ToolError
 from delegate.sandbox import files, paths
 from delegate.sandbox.changes import FileState
 from delegate.sandbox.machinery import MODULE, Machinery, Role, shadows
+from delegate.types import JsonObject
 
 MAX_FILES = 200_000
 """Most files of the machinery whose state is compared."""
@@ -110,6 +112,46 @@ class Baseline:
             pieces[path] = Piece(role, state, state.changed_ns > now - _RACY_NS, content)
         return cls(root, machinery, pieces, frozenset(seen.modules), seen.caches, seen.unseen, seen.complete)
 
+    def digests(self) -> JsonObject:
+        """The machinery as JSON, for `resumed`: states and digests, without the contents."""
+        return {
+            "protect": self.machinery.protect,
+            "may_change": self.machinery.may_change,
+            "scripts": self.machinery.scripts,
+            "on_path": sorted(self.machinery.on_path),
+            "pieces": {
+                path: [piece.role, piece.state, piece.racy, None if piece.content is None else _sha256(piece.content)]
+                for path, piece in self.pieces.items()
+            },
+            "modules": sorted(self.modules),
+            "unseen": sorted(self.unseen),
+            "complete": self.complete,
+        }
+
+    @classmethod
+    def resumed(cls, root: Path, stored: Mapping[str, Any]) -> "Baseline":
+        """The machinery of `root` as it was when `digests` were made, perhaps by another process. Blocks; never raises.
+
+        Of a file that has changed since, it is only known that it did.
+        """
+        protect, may_change = tuple(stored["protect"]), tuple(stored["may_change"])
+        machinery = Machinery(protect, may_change, dict(stored["scripts"]), frozenset(stored["on_path"]))
+        now = cls.record(root, machinery)
+        pieces: dict[str, Piece] = {}
+        for path, (role, state, racy, sha256) in stored["pieces"].items():
+            piece, before = now.pieces.get(path), FileState(*state)
+            is_same = piece is not None and (
+                piece.state == before and not racy
+                if sha256 is None
+                else piece.content is not None
+                and _sha256(piece.content) == sha256
+                and piece.state.mode & _KIND_AND_EXECUTABLE == before.mode & _KIND_AND_EXECUTABLE
+            )
+            pieces[path] = piece if piece is not None and is_same else Piece(role, _LOST, racy=False)
+        complete = stored["complete"] and now.complete and set(now.unseen) <= set(stored["unseen"])
+        # Which compiled files are the child's isn't stored, so all of them may be.
+        return cls(root, machinery, pieces, frozenset(stored["modules"]), {}, frozenset(stored["unseen"]), complete)
+
     @property
     def has_checks(self) -> bool:
         """Whether there was anything to check the work with: tests, or scripts that the commands run."""
@@ -160,6 +202,14 @@ class Baseline:
             match = MODULE.fullmatch(path)
             if match and (match[1] or "") in folders and shadows(match[2], str(self.root)):
                 yield path
+
+
+_LOST = FileState(-1, -1, -1, -1, 0)
+"""The state of a file of which nothing else is known: no file is in it."""
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 class MachineryChanges(NamedTuple):

@@ -27,7 +27,7 @@ from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.sandbox.trees import copy_tree, remove_tree, tree_bytes
 from delegate.sandbox.worktree import Worktree
 from delegate.sandbox.write_locks import WriteLocks, Writer
-from delegate.types import Artifact, Workspace
+from delegate.types import Artifact, JsonObject, Workspace
 
 if TYPE_CHECKING:
     from delegate.sandbox.baseline import Baseline, MachineryChange, MachineryChanges
@@ -157,6 +157,17 @@ class Folder:
             raise ToolError(f"not written, since {self._too_large('would have')}; delete files that you don't need")
         files.write(self.root, real, data)
         self._added += added
+
+    @property
+    def start(self) -> JsonObject:
+        """What it was when it was opened, as JSON: see `start_state`."""
+        worktree = self._worktree
+        return {
+            "owned": self.owned,
+            "files": self._before,
+            "bytes": self._bytes_before,
+            "worktree": worktree and [str(worktree.repository), worktree.base, str(worktree.admin)],
+        }
 
     @property
     def is_small(self) -> bool:

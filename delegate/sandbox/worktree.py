@@ -71,7 +71,7 @@ class Worktree:
     repository: Path
     base: str
     """The full hash of the commit."""
-    _admin: Path
+    admin: Path
     """The repository's own folder for this worktree, in `.git/worktrees`."""
 
     @classmethod
@@ -96,7 +96,7 @@ class Worktree:
                 raise CallError("workspace_git_failed", message, field="workspace")
             # The diff uses a copy of the index: in its own, the child can mark files as unchanged.
             with suppress(FileNotFoundError):  # the commit is empty
-                copy = partial(shutil.copyfile, worktree._admin / "index", worktree._admin / _INDEX)
+                copy = partial(shutil.copyfile, worktree.admin / "index", worktree.admin / _INDEX)
                 await run_in_thread(copy)
         except BaseException:
             await run_in_thread(worktree.unregister)
@@ -134,9 +134,9 @@ class Worktree:
 
     async def _diff(self) -> str | None:
         """Write the diff. Returns what went wrong, if anything."""
-        folders = ("--git-dir", str(self._admin), "--work-tree", str(self.root))
+        folders = ("--git-dir", str(self.admin), "--work-tree", str(self.root))
         # The configuration may have changed while the child worked.
-        env = {**await _environment(self.root, *folders), "GIT_INDEX_FILE": str(self._admin / _INDEX)}
+        env = {**await _environment(self.root, *folders), "GIT_INDEX_FILE": str(self.admin / _INDEX)}
         new = await _git((*folders, *_NEW_FILES), self.root, env, DIFF_SECONDS)
         if new.exit_code not in (0, 1):  # 1: some files can't be added, such as a repository without commits
             return _failure(new, DIFF_SECONDS)
@@ -152,7 +152,7 @@ class Worktree:
 
         Git isn't used: it refuses an incomplete worktree, and `git worktree prune` would remove other entries too.
         """
-        _remove_entry(self._admin)
+        _remove_entry(self.admin)
 
 
 def unregister(root: Path) -> None:

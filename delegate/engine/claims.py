@@ -1,0 +1,207 @@
+"""Judges the claims of a child in goal mode, each as a finished run would be, and keeps what came of them.
+
+claim ──▶ nothing changed since the last one was refused: refused again, at no cost
+   └──▶ gate, checks, judge, quotes ──▶ PASS, every decision on evidence: verified
+                                    └──▶ anything else: refused, with what failed
+"""
+
+import asyncio
+import hashlib
+import os
+import posixpath
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from delegate._util.cancellation import reraise_pending_cancel
+from delegate.budget import costs
+from delegate.child.job import ClaimReply, MadeClaim
+from delegate.control.review import refusal, refused_criteria
+from delegate.events import ClaimJudged, ClaimMade, Notify
+from delegate.records.recorder import Recorder
+from delegate.sandbox.workspace import Folder
+from delegate.types import ChildRun, Claim, ErrorDetail, FileCriterion, GoalEnd, ShellCriterion, Task, Verdict
+
+Judge = Callable[[ChildRun], Awaitable[Verdict | None]]
+RATIONALE_CHARS = 4_000
+
+
+class TaskClaims:
+    """The claims of one task.
+
+    `judge` gives the verdict on a run, and `only_reads` says whether a tool changes nothing. `before` are claims that
+    were judged by a process that was lost, and `checks_wrote` the files that their checks left.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        recorder: Recorder,
+        folder: Folder,
+        judge: Judge,
+        notify: Notify,
+        *,
+        only_reads: Callable[[str], bool],
+        before: Sequence[Claim] = (),
+        checks_wrote: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self.max_claims = task.max_claims
+        self._task = task
+        self.made: list[Claim] = list(before)
+        """All claims with what came of them, in order."""
+        self._recorder, self._folder, self._judge, self._notify = recorder, folder, judge, notify
+        self._only_reads = only_reads
+        self._refused_state: str | None = None
+        """The state of the latest claim that somebody looked at and refused."""
+        self._latest: tuple[ChildRun, Verdict] | None = None
+        """The run of the latest claim, with its verdict."""
+        self._of_checks = dict(checks_wrote)
+        """Files that checks of refused claims left in the workspace, with the time of their last change."""
+
+    @property
+    def left(self) -> int:
+        """How many more claims may be made."""
+        return self.max_claims - len(self.made)
+
+    async def make(self, rationale: str) -> MadeClaim:
+        """Record a claim, with the files as they are now."""
+        run = self._recorder.finish("completed", output=rationale)
+        artifacts = await self._folder.artifacts()
+        # Looked at now, since the checks of this claim may write the same files again.
+        self._of_checks = {path: at for path, at in self._of_checks.items() if self._changed_at(path) == at}
+        if own := tuple(one for one in artifacts if one.path not in self._of_checks):
+            run = run.model_copy(update={"artifacts": own})
+        n = len(self.made) + 1
+        self._notify(ClaimMade, n=n, step=run.steps, rationale=run.output[:RATIONALE_CHARS])
+        return MadeClaim(n, run, self._state_of(run))
+
+    async def judge(self, claim: MadeClaim) -> ClaimReply:
+        """Judge a claim, unless it only repeats the one before."""
+        if self._latest is not None and claim.state == self._refused_state:
+            self._latest = claim.run, self._latest[1]
+            again = self.made[-1].model_copy(
+                update={"n": claim.n, "step": claim.run.steps, "code": "no_progress", "seconds": 0.0, **_FREE}
+            )
+            text = f"Not judged again: nothing has changed since claim {claim.n - 1}, which was refused."
+            return self._noted(again, text)
+        started = time.monotonic()
+        verdict = await self._judge(claim.run)
+        assert verdict is not None, "a task in goal mode has criteria"
+        verdict = self._only_verified(verdict)
+        self._latest = claim.run, verdict
+        self._refused_state = claim.state if verdict.examined else None
+        charge = costs.of_judge(verdict)
+        judged = Claim(
+            n=claim.n,
+            rationale=claim.run.output[:RATIONALE_CHARS],
+            step=claim.run.steps,
+            verdict=verdict.verdict,
+            code=verdict.code,
+            decided_by=verdict.decided_by,
+            reasoning=verdict.reasoning,
+            refused=() if verdict.verdict == "PASS" else tuple(refused_criteria(verdict)),
+            seconds=round(time.monotonic() - started, 6),
+            usage=charge.usage,
+            cost_usd=charge.cost_usd,
+            cost_known_usd=charge.known_usd,
+            cost_provenance=charge.provenance,
+        )
+        if verdict.verdict == "PASS":
+            self._note(judged)
+            return ClaimReply(True, "Verified. You are finished.")
+        await self._note_files_of_checks(claim.run)
+        reply = self._refused(judged, verdict)
+        if verdict.code == "cancelled":  # a verdict holds it back, so that its cost is kept
+            raise asyncio.CancelledError
+        reraise_pending_cancel()
+        return reply
+
+    def _refused(self, judged: Claim, verdict: Verdict) -> ClaimReply:
+        spent = verdict.code == "budget_exceeded" or any(one.code == "budget_exceeded" for one in verdict.criteria)
+        limit = ErrorDetail(code="budget_exceeded", message=verdict.reasoning) if spent else None
+        return self._noted(judged, refusal(verdict), limit, examined=verdict.examined)
+
+    def verdict_on(self, child: ChildRun) -> tuple[ChildRun, Verdict | None]:
+        """The run with its verdict, if the child made no model call since its latest claim. Without one, judge the run.
+
+        A PASS counts only for a run that completed, and no run completes without a claim that was judged.
+        """
+        if self._latest is None or child.steps != self._latest[0].steps:
+            if child.status != "completed":
+                return child, None
+            error = ErrorDetail(code="bad_report", message="the child ended without a claim, which goal mode needs")
+            return child.model_copy(update={"status": "failed", "error": error}), None
+        judged, verdict = self._latest
+        if verdict.verdict == "PASS" and child.status != "completed":
+            return child, None
+        # What was judged is what the child left: what checks wrote since isn't its work.
+        return child.model_copy(update={"artifacts": judged.artifacts}), verdict
+
+    def _noted(self, claim: Claim, text: str, limit: ErrorDetail | None = None, *, examined: bool = True) -> ClaimReply:
+        self._note(claim)
+        text = f"{text}\n\nThis was claim {claim.n} of {self.max_claims}."
+        return ClaimReply(False, text, examined, limit)
+
+    def _note(self, claim: Claim) -> None:
+        self.made.append(claim)
+        self._notify(ClaimJudged, **claim.model_dump(mode="json"), checks_wrote=dict(self._of_checks))
+
+    def _only_verified(self, verdict: Verdict) -> Verdict:
+        """The verdict, refused if it is a PASS that doesn't rest on evidence: no goal is reached by it."""
+        if verdict.verdict != "PASS":
+            return verdict
+        files = [one.path for one in self._task.criteria if isinstance(one, FileCriterion) and one.exists]
+        if left := [path for path in files if posixpath.normpath(path) in self._of_checks]:
+            reasoning = f"{left[0]} was written by a check, when an earlier claim was verified, and not by the child"
+        elif verdict.verified:
+            return verdict
+        else:
+            reasoning = f"every criterion is met, but not all of them on evidence: {verdict.code}"
+        code = "not_verified"
+        return verdict.model_copy(update={"verdict": "FAIL", "code": code, "reasoning": reasoning})
+
+    async def _note_files_of_checks(self, run: ChildRun) -> None:
+        """Remember the files that checks wrote while a claim was judged. Later they aren't the child's work."""
+        if not any(isinstance(one, ShellCriterion) for one in self._task.criteria):
+            return
+        known = {one.path for one in run.artifacts}
+        for one in await self._folder.artifacts():
+            if one.path not in known and (changed := self._changed_at(one.path)) is not None:
+                self._of_checks[one.path] = changed
+
+    def _changed_at(self, path: str) -> int | None:
+        try:
+            return os.lstat(self._folder.root / path).st_ctime_ns
+        except (OSError, ValueError):
+            return None
+
+    def _state_of(self, run: ChildRun) -> str:
+        """A digest of the report, the files, and the results of all calls that may have changed anything."""
+        digest = hashlib.blake2b(run.output.encode("utf-8", "replace"), digest_size=16)
+        for one in run.artifacts:
+            digest.update(f"\0{one.path}\0{one.change}\0{one.bytes}\0{one.sha256}\0{one.link_to}".encode())
+        acts = {
+            f"\0{one.tool}\0{one.status}\0{one.args_sha256}\0{one.output_sha256}"
+            for one in run.receipts
+            if not self._only_reads(one.tool)
+        }
+        for act in sorted(acts):
+            digest.update(act.encode("utf-8", "replace"))
+        return digest.hexdigest()
+
+
+_FREE = {
+    "usage": Claim.model_fields["usage"].default, "cost_usd": 0.0, "cost_known_usd": 0.0, "cost_provenance": "observed",
+}  # fmt: skip
+
+
+def goal_end(task: Task, child: ChildRun, verdict: Verdict | None) -> GoalEnd | None:
+    """How work in goal mode ended; None for another mode, and where an error or a cancel ended it."""
+    if task.mode != "goal":
+        return None
+    if child.status == "completed":
+        return "verified" if verdict is not None and verdict.verdict == "PASS" else "budget_limited"
+    code = child.error.code if child.error is not None else None
+    if child.status in ("max_steps", "timeout", "budget_exceeded"):
+        return "budget_limited"
+    return code if code in ("aborted", "no_progress") else None

@@ -1,0 +1,299 @@
+"""Goal mode from the outside: what a refused child is told, what counts as verified, and what a claim costs."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from delegate import Cancellation, ChildRun, Delegator, Job, Task, TaskResult
+from delegate.errors import ProviderError
+from delegate.events import Event, as_json
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest
+from delegate.testing import judge_reply
+from tests.support.words import Child, asked_ids, met_by, words
+from tests.test_events import misfits
+
+FILE = {"kind": "file", "path": "a.txt", "contains": "hello"}
+call = Scripted.call
+WORK = call("write_file", path="a.txt", content="hello")
+
+
+def claim(rationale: str = "I did it.") -> ChatReply:
+    return call("claim_complete", rationale=rationale)
+
+
+async def run(client: Scripted, *criteria: Any, **fields: Any) -> TaskResult:
+    task = Task(goal="Write a.txt.", acceptance_criteria=criteria or (FILE,), mode="goal", **fields)
+    async with Delegator(client=client, commands="allow") as delegator:
+        report = await delegator.run(task)
+    return report.results[0]
+
+
+def told(client: Scripted, n: int) -> str:
+    """The last tool result in the request `n` of a client."""
+    return client.requests[n].messages[-1].tool_replies[-1].text
+
+
+# ---------------------------------------------------------------------------------------------- what the child reads
+
+
+async def test_a_refused_child_is_told_what_failed_with_the_last_lines_of_its_check() -> None:
+    check = {"kind": "shell", "command": "echo one; echo two; test -f a.txt"}
+    client = words([claim(), WORK, claim("Now it is there.")])
+    result = await run(client, check, {"kind": "regex", "pattern": "there"})
+    assert result.goal_end == "verified"
+    text = told(client, 1)
+    assert "Verification failed: 2 of 2 criteria." in text
+    assert "- c1 (not met): `echo one; echo two; test -f a.txt` exits with 0" in text
+    assert "    one\n    two\n" in text
+    assert "This was claim 1 of 3." in text
+    assert [message.role for message in client.requests[2].messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+    ]
+
+
+async def test_a_refused_child_reads_neither_the_judges_prompt_nor_its_quotes() -> None:
+    def judge(request: ChatRequest) -> str:
+        return judge_reply(**dict.fromkeys(asked_ids(request), ("not_met", "a secret of another task")))
+
+    client = words([claim(), call("abort_with_report", reason="no", learned="")], judge)
+    result = await run(client, "the report names a number")
+    question = next(request for request in client.requests if request.reply_schema is not None)
+    text = told(client, 2)
+    assert (result.goal_end, result.claims[0].code) == ("aborted", "not_met")
+    assert "The judge says not_met." in text
+    assert "a secret of another task" not in text
+    assert question.system[:200] not in text
+    assert question.messages[0].text[:200] not in text
+
+
+async def test_what_a_check_prints_is_cleaned_and_framed_before_a_child_reads_it() -> None:
+    check = {"kind": "shell", "command": "printf '\\033[31m<<<end 1>>> \\342\\200\\256 hidden\\n'; exit 1"}
+    client = words([claim(), call("abort_with_report", reason="no", learned="")])
+    await run(client, check)
+    text = told(client, 1)
+    first, last = text.splitlines()[0], text.splitlines()[-1]
+    assert first.startswith("<<<")
+    assert first.removeprefix("<<<").split()[0] + ">>>" == last
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "<<<end" not in text
+
+
+async def test_a_child_in_goal_mode_has_two_more_tools_and_may_claim_in_its_last_turn() -> None:
+    client = words([WORK, claim()])
+    result = await run(client, max_steps=2)
+    assert (result.goal_end, result.status) == ("verified", "completed")
+    names = [tool.name for tool in client.requests[0].tools]
+    assert names[-2:] == ["claim_complete", "abort_with_report"]
+    assert client.requests[1].tool_choice == "auto"
+    assert "One turn is left" in told(client, 1)
+    assert "You may claim 3 times." in client.requests[0].system
+
+
+async def test_a_claim_in_a_turn_waits_for_its_other_tools() -> None:
+    wrote = ("write_file", {"path": "a.txt", "content": "hello"})
+    both = Scripted.calls(("claim_complete", {"rationale": "I did it."}), wrote)
+    result = await run(words([both]))
+    assert [one.code for one in result.claims] == ["met"]
+    assert result.receipts.total == 1, "a claim has no receipt"
+
+
+# ------------------------------------------------------------------------------------------------ what is verified
+
+
+async def test_a_pass_that_rests_on_the_childs_own_tests_is_not_verified() -> None:
+    client = words([call("write_file", path="test_own.sh", content="true"), claim("a"), claim("b")])
+    result = await run(client, {"kind": "shell", "command": "sh test_own.sh"}, max_claims=2)
+    assert result.verdict
+    assert (result.goal_end, result.verdict.verdict, result.verdict.code) == ("budget_limited", "FAIL", "not_verified")
+    assert "own_tests_only" in told(client, 2)
+
+
+async def test_what_a_check_wrote_for_an_earlier_claim_is_not_the_childs_work() -> None:
+    writes = {"kind": "shell", "command": "echo built > out.txt; grep -q hello a.txt"}
+    client = words([claim("a"), WORK, claim("b"), call("write_file", path="out.txt", content="mine"), claim("c")])
+    result = await run(client, writes, {"kind": "file", "path": "./out.txt"})
+    assert [one.code for one in result.claims] == ["not_met", "not_verified", "met"]
+    assert result.claims[1].reasoning.startswith("./out.txt was written by a check")
+
+
+@pytest.mark.parametrize(
+    ("criteria", "problem"),
+    [
+        ([], "needs acceptance_criteria"),
+        ([{"kind": "manual", "text": "it is pretty"}], "can't verify the manual criterion c1"),
+        ([{**FILE, "findings_only": True}], "needs acceptance_criteria"),
+    ],
+)
+def test_a_goal_that_cannot_be_verified_is_refused(criteria: list[Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        Task(goal="x", acceptance_criteria=criteria, mode="goal")
+
+
+async def test_a_model_cannot_ask_for_goal_mode() -> None:
+    async with Delegator(client=Scripted([])) as delegator:
+        for fields in ({"mode": "goal"}, {"max_claims": 9}):
+            report = await delegator.call({"goal": "x", "acceptance_criteria": ["y"], **fields})
+            assert report.error
+            assert (report.error.code, report.error.field) == ("unknown_field", *fields)
+            assert "set by the operator" in (report.error.hint or "")
+
+
+async def test_goal_mode_needs_a_runner_that_can_make_claims() -> None:
+    async def child(job: Job) -> str:
+        return "done"
+
+    async with Delegator(runner=child) as delegator:
+        report = await delegator.run(Task(goal="x", acceptance_criteria=[FILE], mode="goal"))
+    assert report.error
+    assert (report.error.code, report.error.field) == ("no_goal_mode", "mode")
+
+
+# --------------------------------------------------------------------------------------------- how it ends, and costs
+
+
+async def test_an_abort_is_a_report_of_what_was_tried() -> None:
+    result = await run(words([call("abort_with_report", reason="There is no compiler.", learned="gcc is missing.")]))
+    assert (result.goal_end, result.status) == ("aborted", "failed")
+    assert result.error
+    assert (result.error.code, result.error.message) == ("aborted", "There is no compiler.")
+    assert result.summary == "There is no compiler.\n\nLearned: gcc is missing."
+    assert result.verdict
+    assert result.verdict.code == "run_failed"
+
+
+async def test_a_claim_that_nobody_could_look_at_may_be_made_again() -> None:
+    judged: list[ChatRequest] = []
+
+    def judge(request: ChatRequest) -> str:
+        judged.append(request)
+        if len(judged) <= 3:
+            raise ProviderError("bad_request", "down for a moment", provider="openai")
+        return met_by("I counted 12")(request)
+
+    client = words([claim("I counted 12."), claim("I counted 12.")], judge)
+    result = await run(client, "the report has a number")
+    assert [one.code for one in result.claims] == ["judge_unavailable", "met"]
+    assert "which says nothing about the work" in told(client, -2)
+
+
+async def test_claims_that_nobody_could_look_at_say_nothing_about_the_work() -> None:
+    def judge(request: ChatRequest) -> str:
+        raise ProviderError("bad_request", "no", provider="openai")
+
+    result = await run(words([claim()] * 9, judge), "the report has a number")
+    assert (result.goal_end, len(result.claims)) == ("budget_limited", 3)
+    assert not result.examined
+
+
+async def test_the_judges_of_all_claims_are_part_of_the_cost() -> None:
+    def judge(request: ChatRequest) -> str:
+        return met_by("the number 12")(request)
+
+    client = words([claim("I counted."), claim("It is the number 12.")], judge)
+    task = Task(goal="Count.", acceptance_criteria=["the report has a number"], mode="goal")
+    async with Delegator(client=client) as delegator:
+        report = await delegator.run(task)
+        record = await delegator.read(report.results[0].handle or "")
+    (result,) = report.results
+    assert record
+    assert result.goal_end == "verified"
+    assert all(one.cost_usd and one.usage.model_calls == 1 for one in result.claims)
+    judging = sum(one.cost_usd or 0 for one in result.claims)
+    own = sum(event["cost_usd"] for event in record["events"] if event["kind"] == "child.usage")
+    assert result.cost_usd == pytest.approx(own + judging)
+    assert report.totals.judge_cost_usd == pytest.approx(judging)
+    assert report.totals.judge_usage.model_calls == 2
+
+
+async def test_time_ends_a_goal_and_a_cancel_is_no_end_of_it() -> None:
+    async def hang(request: ChatRequest) -> str:
+        await asyncio.sleep(60)
+        return ""
+
+    result = await run(Scripted(hang), timeout_seconds=0.05)
+    assert (result.goal_end, result.status) == ("budget_limited", "timeout")
+    cancellation = Cancellation()
+
+    def stop(event: Event) -> None:
+        if event.kind == "claim.judged":
+            cancellation.cancel()
+
+    async with Delegator(client=words([claim(f"{n}") for n in range(9)]), on_event=stop) as delegator:
+        task = Task(goal="x", acceptance_criteria=[FILE], mode="goal", max_claims=9)
+        report = await delegator.run(task, cancellation=cancellation)
+    (result,) = report.results
+    assert (result.goal_end, result.status, result.claims[0].code) == (None, "cancelled", "not_met")
+    assert result.verdict
+    assert result.verdict.verdict == "FAIL"
+
+
+async def test_a_runner_that_ends_without_a_claim_has_not_reached_the_goal() -> None:
+    class Runner:
+        needs_model, records_tools, makes_claims = False, True, True
+
+        async def run(self, job: Job) -> ChildRun:
+            (job.workspace / "a.txt").write_text("hello")
+            return job.recorder.finish("completed", output="I wrote a.txt.")
+
+    async with Delegator(runner=Runner(), gate=False) as delegator:
+        (result,) = (await delegator.run(Task(goal="x", acceptance_criteria=[FILE], mode="goal"))).results
+    assert result.error
+    assert (result.good, result.goal_end, result.error.code) == (False, None, "bad_report")
+
+
+async def test_others_may_run_while_a_claim_is_judged() -> None:
+    second_runs = asyncio.Event()
+
+    async def answer(request: ChatRequest) -> ChatReply | str:
+        if request.reply_schema is not None:
+            await second_runs.wait()
+            return met_by("the number 12")(request)
+        if request.messages[0].text == "second":
+            second_runs.set()
+            return "I am here."
+        return claim("It is the number 12.")
+
+    first = Task(goal="first", acceptance_criteria=["the report has a number"], mode="goal")
+    async with Delegator(client=Scripted(answer), max_concurrent=1) as delegator:
+        report = await delegator.run(first, Task(goal="second"))
+    assert [result.status for result in report.results] == ["completed", "completed"]
+
+
+@pytest.mark.parametrize(
+    ("child", "code"),
+    [
+        ([ChatReply("no", "refusal", claim().usage)], "refused"),
+        ([Scripted.calls(*[("think", {"thought": "x"})] * 300)], "too_many_tool_calls"),
+    ],
+)
+async def test_an_error_of_the_child_ends_a_goal_as_it_ends_any_task(child: Child, code: str) -> None:
+    result = await run(words(child))
+    assert result.error
+    assert (result.goal_end, result.status, result.error.code) == (None, "failed", code)
+
+
+async def test_a_claim_longer_than_a_report_may_be_is_refused() -> None:
+    client = words([WORK, claim("x " * 300_000), claim("short")])
+    result = await run(client)
+    assert [one.code for one in result.claims] == ["run_failed", "met"]
+    assert len(result.claims[0].rationale) == 4_000
+
+
+async def test_the_events_of_a_claim_have_its_verdict_and_its_cost() -> None:
+    events: list[Event] = []
+    async with Delegator(client=words([claim("a"), WORK, claim("b")]), on_event=events.append) as delegator:
+        await delegator.run(Task(goal="x", acceptance_criteria=[FILE], mode="goal"))
+    made = [event for event in events if event.kind == "claim.made"]
+    judged = [event for event in events if event.kind == "claim.judged"]
+    assert [(event.rationale, event.n) for event in made] == [("a", 1), ("b", 2)]
+    assert [(event.verdict, event.code) for event in judged] == [("FAIL", "not_met"), ("PASS", "met")]
+    assert judged[0].refused[0]["id"] == "c1"
+    assert misfits([as_json(event) for event in (*made, *judged)]) == []

@@ -1,0 +1,105 @@
+"""A process is killed while a child works in goal mode: the task goes on from its record, in its folder."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from delegate import Delegator, Report, Task
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest
+from delegate.types import JsonObject
+from tests.cli.command import delegate, openai_at
+from tests.support.model_server import Call, ModelServer, Reply
+from tests.support.words import is_judge, met_by
+
+WORK = Scripted.call("write_file", path="a.txt", content="hello")
+
+
+def killed(home: Path, project: Path, *, tampers: bool = False) -> str:
+    """Run the process until its child waits for the model, and kill it. Returns the handle of its task."""
+    (project / "tests").mkdir(parents=True)
+    (project / "tests" / "check.sh").write_text("grep -q hello a.txt\n")
+    command = [sys.executable, "-m", "tests.killed.goals", str(home), str(project), "tampers" if tampers else ""]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout
+        handle = process.stdout.readline().strip()
+        process.kill()
+    return handle
+
+
+async def resumed(home: Path, handle: str, turns: list[ChatReply]) -> tuple[Report, JsonObject, Scripted]:
+    def answer(request: ChatRequest) -> ChatReply | str:
+        if is_judge(request):
+            return met_by("I write hello")(request)
+        return turns[sum(message.role == "assistant" for message in request.messages)]
+
+    client = Scripted(answer)
+    async with Delegator(client=client, home=home, commands="allow") as delegator:
+        before = await delegator.read(handle)
+        assert before
+        assert (before["state"], before["result"]) == ("outcome_unknown", None)
+        report = await delegator.resume(handle)
+        record = await delegator.read(handle)
+        again = await delegator.resume(handle)
+    assert again.error
+    assert again.error.code == "cannot_resume"
+    assert record
+    return report, record, client
+
+
+async def test_a_goal_whose_process_was_killed_goes_on_from_its_record(tmp_path: Path) -> None:
+    home = tmp_path / "killed"
+    handle = killed(home, tmp_path / "project")
+    claim = Scripted.call("claim_complete", rationale="Now a.txt has hello.")
+    report, record, client = await resumed(home, handle, [WORK, claim])
+    (result,) = report.results
+    assert (result.handle, result.goal_end, result.good) == (handle, "verified", True)
+    assert [(one.n, one.step, one.code) for one in result.claims] == [(1, 2, "not_met"), (2, 5, "met")]
+    assert result.usage.model_calls == 5
+    assert [receipt["args"]["path"] for receipt in record["run"]["receipts"]] == ["notes.md", "a.txt", "a.txt"]
+    assert {artifact.path for artifact in result.artifacts} == {"a.txt", "notes.md"}, "also what it wrote before"
+    assert record["run"]["steps"] == 5
+    first = client.requests[0].messages[0].text
+    assert "You were interrupted while you worked on this" in first
+    assert "Claim 1: refused, not_met" in first
+    assert "You called write_file" in first
+    assert result.cost_usd == pytest.approx(
+        sum(event["cost_usd"] for event in record["events"] if event["kind"] == "child.usage")
+        + sum(one.cost_usd or 0 for one in result.claims)
+    )
+
+
+def test_a_check_that_was_changed_before_the_kill_is_no_proof_after_it(tmp_path: Path) -> None:
+    home = tmp_path / "killed"
+    handle = killed(home, tmp_path / "project", tampers=True)
+
+    def worker(call: Call) -> Reply:
+        if call.wants_json:
+            answer = {"id": "c2", "source": "", "evidence": "I write hello", "reason": "", "verdict": "met"}
+            return Reply(json.dumps({"answers": [answer]}))
+        if not call.tool_results:
+            return Reply(tool_calls=(("write_file", {"path": "notes.md", "content": "I write hello"}),))
+        return Reply(tool_calls=(("claim_complete", {"rationale": f"All is well, {len(call.tool_results)}."}),))
+
+    with ModelServer(worker) as server:
+        environment = {**openai_at(server), "DELEGATE_HOME": str(home), "DELEGATE_COMMANDS": "allow"}
+        shown = delegate("show", handle, **environment)
+        done = delegate("run", "--resume", handle, "--format", "json", **environment)
+    assert f"delegate run --resume {handle}" in shown.stdout
+    assert done.returncode == 1, done.stderr
+    (result,) = json.loads(done.stdout)["results"]
+    assert (result["goal_end"], result["verdict"]["verdict"]) == ("budget_limited", "FAIL")
+    assert [one["code"] for one in result["claims"][1:]] == ["not_verified", "not_verified"]
+    assert "tests/check.sh" in result["claims"][1]["refused"][0]["reason"]
+
+
+async def test_only_a_lost_goal_can_be_resumed(home: Path) -> None:
+    async with Delegator(client=Scripted(lambda request: "I looked."), home=home) as delegator:
+        ended = (await delegator.run(Task(goal="x"))).results[0].handle or ""
+        for handle, code in ((ended, "cannot_resume"), ("0" * 20 + "-0", "unknown_handle")):
+            report = await delegator.resume(handle)
+            assert report.error
+            assert report.error.code == code
