@@ -30,7 +30,6 @@ from delegate.engine.admission import Admission, refusal
 from delegate.engine.consumers import as_consumer
 from delegate.engine.delegation import Delegation
 from delegate.engine.executor import Executor
-from delegate.engine.resume import read_record
 from delegate.engine.task_run import Services
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventSink
@@ -340,6 +339,8 @@ class Delegator:
 
         The child reads in its record what it did so far. Its work is measured against what there was before it began.
         """
+        from delegate.engine.resume import read_record  # loaded only in goal mode
+
         try:
             record = await self.read(handle)
             tasks = {task.handle: task for task in await self.tasks(record["run_id"])} if record else {}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
+from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
 from delegate._util.similar import most_similar
@@ -14,7 +15,6 @@ from delegate.contract import Limits
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
-from delegate.engine.resume import Resumed
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
 from delegate.judging.validate import refuse_undecidable
@@ -24,6 +24,9 @@ from delegate.models.routing import ChildRequest, choose_child
 from delegate.sandbox.commands import Author
 from delegate.settings import Settings
 from delegate.types import Report, Task
+
+if TYPE_CHECKING:
+    from delegate.engine.resume import Resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Admission:
         consumer: Consumer[Event] | None = None,
         is_run: bool = True,
         cancellation: Cancellation | None = None,
-        resumed: Resumed | None = None,
+        resumed: "Resumed | None" = None,
     ) -> Report:
         """Run all tasks, numbered from `first_index`. With `resumed`, the only one goes on where its record ends.
 

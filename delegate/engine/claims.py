@@ -20,7 +20,7 @@ from delegate.control.review import refusal, refused_criteria
 from delegate.events import ClaimJudged, ClaimMade, Notify
 from delegate.records.recorder import Recorder
 from delegate.sandbox.workspace import Folder
-from delegate.types import ChildRun, Claim, ErrorDetail, FileCriterion, GoalEnd, ShellCriterion, Task, Verdict
+from delegate.types import ChildRun, Claim, ErrorDetail, FileCriterion, ShellCriterion, Task, Verdict
 
 Judge = Callable[[ChildRun], Awaitable[Verdict | None]]
 RATIONALE_CHARS = 4_000
@@ -193,15 +193,3 @@ class TaskClaims:
 _FREE = {
     "usage": Claim.model_fields["usage"].default, "cost_usd": 0.0, "cost_known_usd": 0.0, "cost_provenance": "observed",
 }  # fmt: skip
-
-
-def goal_end(task: Task, child: ChildRun, verdict: Verdict | None) -> GoalEnd | None:
-    """How work in goal mode ended; None for another mode, and where an error or a cancel ended it."""
-    if task.mode != "goal":
-        return None
-    if child.status == "completed":
-        return "verified" if verdict is not None and verdict.verdict == "PASS" else "budget_limited"
-    code = child.error.code if child.error is not None else None
-    if child.status in ("max_steps", "timeout", "budget_exceeded"):
-        return "budget_limited"
-    return code if code in ("aborted", "no_progress") else None

@@ -18,13 +18,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import Redactor
 from delegate.budget import costs
 from delegate.budget.runs import RunContext
 from delegate.engine.consumers import Consumer
-from delegate.engine.resume import Resumed
 from delegate.engine.task_run import CallScope, Services, TaskRun
 from delegate.errors import CallError
 from delegate.events import Event, RunDone, RunStarted, TaskQueued
@@ -32,6 +32,9 @@ from delegate.models.connections import Connection
 from delegate.sandbox.commands import Author
 from delegate.telemetry import operations
 from delegate.types import Report, Task, TaskResult
+
+if TYPE_CHECKING:
+    from delegate.engine.resume import Resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Executor:
         consumers: tuple[Consumer[Event], ...] = (),
         is_run: bool = True,
         cancellation: Cancellation | None = None,
-        resumed: Resumed | None = None,
+        resumed: "Resumed | None" = None,
     ) -> Report:
         """Run all tasks. The report has their results in the same order, numbered from `first_index`.
 
@@ -107,7 +110,7 @@ class Executor:
                 results = [run.result for run in runs if run.result is not None]
                 call.deliver(_run_done(run_id, results, time.monotonic() - started))
 
-    async def _take_over(self, resumed: Resumed) -> None:
+    async def _take_over(self, resumed: "Resumed") -> None:
         """Make a task whose process was lost one of this process. Raises CallError if that isn't possible."""
         start = await self.services.records.take_over(resumed.handle)
         if start is None:

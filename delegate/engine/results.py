@@ -5,11 +5,21 @@ from pathlib import Path
 from typing import Any
 
 from delegate.budget import costs
-from delegate.engine.claims import goal_end
 from delegate.judging.output import parse_json
 from delegate.models.catalog import Model
 from delegate.records.recorder import encodable
-from delegate.types import ChildRun, Claim, ErrorDetail, Receipt, ReceiptCounts, Task, TaskResult, Totals, Verdict
+from delegate.types import (
+    ChildRun,
+    Claim,
+    ErrorDetail,
+    GoalEnd,
+    Receipt,
+    ReceiptCounts,
+    Task,
+    TaskResult,
+    Totals,
+    Verdict,
+)
 
 
 def build_result(
@@ -61,7 +71,7 @@ def build_result(
         verification_share=costs.share(judging_usd, whole.cost_usd),
         delegated=below,
         seconds=round(seconds, 6),
-        goal_end=goal_end(task, child, verdict),
+        goal_end=_goal_end(task, child, verdict),
         claims=tuple(claims),
         workspace=str(workspace) if workspace and workspace.is_dir() else None,
         take_over=take_over,
@@ -73,6 +83,18 @@ def internal_error_result(error: Exception, *, index: int, handle: str) -> TaskR
     """Build the result of a task that failed because of an error inside delegate."""
     detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
     return TaskResult(verdict=None, task_index=index, status="failed", summary="", error=detail, handle=handle)
+
+
+def _goal_end(task: Task, child: ChildRun, verdict: Verdict | None) -> GoalEnd | None:
+    """How work in goal mode ended; None for another mode, and where an error or a cancel ended it."""
+    if task.mode != "goal":
+        return None
+    if child.status == "completed":
+        return "verified" if verdict is not None and verdict.verdict == "PASS" else "budget_limited"
+    code = child.error.code if child.error is not None else None
+    if child.status in ("max_steps", "timeout", "budget_exceeded"):
+        return "budget_limited"
+    return code if code in ("aborted", "no_progress") else None
 
 
 def _cut(output: str, limit: int, handle: str) -> str:

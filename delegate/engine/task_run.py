@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from delegate._util.cancellation import (
     Cancellation,
@@ -29,10 +29,8 @@ from delegate.child.job import ChildRunner, Job
 from delegate.child.media import IMAGE_TYPES, PDF_TYPES
 from delegate.child.toolbox import read_only_tools, toolbox
 from delegate.engine import error_mapping
-from delegate.engine.claims import TaskClaims
 from delegate.engine.consumers import Consumer
 from delegate.engine.results import build_result, internal_error_result
-from delegate.engine.resume import Resumed
 from delegate.errors import DelegateError, WorkspaceTooLarge
 from delegate.events import (
     ChildDone,
@@ -56,13 +54,16 @@ from delegate.ports import Tool
 from delegate.records.history import Records
 from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.commands import Author, Commands
-from delegate.sandbox.start_state import reopen, start_state
 from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.sandbox.write_locks import WriteLocks
 from delegate.settings import Settings
 from delegate.telemetry import operations
 from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResult, Tier, Verdict
+
+if TYPE_CHECKING:
+    from delegate.engine.claims import TaskClaims
+    from delegate.engine.resume import Resumed
 
 GRACE_SECONDS = 10.0
 """How long a runner may take to stop after it was canceled."""
@@ -149,7 +150,7 @@ class TaskRun:
     connection: Connection | None
     """The selected model and its client. None for runners that bring their own model."""
     handle: str
-    resumed: Resumed | None = None
+    resumed: "Resumed | None" = None
     """What its child did in a process that was lost, if it goes on with that."""
     cancellation: Cancellation = field(default_factory=Cancellation)
     """Stops this task alone."""
@@ -159,7 +160,7 @@ class TaskRun:
     """The result, once there is one."""
     _offered: tuple[Tool, ...] | None = None
     """The child's tools, if its runner gives it exactly those of the job."""
-    _claims: TaskClaims | None = None
+    _claims: "TaskClaims | None" = None
     """In goal mode, what the child claimed."""
 
     async def run(self) -> TaskResult:
@@ -439,8 +440,11 @@ class TaskRun:
             from delegate.judging.checks.guard import record_baseline  # loaded only where commands run
 
             await record_baseline(self.task, folder)
-        if self.task.mode == "goal" and (start := await run_in_thread(partial(start_state, folder))) is not None:
-            await self.call.services.records.started(self.handle, start)
+        if self.task.mode == "goal":
+            from delegate.sandbox.start_state import start_state  # loaded only in goal mode
+
+            if (start := await run_in_thread(partial(start_state, folder))) is not None:
+                await self.call.services.records.started(self.handle, start)
         return folder
 
     async def _open_folder(self) -> Folder:
@@ -450,6 +454,8 @@ class TaskRun:
         write_locks = self.call.services.write_locks.setdefault(self.call.context.run, WriteLocks())
         max_bytes = (math.inf if settings.max_workspace_mb is None else settings.max_workspace_mb) * 1e6
         if self.resumed is not None:
+            from delegate.sandbox.start_state import reopen  # loaded only in goal mode
+
             root, start = Path(self.resumed.workspace), self.resumed.start
             return await reopen(root, start, home=home, write_locks=write_locks, who=who, max_bytes=max_bytes)
         return await Folder.open(self.task.workspace, home=home, write_locks=write_locks, who=who, max_bytes=max_bytes)
@@ -460,6 +466,8 @@ class TaskRun:
         self._offered = tools if getattr(self.call.services.runner, "uses_job_tools", False) else None
         context.tools = frozenset(tool.name for tool in tools)
         if self.task.mode == "goal":
+            from delegate.engine.claims import TaskClaims  # loaded only in goal mode
+
             judge = partial(self._judge_claim, context=context)
             read_only = frozenset(tool.name for tool in tools if tool.read_only)
             self._claims = TaskClaims(
