@@ -60,7 +60,7 @@ EXERCISES = [
         ("mean(items)", "sum(items)", "sum(items) // 2", "sum(items) / len(items)", ("[1, 2, 6]", "3"), ("[5]", "5")),
         ("square(n)", "n * 2", "n + n", "n * n", ("3", "9"), ("-4", "16")),
         ("reverse(text)", "text", "sorted(text)", "text[::-1]", ("'abc'", "'cba'"), ("''", "''")),
-        ("words(text)", "len(text)", "text.count(' ')", "len(text.split())", ("'a b  c'", "3"), ("''", "0")),
+        ("words(text)", "len(text)", "text.count(' ')", "len(text.split())", ("'a   b'", "2"), ("''", "0")),
         ("clamp(n)", "max(n, 10)", "max(0, n)", "max(0, min(n, 10))", ("12", "10"), ("-2", "0")),
         ("evens(items)", "[i for i in items if i % 2]", "items[::2]", "[i for i in items if i % 2 == 0]",
          ("[1, 2, 4]", "[2, 4]"), ("[3]", "[]")),
@@ -204,8 +204,9 @@ class Sum:
 
     def row(self) -> str:
         share = f"{(self.accepted - self.wrongly) / self.runs:.0%}"
-        each = self.usd / max(1, self.accepted - self.wrongly)
-        return f"{share} | {self.wrongly} | {self.calls} | ${self.usd:.3f} | ${each:.4f}"
+        right = self.accepted - self.wrongly
+        each = f"${self.usd / right:.4f}" if right else "none"
+        return f"{share} | {self.wrongly} | {self.calls} | ${self.usd:.3f} | {each}"
 
 
 Way = Literal["its own word", "one shot", "goal mode", "three shots"]

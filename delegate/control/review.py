@@ -55,7 +55,7 @@ def _failing(one: CriterionResult) -> Iterator[str]:
     yield f"- {one.id} ({what}{why}): {one_line(one.text, _TEXT_CHARS)}"
     if one.reason:
         yield f"  {one_line(one.reason, _REASON_CHARS)}"
-    if one.evidence and one.decided_by == "check" and one.source == f"check:{one.id}":
+    if one.evidence and one.source == f"check:{one.id}":  # a judge quotes from checks too, but of other criteria
         yield "  the last lines of its output:"
         for line in clean(one.evidence).text.splitlines()[-_TAIL_LINES:]:
             yield f"    {line}"

@@ -1,7 +1,7 @@
-"""A process that is killed while its child works in goal mode: `python -m tests.killed.goals HOME PROJECT TAMPERS`.
+"""A process that is killed while two children work in goal mode: `python -m tests.killed.goals HOME PROJECT TAMPERS`.
 
-The child claims too early, and then works. It prints the handle of its task when the model is called for the last time,
-which never answers.
+Each child claims too early, and then works. The process prints the handles of the tasks when the model is called for
+both for the last time, which never answers.
 """
 
 import asyncio
@@ -28,8 +28,9 @@ def task(project: Path) -> Task:
 
 
 async def main(home: Path, project: Path, tampers: bool) -> None:
-    """Run the task until this process is killed."""
+    """Run the tasks until this process is killed."""
     handles: list[str] = []
+    waiting: list[ChatRequest] = []
     path, content = ("tests/check.sh", "true") if tampers else ("notes.md", "I write hello")
     turns = [
         Scripted.call("write_file", path=path, content=content),
@@ -47,13 +48,15 @@ async def main(home: Path, project: Path, tampers: bool) -> None:
         turn = sum(message.role == "assistant" for message in request.messages)
         if turn < len(turns):
             return turns[turn]
-        await asyncio.sleep(0.3)  # records are written up to a tenth of a second later
-        print(*handles, flush=True)
+        waiting.append(request)
+        if len(waiting) == 2:
+            await asyncio.sleep(0.3)  # records are written up to a tenth of a second later
+            print(*handles, flush=True)
         await asyncio.sleep(60)
         return ""
 
     async with Delegator(client=Scripted(answer), home=home, commands="allow", on_event=note) as delegator:
-        await delegator.run(task(project))
+        await delegator.run(task(project), task(project))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,26 +19,28 @@ from tests.support.words import is_judge, met_by
 WORK = Scripted.call("write_file", path="a.txt", content="hello")
 
 
-def killed(home: Path, project: Path, *, tampers: bool = False) -> str:
-    """Run the process until its child waits for the model, and kill it. Returns the handle of its task."""
+def killed(home: Path, project: Path, *, tampers: bool = False) -> list[str]:
+    """Run the process until its children wait for the model, and kill it. Returns the handles of its tasks."""
     (project / "tests").mkdir(parents=True)
     (project / "tests" / "check.sh").write_text("grep -q hello a.txt\n")
     command = [sys.executable, "-m", "tests.killed.goals", str(home), str(project), "tampers" if tampers else ""]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout
-        handle = process.stdout.readline().strip()
+        handles = process.stdout.readline().split()
         process.kill()
-    return handle
+    return handles
 
 
-async def resumed(home: Path, handle: str, turns: list[ChatReply]) -> tuple[Report, JsonObject, Scripted]:
+async def resumed(
+    home: Path, handle: str, turns: list[ChatReply], **options: Any
+) -> tuple[Report, JsonObject, Scripted]:
     def answer(request: ChatRequest) -> ChatReply | str:
         if is_judge(request):
             return met_by("I write hello")(request)
         return turns[sum(message.role == "assistant" for message in request.messages)]
 
     client = Scripted(answer)
-    async with Delegator(client=client, home=home, commands="allow") as delegator:
+    async with Delegator(client=client, home=home, commands="allow", **options) as delegator:
         before = await delegator.read(handle)
         assert before
         assert (before["state"], before["result"]) == ("outcome_unknown", None)
@@ -52,7 +55,7 @@ async def resumed(home: Path, handle: str, turns: list[ChatReply]) -> tuple[Repo
 
 async def test_a_goal_whose_process_was_killed_goes_on_from_its_record(tmp_path: Path) -> None:
     home = tmp_path / "killed"
-    handle = killed(home, tmp_path / "project")
+    handle, other = killed(home, tmp_path / "project")
     claim = Scripted.call("claim_complete", rationale="Now a.txt has hello.")
     report, record, client = await resumed(home, handle, [WORK, claim])
     (result,) = report.results
@@ -70,11 +73,15 @@ async def test_a_goal_whose_process_was_killed_goes_on_from_its_record(tmp_path:
         sum(event["cost_usd"] for event in record["events"] if event["kind"] == "child.usage")
         + sum(one.cost_usd or 0 for one in result.claims)
     )
+    report, _, client = await resumed(home, other, [WORK, claim], max_run_model_calls=3)
+    (result,) = report.results
+    assert (result.goal_end, result.status, client.requests) == ("budget_limited", "budget_exceeded", [])
+    assert result.usage.model_calls == 3, "its limits were used up before"
 
 
 def test_a_check_that_was_changed_before_the_kill_is_no_proof_after_it(tmp_path: Path) -> None:
     home = tmp_path / "killed"
-    handle = killed(home, tmp_path / "project", tampers=True)
+    handle, _ = killed(home, tmp_path / "project", tampers=True)
 
     def worker(call: Call) -> Reply:
         if call.wants_json:
