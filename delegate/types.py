@@ -8,6 +8,7 @@ other languages; a test keeps the two in sync.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
@@ -736,6 +737,61 @@ class JudgeAttempt(Value):
     """The answers on criteria that were then put to another judge (escalation)."""
 
 
+RulingWord = Literal["met", "not_met"]
+Sampling = Literal["random", "chosen"]
+"""How a criterion came to be ruled on: drawn at random, or picked by somebody, such as because it looked odd."""
+
+
+class Ruling(Value):
+    """The word of a person, or of a check that is trusted, on one criterion that was judged before.
+
+    It holds all that is needed to measure the judge, so that it outlives the record of the task.
+    """
+
+    task: Text
+    """The handle of the task; for work that isn't on record, any name that tells it from others."""
+    criterion: Text
+    """The criterion's id."""
+    ruling: RulingWord
+    judged: CriterionOutcome
+    """What the judge said, or the check found."""
+    ruled_by: Text
+    decided_by: DecidedBy = "judge"
+    judge: str = ""
+    """The model that judged. Empty if no judge was asked."""
+    judge_version: str = ""
+    """A digest of the judging method, as on the verdict."""
+    rubric_version: str = ""
+    worker: str = ""
+    """The model that did the work, if it is known."""
+    kind: str = ""
+    """The criterion's kind."""
+    reason_code: str = ""
+    """The criterion's reason code in the verdict."""
+    sampling: Sampling = "chosen"
+    because: str = ""
+    at: float = Field(default=0, ge=0, le=253_000_000_000, allow_inf_nan=False)
+    """Seconds since the epoch, up to the year 9987."""
+
+
+class FalsePassRate(Value):
+    """How often a judge says `met` where it isn't so, measured by rulings on criteria drawn at random."""
+
+    judge: str
+    worker: str | None = None
+    """The model whose work was ruled on; None for all models together."""
+    n: int
+    """The number of criteria that were ruled not met."""
+    false_passes: int
+    """How many of them the judge found met."""
+    upper: float
+    """The upper limit of the exact 95 % interval of the rate."""
+    limit: float
+    """The setting `max_false_pass`. Only a judge whose `upper` is below it decides alone."""
+    measured_on: date | None = None
+    """The day of the latest ruling."""
+
+
 class JudgeRecord(Value):
     """Which model judged, why it was chosen, and what the judging cost. `model` is None if no model answered.
 
@@ -755,7 +811,10 @@ class JudgeRecord(Value):
     attempts: tuple[JudgeAttempt, ...] = ()
     """All requests to judges, in order."""
     escalated: bool = False
-    """Whether a second judge, of another family, was asked about criteria that the first couldn't decide or prove."""
+    """Whether a second judge, of another family, was asked about criteria that the first couldn't decide or prove, or
+    may not decide alone."""
+    false_pass: FalsePassRate | None = None
+    """With the setting `max_false_pass`: the measured error rate that the verdict relies on. None if there is none."""
     usage: Usage = Usage()
     cost_usd: float | None = None
     cost_known_usd: float = 0

@@ -11,6 +11,7 @@ import errno
 import json
 import math
 import os
+import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,16 +24,18 @@ from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import Redactor, logger
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
+from delegate.records import rulings_table
 from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Statement, Store
 from delegate.sandbox.threads import run_in_thread_if
-from delegate.types import ChildRun, JsonObject, Task, TaskResult
+from delegate.types import ChildRun, JsonObject, Ruling, Task, TaskResult
 
 T = TypeVar("T")
 _log = logger(__name__)
 
-SCHEMA = """
+SCHEMA = (
+    """
 CREATE TABLE IF NOT EXISTS tasks (
     handle TEXT PRIMARY KEY,
     run_id TEXT NOT NULL,
@@ -57,6 +60,8 @@ CREATE TABLE IF NOT EXISTS events (handle TEXT NOT NULL, at REAL NOT NULL, kind 
 CREATE INDEX IF NOT EXISTS events_by_handle ON events (handle);
 CREATE TABLE IF NOT EXISTS starts (handle TEXT PRIMARY KEY, state TEXT NOT NULL);
 """
+    + rulings_table.SCHEMA
+)
 
 _INSERT_TASK = (
     "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -91,6 +96,9 @@ SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({
 ORDER BY began_at LIMIT ?
 """
 _WORKSPACE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
+_SELECT_VERDICTS = """
+SELECT handle, run_id, json_extract(result, '$.verdict') FROM tasks WHERE verdict IS NOT NULL{of_run} ORDER BY rowid
+"""
 _UNWRITABLE = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP,  # there can't be such a folder
@@ -286,6 +294,56 @@ class Records:
     async def tasks(self, run_id: str) -> list[TaskSummary]:
         """The tasks of a run in the order they started. Raises DelegateError if the records can't be read."""
         return await self._query(lambda connection: _tasks(connection, run_id)) or []
+
+    async def rule(self, *new: Ruling) -> None:
+        """Store rulings. A second ruling by the same person on the same criterion replaces the first.
+
+        Raises DelegateError if they can't be written.
+        """
+        try:
+            await self._store.write(*rulings_table.inserts(new))
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise DelegateError(f"the ruling can't be written to {self._path}: {error}") from error
+
+    async def rulings(self, handle: str | None = None) -> list[Ruling]:
+        """The rulings on one task, by everybody; or all rulings, and of each criterion only the latest.
+
+        Raises DelegateError if the records can't be read.
+        """
+        if handle is None:
+            return await self._query(rulings_table.in_force) or []
+        return await self._query(lambda connection: rulings_table.of_task(connection, handle)) or []
+
+    async def draw(self, n: int | None, run_id: str | None = None) -> list[tuple[str, str]]:
+        """The handles and ids of `n` criteria that judges decided, drawn at random; of all, in random order, if None.
+
+        Those that were drawn and ruled on before are left out. Raises DelegateError if the records can't be read.
+        """
+        known = await self._query(rulings_table.drawn) or set[tuple[str, str]]()
+        found = [
+            (handle, str(one["id"]))
+            for handle, _, verdict in await self.verdicts(run_id)
+            for one in json.loads(verdict)["criteria"]
+            if one["decided_by"] == "judge" and (handle, one["id"]) not in known
+        ]
+        return random.sample(found, len(found) if n is None else min(n, len(found)))
+
+    async def disagreements(self) -> tuple[int, int]:
+        """How many criteria several people ruled on, and on how many they disagree. Raises DelegateError."""
+        return await self._query(rulings_table.disagreements) or (0, 0)
+
+    async def false_passes(self) -> list[rulings_table.FalsePasses]:
+        """The false passes of all judges, as far as they were measured. Raises DelegateError."""
+        return await self._query(rulings_table.false_passes) or []
+
+    async def verdicts(self, run_id: str | None = None) -> list[tuple[str, str, str]]:
+        """The handle, the run and the verdict's JSON of all tasks with a verdict, or of those of one run.
+
+        Raises DelegateError if the records can't be read.
+        """
+        sql = _SELECT_VERDICTS.format(of_run="" if run_id is None else " AND run_id = ?")
+        parameters = () if run_id is None else (run_id,)
+        return await self._query(lambda connection: connection.execute(sql, parameters).fetchall()) or []
 
     async def aclose(self) -> None:
         """Finish pending writes and close the file. A later use opens it again."""

@@ -1,0 +1,200 @@
+"""Makes rulings: a person's word on a criterion of a recorded verdict, with all that the judge is measured by."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import pydantic
+
+from delegate._util.similar import most_similar
+from delegate.errors import CallError
+from delegate.judging.versions import judge_version
+from delegate.types import CriterionResult, JsonObject, Ruling, Sampling, TaskResult, Verdict
+
+MAX_BECAUSE_CHARS = 2_000
+_MAX_NAME_CHARS = 200
+ROW_FIELDS = tuple(Ruling.model_fields)
+
+
+def verdict_in(record: JsonObject | None, handle: str) -> tuple[TaskResult, Verdict]:
+    """The result and the verdict in a task's record. Raises CallError if there is none to rule on."""
+    if record is None:
+        hint = "use a handle that `delegate show RUN` lists"
+        raise CallError("unknown_handle", f"there is no record of {handle!r}", field="handle", hint=hint)
+    result = TaskResult.model_validate(record["result"]) if record["result"] else None
+    if result is None or result.verdict is None:
+        why = "has not ended" if result is None else "had no criteria"
+        raise CallError("no_verdict", f"task {handle} {why}, so there is no verdict to rule on", field="handle")
+    return result, result.verdict
+
+
+def rulings_on(
+    record: JsonObject | None,
+    handle: str,
+    criterion: str,
+    ruling: str,
+    *,
+    because: str,
+    by: str,
+    sampling: str,
+    at: float | None = None,
+) -> list[Ruling]:
+    """One ruling for each judge that answered on this criterion. Raises CallError for anything that isn't on record."""
+    result, verdict = verdict_in(record, handle)
+    decided = next((one for one in verdict.criteria if one.id == criterion), None)
+    if decided is None:
+        raise _unknown_criterion(handle, criterion, [one.id for one in verdict.criteria])
+    worker = result.model if result.substituted else result.requested_model
+    common: JsonObject = {
+        "task": handle,
+        "criterion": criterion,
+        "ruling": ruling,
+        "ruled_by": by,
+        "rubric_version": verdict.rubric_version,
+        "worker": worker or "",
+        "kind": decided.kind,
+        "sampling": sampling,
+        "because": because,
+        "at": time.time() if at is None else at,
+    }
+    return [validated({**common, **answer}) for answer in _answers(verdict, decided)]
+
+
+def _answers(verdict: Verdict, decided: CriterionResult) -> Iterator[JsonObject]:
+    """What each judge said on a criterion, or what decided it without one."""
+    own = {"judged": _said(decided), "decided_by": decided.decided_by, "reason_code": decided.code}
+    judge = verdict.judge
+    if judge is None or decided.decided_by != "judge":
+        yield own
+        return
+    answered = [one for one in judge.attempts if one.fault is None]
+    deciding = (judge.model_served if judge.substituted else judge.model) or ""
+    for attempt in answered:
+        for answer in attempt.answers:
+            if answer.id == decided.id:  # put to a second judge, which the verdict names
+                said = {"judged": answer.outcome, "decided_by": "judge", "reason_code": answer.code}
+                yield {**said, "judge": attempt.model, "judge_version": _version(verdict, attempt.model)}
+                yield {**own, "judge": deciding, "judge_version": _version(verdict, deciding)}
+                return
+    if any(one.answers for one in answered):  # the second judge was asked about other criteria only
+        deciding = answered[0].model
+    yield {**own, "judge": deciding, "judge_version": _version(verdict, deciding)}
+
+
+def _version(verdict: Verdict, model: str) -> str:
+    """The version of one judge's method. The verdict's own covers the names of all judges that were asked for it.
+
+    An older method, of which only that digest is known, keeps it.
+    """
+    attempts = verdict.judge.attempts if verdict.judge else ()
+    models = dict.fromkeys(one.model for one in attempts if one.fault is None)
+    return judge_version(model) if verdict.judge_version == judge_version(*models) else verdict.judge_version
+
+
+def _said(decided: CriterionResult) -> str:
+    """The judge's own word: one that may not decide alone said `met`, whatever became of it."""
+    return "met" if decided.code == "not_confident" and decided.outcome == "cannot_tell" else decided.outcome
+
+
+def _unknown_criterion(handle: str, criterion: str, known: Sequence[str]) -> CallError:
+    meant = most_similar(criterion, known)
+    hint = f"did you mean {meant}? " if meant else ""
+    message = f"task {handle} has no criterion {criterion[:60]!r}"
+    return CallError("unknown_criterion", message, field="criterion", hint=f"{hint}It has {', '.join(known[:20])}")
+
+
+def validated(fields: Mapping[str, Any]) -> Ruling:
+    """The ruling. Raises CallError that names the first wrong field."""
+    try:
+        ruling = Ruling.model_validate(fields)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "ruling"
+        raise CallError("invalid_ruling", f"`{name}`: {_problem(first, name)}", field=name) from None
+    for name in ROW_FIELDS:
+        limit = MAX_BECAUSE_CHARS if name == "because" else _MAX_NAME_CHARS
+        value = getattr(ruling, name)
+        if isinstance(value, str) and (len(value) > limit or not _is_encodable(value)):
+            message = f"`{name}` has over {limit} characters, or one that can't be stored"
+            raise CallError("invalid_ruling", message, field=name, hint="shorten it")
+    return ruling
+
+
+def _problem(first: Mapping[str, Any], name: str) -> str:
+    if first["type"] == "missing":
+        return "it is missing; add it"
+    if first["type"] == "extra_forbidden":
+        meant = most_similar(name, ROW_FIELDS)
+        return f"there is no such field; {f'did you mean {meant}?' if meant else 'remove it'}"
+    return f"{first['msg']}, not {first['input']!r:.60}"
+
+
+def _is_encodable(text: str) -> bool:
+    return "\0" not in text and text.encode("utf-8", "replace") == text.encode("utf-8", "surrogatepass")
+
+
+# ------------------------------------------------------------------------------------------------------------- import
+
+_DRAWN_ONLY = ("goal", "text", "run_id")
+"""Fields of the rows that `delegate rule --sample` prints which help a person, and aren't stored."""
+
+
+def read_rows(text: str, name: str, *, by: str, sampling: Sampling) -> list[JsonObject]:
+    """The rows of a JSONL file of rulings; `by` and `sampling` are for rows that don't say. Rows without a ruling are
+    left out: they were drawn, and nobody ruled on them yet.
+
+    Raises CallError that names the first wrong line.
+    """
+    rows: list[JsonObject] = []
+    for n, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            given = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise CallError(
+                "unreadable_row", f"{name}:{n} is not JSON: {error}", hint="write one object per line"
+            ) from None
+        if not isinstance(given, dict):
+            raise CallError("unreadable_row", f"{name}:{n} is not a JSON object", hint="write one object per line")
+        fields = {str(key): value for key, value in cast("dict[Any, Any]", given).items()}
+        row: JsonObject = {"ruled_by": by, "sampling": sampling}
+        row |= {key: value for key, value in fields.items() if key not in _DRAWN_ONLY and value is not None}
+        if row.get("ruling") is not None:
+            rows.append({**row, "_line": f"{name}:{n}"})
+    return rows
+
+
+async def imported(rows: Sequence[JsonObject], read: Callable[[str], Any]) -> list[Ruling]:
+    """The rulings in these rows. A row with `judged` says itself what was judged; of others, `task` is a handle.
+
+    Raises CallError that names the first wrong line. Nothing is stored.
+    """
+    found: list[Ruling] = []
+    records: dict[str, JsonObject | None] = {}
+    for row in rows:
+        fields = dict(row)
+        place = fields.pop("_line")
+        try:
+            fields.setdefault("at", time.time())
+            if "judged" in fields:
+                found.append(validated(fields))
+                continue
+            whole = validated({**fields, "judged": "skipped"})  # the fields are checked before anything is looked up
+            if whole.task not in records:
+                records[whole.task] = await read(whole.task)
+            found += rulings_on(
+                records[whole.task],
+                whole.task,
+                whole.criterion,
+                whole.ruling,
+                because=whole.because,
+                by=whole.ruled_by,
+                sampling=whole.sampling,
+                at=whole.at,
+            )
+        except CallError as error:
+            message = f"{place}: {error.message}"
+            raise CallError(error.code, message, field=error.field, hint=error.hint or "correct this line") from None
+    return found

@@ -1,0 +1,114 @@
+"""The table of rulings. They outlive the records of their tasks, since a judge is measured over months."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from delegate.records.sqlite import Statement
+from delegate.types import Ruling
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS rulings (
+    task TEXT NOT NULL,
+    criterion TEXT NOT NULL,
+    ruling TEXT NOT NULL,
+    judged TEXT NOT NULL,
+    ruled_by TEXT NOT NULL,
+    decided_by TEXT NOT NULL,
+    judge TEXT NOT NULL,
+    judge_version TEXT NOT NULL,
+    rubric_version TEXT NOT NULL,
+    worker TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    reason_code TEXT NOT NULL,
+    sampling TEXT NOT NULL,
+    because TEXT NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (task, criterion, worker, judge, ruled_by)
+);
+CREATE INDEX IF NOT EXISTS rulings_by_time ON rulings (at);
+CREATE VIEW IF NOT EXISTS rulings_in_force AS
+    SELECT
+        task, criterion, ruling, judged, ruled_by, decided_by, judge, judge_version, rubric_version, worker, kind,
+        reason_code,
+        CASE WHEN EXISTS (
+            SELECT 1 FROM rulings AS other WHERE other.task = rulings.task AND other.criterion = rulings.criterion
+            AND other.worker = rulings.worker AND other.judge = rulings.judge AND other.sampling = 'random'
+        ) THEN 'random' ELSE 'chosen' END AS sampling,
+        because, MAX(at) AS at
+    FROM rulings GROUP BY task, criterion, worker, judge;
+"""
+"""`rulings_in_force` has the latest ruling where several people ruled on the same criterion. A criterion that was drawn
+at random stays so, whoever rules on it again."""
+
+_COLUMNS = tuple(Ruling.model_fields)
+_NAMES = ", ".join(_COLUMNS)
+# One that was drawn at random stays so when somebody changes their mind.
+_INSERT = f"""
+INSERT INTO rulings ({_NAMES}) VALUES ({", ".join("?" * len(_COLUMNS))})
+ON CONFLICT (task, criterion, worker, judge, ruled_by) DO UPDATE SET
+    ruling = excluded.ruling, judged = excluded.judged, judge_version = excluded.judge_version,
+    reason_code = excluded.reason_code,
+    sampling = CASE WHEN rulings.sampling = 'random' THEN 'random' ELSE excluded.sampling END,
+    because = excluded.because, at = excluded.at
+"""  # noqa: S608
+_SELECT = f"SELECT {_NAMES} FROM rulings_in_force ORDER BY at, task, criterion"  # noqa: S608
+_SELECT_OF_TASK = f"SELECT {_NAMES} FROM rulings WHERE task = ? ORDER BY at"  # noqa: S608
+_SELECT_DRAWN = "SELECT DISTINCT task, criterion FROM rulings WHERE sampling = 'random'"
+_SELECT_DISAGREEMENTS = """
+SELECT COUNT(*), COALESCE(SUM(words > 1), 0) FROM (
+    SELECT COUNT(DISTINCT ruled_by) AS rulers, COUNT(DISTINCT ruling) AS words FROM rulings GROUP BY task, criterion
+) WHERE rulers > 1
+"""
+_SELECT_FALSE_PASSES = """
+SELECT judge, judge_version, worker, COUNT(*), SUM(judged = 'met'), MAX(at) FROM rulings_in_force
+WHERE sampling = 'random' AND decided_by = 'judge' AND judge <> '' AND ruling = 'not_met'
+GROUP BY judge, judge_version, worker
+"""
+
+
+class FalsePasses(NamedTuple):
+    """How often one judge found met what was ruled not met, on the work of one model."""
+
+    judge: str
+    judge_version: str
+    worker: str
+    bad: int
+    """The number of criteria that were ruled not met."""
+    false_passes: int
+    latest: float
+    """When the latest of these rulings was made, in seconds since the epoch."""
+
+
+def inserts(rulings: Sequence[Ruling]) -> list[Statement]:
+    """The statements that store rulings. A second ruling by the same person replaces the first."""
+    return [(_INSERT, tuple(getattr(ruling, name) for name in _COLUMNS)) for ruling in rulings]
+
+
+def in_force(connection: sqlite3.Connection) -> list[Ruling]:
+    """All rulings, oldest first; only the latest one of each criterion."""
+    return [_ruling(row) for row in connection.execute(_SELECT)]
+
+
+def of_task(connection: sqlite3.Connection, task: str) -> list[Ruling]:
+    """All rulings on one task, by everybody, oldest first."""
+    return [_ruling(row) for row in connection.execute(_SELECT_OF_TASK, (task,))]
+
+
+def drawn(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """The tasks and criteria that were drawn at random and ruled on."""
+    return set(connection.execute(_SELECT_DRAWN).fetchall())
+
+
+def disagreements(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The number of criteria that several people ruled on, and on how many of these they disagree."""
+    return connection.execute(_SELECT_DISAGREEMENTS).fetchone()
+
+
+def false_passes(connection: sqlite3.Connection) -> list[FalsePasses]:
+    """The false passes of all judges, by version and worker, over rulings on criteria drawn at random."""
+    return [FalsePasses(*row) for row in connection.execute(_SELECT_FALSE_PASSES)]
+
+
+def _ruling(row: tuple[Any, ...]) -> Ruling:
+    return Ruling.model_construct(**dict(zip(_COLUMNS, row, strict=True)))
