@@ -5,14 +5,15 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
-from delegate._util.redaction import Redactor
+from delegate._util.redaction import Redactor, logger
 from delegate.batch.backend import Backend
 from delegate.batch.batch import Batch, BatchConfig
 from delegate.batch.item import Item
@@ -37,16 +38,36 @@ from delegate.judging import standalone
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.judge.session import JudgePool
 from delegate.judging.verdict import Judging
+from delegate.judging.versions import judge_version
 from delegate.models.catalog import Model
 from delegate.models.connections import connect, through_client, with_host_models
+from delegate.models.false_pass import FalsePassTable
 from delegate.models.overrides import effective_catalog
 from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.workspace import discard
 from delegate.settings import Settings, SettingsOptions, load_settings, override
-from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, Task, TaskResult, Verdict
+from delegate.types import (
+    ChildRun,
+    JsonObject,
+    Parent,
+    Receipt,
+    Report,
+    Ruling,
+    RulingWord,
+    RunStatus,
+    Sampling,
+    Task,
+    TaskResult,
+    Verdict,
+)
 
+if TYPE_CHECKING:
+    from delegate.calibration.detector import Detector
+    from delegate.calibration.fitting import RuledRun
+
+_log = logger(__name__)
 _KEPT_RUNS = 1_000
 _KEPT_DELEGATIONS = 100
 """The number of tasks in the background that are remembered; the oldest ones are dropped once they have ended."""
@@ -114,6 +135,11 @@ class Delegator:
             network=settings.network,
             hidden=(settings.home,),
         )
+        self._limits = None
+        if settings.max_false_pass is not None:
+            from delegate.calibration.limits import JudgeLimits  # only where it is needed
+
+            self._limits = JudgeLimits(self._records, settings.max_false_pass, judge_version, catalog.models)
         judges = JudgePool(
             catalog=catalog,
             available=self.connections.available,
@@ -121,8 +147,9 @@ class Delegator:
             pinned=settings.judge_model,
             min_accuracy=settings.min_judge_accuracy,
             escalate=settings.escalate,
+            false_pass=self._limits.table if self._limits else None,
         )
-        self._judging = Judging(judges, commands, settings.gate)
+        self._judging = Judging(judges, commands, settings.gate, cache(partial(_detector_in, settings.home)))
         services = Services(
             settings=settings,
             runner=runner,
@@ -554,6 +581,111 @@ class Delegator:
         """Return the recorded tasks of a run, in the order in which they started."""
         return await self._records.tasks(run_id)
 
+    async def rule(
+        self,
+        handle: str,
+        criterion: str,
+        ruling: RulingWord,
+        *,
+        by: str,
+        because: str = "",
+        sampling: Sampling = "chosen",
+    ) -> list[Ruling]:
+        """Record the word of a person, or of a check that is trusted, on a criterion of a recorded verdict.
+
+        The verdict stays as it is. Rulings measure the judges, and `max_false_pass` relies on those of criteria that
+        were drawn at random. If two judges answered, there is a ruling for each.
+
+        Args:
+            handle: The handle of the task.
+            criterion: The id of the criterion.
+            ruling: Whether it is really met.
+            by: Who ruled: a person's name, or that of a check. A second ruling by the same person replaces the first.
+            because: The reason.
+            sampling: `random` only if the criterion was drawn at random among all that judges decided.
+
+        Raises:
+            CallError: There is no such verdict or criterion, or an argument is invalid.
+            DelegateError: The records can't be read or written.
+        """
+        from delegate.judging import rulings
+
+        record = await self.read(handle)
+        made = rulings.rulings_on(record, handle, criterion, ruling, because=because, by=by, sampling=sampling)
+        await self._store_rulings(made)
+        return made
+
+    async def import_rulings(self, text: str, *, by: str, sampling: Sampling = "chosen", name: str = "rulings") -> int:
+        """Record rulings from JSON lines, all of them or none, and return their number.
+
+        A line has the fields of `Ruling`, of which `task`, `criterion` and `ruling` are needed. With `judged`, it is
+        about work judged elsewhere. Otherwise, `task` is the handle of a recorded task.
+
+        Args:
+            text: The lines.
+            by: Who ruled, for lines without `ruled_by`.
+            sampling: For lines without `sampling`.
+            name: The name of the file, for errors.
+
+        Raises:
+            CallError: A line is invalid, or there is no such verdict. The error names the line.
+            DelegateError: The records can't be read or written.
+        """
+        from delegate.judging import rulings
+
+        made = await rulings.imported(rulings.read_rows(text, name, by=by, sampling=sampling), self.read)
+        await self._store_rulings(made)
+        return len(made)
+
+    async def rulings(self, handle: str | None = None) -> list[Ruling]:
+        """Return the rulings on one task, by everybody; or all rulings, and of each criterion only the latest."""
+        return await self._records.rulings(handle)
+
+    async def draw(self, n: int | None = None, run_id: str | None = None) -> list[tuple[str, str]]:
+        """Return the handles and ids of `n` recorded criteria that judges decided, drawn at random, to rule on.
+
+        Those that were drawn and ruled on before are left out. With None, all that are left, in random order.
+        """
+        return await self._records.draw(n, run_id)
+
+    async def false_pass(self) -> FalsePassTable | None:
+        """Return the measured error rates by which judges may decide alone; None without `max_false_pass`."""
+        return await self._limits.table() if self._limits else None
+
+    async def disagreements(self) -> tuple[int, int]:
+        """Return the number of criteria that several people ruled on, and on how many of them they disagree."""
+        return await self._records.disagreements()
+
+    async def verdicts(self, run_id: str | None = None) -> list[tuple[str, str, Verdict]]:
+        """Return the handle, the run and the verdict of all tasks on record that have one, or of those of one run."""
+        found = await self._records.verdicts(run_id)
+        return [(handle, run, Verdict.model_validate_json(text)) for handle, run, text in found]
+
+    async def ruled_runs(self, rulings: Sequence[Ruling]) -> "list[RuledRun]":
+        """Return the completed runs on record that these rulings are about, to fit a detector to.
+
+        A report isn't true if a criterion was ruled not met that the run's report should meet.
+        """
+        from delegate.calibration.fitting import RuledRun
+
+        by_task: dict[str, list[Ruling]] = {}
+        for ruling in rulings:
+            by_task.setdefault(ruling.task, []).append(ruling)
+        found: list[RuledRun] = []
+        for handle, about in by_task.items():
+            record = await self.read(handle)
+            run = ChildRun.model_validate(record["run"]) if record and record["run"] else None
+            if run is not None and run.status == "completed":
+                false = any(one.ruling == "not_met" for one in about)
+                found.append(RuledRun(run, false, about[0].rubric_version or handle))
+        return found
+
+    async def _store_rulings(self, made: Sequence[Ruling]) -> None:
+        if made:
+            await self._records.rule(*made)
+        if self._limits is not None:
+            self._limits.refresh()
+
     # ----------------------------------------------------------------------------------- without an event loop
 
     call_sync = blocking(
@@ -662,6 +794,19 @@ class Delegator:
 
 def _tool_of(given: Tool | Callable[..., Any]) -> Tool:
     return given if isinstance(given, Tool) else Tool.from_function(given)
+
+
+def _detector_in(home: Path) -> "Detector | None":
+    """The detector that was fitted to this project's rulings, if there is one. One that can't be used is none."""
+    if not (home / "detector.json").exists():
+        return None
+    from delegate.calibration import detector
+
+    try:
+        return detector.load(home)
+    except DelegateError as error:
+        _log.warning("%s", error)
+        return None
 
 
 def engine_of(settings: Settings, concurrency: int) -> Backend:

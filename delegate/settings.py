@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from delegate import trust
 from delegate._util.similar import most_similar
 from delegate.errors import ConfigError
-from delegate.models.catalog import Accuracy, Model, Price, hint_for
+from delegate.models.catalog import JudgeAccuracy, Model, Price, hint_for
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.types import Effort, Text, Tier, TierBound, Value
 
@@ -42,8 +42,12 @@ class Settings(Value):
     happens at most once per verdict and adds the second judge's cost."""
     min_judge_accuracy: float | None = Field(default=None, ge=0, le=1)
     """Minimum measured accuracy of a judge, 0 to 1. None also allows models without a measured accuracy."""
-    judge_accuracy: dict[str, Accuracy] = Field(default_factory=dict)
+    judge_accuracy: dict[str, JudgeAccuracy] = Field(default_factory=dict)
     """Measured accuracy of judges by model, overriding the catalog (only in `delegate.toml` or Python)."""
+    max_false_pass: float | None = Field(default=None, gt=0, le=1)
+    """Highest rate at which a judge may find met what isn't, 0 to 1, as measured by rulings. Only judges whose upper
+    limit (95 %) is below it decide alone: what others find met needs a second judge of another family (`escalate`), or
+    it ends as `not_confident`. None: any judge decides alone."""
     tier: Tier = "standard"
     """Tier of tasks that don't name one, or the nearest tier that the parent may use."""
     parent_tier: Tier | None = None
@@ -121,7 +125,8 @@ class SettingsOptions(TypedDict, total=False):
     judge_model: str | None
     escalate: bool
     min_judge_accuracy: float | None
-    judge_accuracy: Mapping[str, float]
+    judge_accuracy: Mapping[str, float | JudgeAccuracy | Mapping[str, Any]]
+    max_false_pass: float | None
     tier: Tier
     parent_tier: Tier | None
     max_tier: TierBound
@@ -276,6 +281,7 @@ _TABLES: Mapping[tuple[str, ...], type[Value]] = {
     ("endpoints", "models", "prices"): Price,
     ("models",): Model,
     ("models", "prices"): Price,
+    ("models", "judge_accuracy"): JudgeAccuracy,
 }
 """The model of each table, by the keys that lead to it."""
 

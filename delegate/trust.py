@@ -238,6 +238,8 @@ def widens(field: str, value: Any, allowed: Any) -> bool:
         return ORDERS[field].index(value) > ORDERS[field].index(allowed)
     if field in LISTS:
         return any(one not in allowed for one in value)
+    if field == "max_false_pass":
+        return value is None or (allowed is not None and value > allowed)
     if field == "min_judge_accuracy":
         return value is None or not value >= (allowed or 0)
     if field == "max_tier":

@@ -14,7 +14,7 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -51,9 +51,12 @@ from delegate.types import (
 )
 
 if TYPE_CHECKING:
+    from delegate.calibration.detector import Detector
     from delegate.judging.checks.guard import CheckGuard
 
 _log = logger(__name__)
+_Ask = Callable[[Sequence[AnyCriterion] | None], Awaitable[list[CriterionResult]]]
+"""Asks a judge; with criteria, a second one about these only."""
 FEW = 100
 """So many artifacts are looked at without a thread."""
 
@@ -65,6 +68,8 @@ class Judging:
     pool: JudgePool
     commands: Commands
     use_gate: bool = True
+    detector: "Callable[[], Detector | None]" = lambda: None
+    """What this project's rulings taught about reports that aren't true; None if nothing was fitted."""
 
     async def verdict(
         self,
@@ -118,6 +123,8 @@ class _Judgment:
     watch: ArtifactWatch | None = None
     findings: list[Finding] = field(default_factory=list[Finding])
     gate_code: str | None = None
+    looks_unsupported: bool = False
+    """Whether the run looks like those whose reports weren't true."""
 
     @property
     def is_large(self) -> bool:
@@ -139,6 +146,7 @@ class _Judgment:
     async def decide(self) -> list[CriterionResult]:
         """The result of every criterion, decided in the order of `next_step`."""
         criteria = self.submission.task.criteria
+        self._inspect_run()
         results: dict[str, CriterionResult] = {}
         if self.submission.folder is not None and self.submission.run.artifacts:
             run = self.submission.run
@@ -158,6 +166,17 @@ class _Judgment:
                     new = await self._ask_judge(judged, tuple(results.values()))
             results |= {one.id: one for one in new}
         return [results[criterion.id or ""] for criterion in criteria]
+
+    def _inspect_run(self) -> None:
+        """Add a finding if the run looks like those of this project whose reports weren't true."""
+        detector = self.judging.detector()
+        if detector is None or not (self.submission.has_receipts and self.submission.has_report):
+            return
+        probability = detector.probability(self.submission.run)
+        self.looks_unsupported = probability >= detector.threshold
+        if self.looks_unsupported:
+            message = f"the run looks like those whose reports weren't true (probability {probability:.2f})"
+            self.findings.append(Finding(severity="minor", code="looks_unsupported", message=message))
 
     async def _run_checks(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
         """Let code decide. Artifacts that change while commands run are named, since the commands may change them."""
@@ -185,35 +204,69 @@ class _Judgment:
         self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
     ) -> list[CriterionResult]:
         """Let a model decide: one question for all text criteria and questions, and one for each rubric."""
-        submission, session, goal = self.submission, self.session, self.submission.task.goal
+        submission = self.submission
         evidence = await run_in_thread_if(self.is_large, partial(gather, submission, so_far))
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         results: list[CriterionResult] = []
         if stated := [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]:
-            results = await self._decided_by_judge(stated, evidence)
-            if self.judging.pool.escalate and not session.recorder.escalated:
-                undecided = escalation.undecided_criteria(submission, results, so_far)
-                if undecided:
-                    second = await self._decided_by_judge(undecided, evidence, second=True)
-                    results = escalation.merge(session.recorder, results, second)
+            ask = partial(self._decided_by_judge, stated, evidence)
+            results = await self._confirmed(ask, so_far, undecided_too=True)
         for criterion in criteria:
             if isinstance(criterion, RubricCriterion):
-                build = partial(rubric.build_question, goal, criterion, evidence)
-                reply = await session.ask(await run_in_thread_if(self.is_large, build))
-                read = partial(rubric.read_reply, criterion, reply, evidence)
-                scored, findings = await run_in_thread_if(self.is_large, read)
-                results.append(scored)
-                self.findings += findings
+                score = partial(self._scored_by_judge, criterion, evidence)
+                results += await self._confirmed(score, [*so_far, *results], undecided_too=False)
         return results
 
-    async def _decided_by_judge(
-        self, criteria: Sequence[AnyCriterion], evidence: Evidence, *, second: bool = False
+    async def _confirmed(
+        self, ask: _Ask, so_far: Sequence[CriterionResult], *, undecided_too: bool
     ) -> list[CriterionResult]:
-        """Ask one question for all these criteria, and verify the quotes of the reply."""
+        """What a judge decides, with a second one of another family asked where the first isn't enough.
+
+        That is where the first may not decide alone, where the child's run looks as if its report weren't true, and
+        with `undecided_too`, once per verdict, where it couldn't decide or prove something.
+        """
+        session, recorder = self.session, self.session.recorder
+        first = results = await ask(None)
+        met, doubt = escalation.met_ids(first), session.doubt()
+        stands = set[str]() if doubt else met
+        if self.judging.pool.escalate and (doubt or not recorder.escalated):
+            doubted = met if doubt or self.looks_unsupported else ()
+            again = escalation.undecided_criteria(
+                self.submission, first, so_far, doubted, undecided_too=undecided_too and not recorder.escalated
+            )
+            if again:
+                family = recorder.answered[-1].model.family
+                second = await ask(again)
+                results = escalation.merge(recorder, first, second)
+                if escalation.is_usable(second):
+                    agreed = escalation.met_ids(second)
+                    stands -= {one.id for one in second}
+                    other_doubt = session.doubt()
+                    if other_doubt is not None:
+                        agreed &= met if recorder.answered[-1].model.family != family else set()
+                    stands |= agreed
+                    doubt = doubt or other_doubt
+        return escalation.withheld(results, doubt, stands) if doubt else results
+
+    async def _decided_by_judge(
+        self, stated: Sequence[AnyCriterion], evidence: Evidence, again: Sequence[AnyCriterion] | None
+    ) -> list[CriterionResult]:
+        """Ask one question for all these criteria, or a second judge for those in `again`, and verify the quotes."""
+        criteria = stated if again is None else again
         build = partial(decide.build_question, self.submission, criteria, evidence)
-        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=second)
+        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=again is not None)
         read = partial(decide.read_reply, self.submission, criteria, reply, evidence)
         return await run_in_thread_if(self.is_large, read)
+
+    async def _scored_by_judge(
+        self, criterion: RubricCriterion, evidence: Evidence, again: Sequence[AnyCriterion] | None
+    ) -> list[CriterionResult]:
+        """Let a judge, or with `again` a second one, score the rubric. The findings of the first are kept."""
+        build = partial(rubric.build_question, self.submission.task.goal, criterion, evidence)
+        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=again is not None)
+        scored, findings = await run_in_thread_if(self.is_large, partial(rubric.read_reply, criterion, reply, evidence))
+        self.findings += findings if again is None else []
+        return [scored]
 
     async def combined(self, results: Sequence[CriterionResult]) -> Verdict:
         """The verdict that follows from all results."""

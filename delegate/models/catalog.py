@@ -87,6 +87,38 @@ Accuracy = Annotated[float, Field(ge=0, le=1)]
 """The fraction of correct verdicts on cases with a known answer."""
 
 
+class JudgeAccuracy(Value):
+    """The measured accuracy of a judge. A plain number is an accuracy without the rulings that it was measured on.
+
+    `delegate calibrate --toml` prints all of it.
+    """
+
+    accuracy: Accuracy
+    rulings: int | None = Field(default=None, gt=0)
+    """The number of rulings."""
+    bad: int = Field(default=0, ge=0)
+    """How many of the rulings were `not_met`."""
+    false_passes: int = Field(default=0, ge=0)
+    """How many of those the judge found met."""
+    judge_version: str = ""
+    """The judging method that was measured. These rulings say nothing about another one's false passes."""
+    measured_on: date | None = None
+    """The day of the latest ruling."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_number(cls, given: Any) -> Any:
+        is_table = isinstance(given, Mapping | JudgeAccuracy)
+        return cast("Any", given) if is_table else {"accuracy": given}
+
+    @model_validator(mode="after")
+    def _refuse_impossible_counts(self) -> Self:
+        if not self.false_passes <= self.bad <= (self.rulings or 0):
+            counts = f"false_passes = {self.false_passes}, bad = {self.bad}, rulings = {self.rulings or 0}"
+            raise ValueError(f"each of these counts is a part of the next, and {counts} can't be; correct them")
+        return self
+
+
 class Model(Value):
     """One model as one provider serves it."""
 
@@ -113,7 +145,7 @@ class Model(Value):
     """Whether it can read PDFs that a tool returns."""
     deprecated_on: date | None = None
     """The day on which the provider shuts it down."""
-    judge_accuracy: Accuracy | None = None
+    judge_accuracy: JudgeAccuracy | None = None
     """None if it hasn't been measured."""
     token_factor: float = Field(default=1, gt=0, allow_inf_nan=False)
     """The number of its own tokens per token estimated by `tokens_of`."""
@@ -128,6 +160,11 @@ class Model(Value):
     def __hash__(self) -> int:
         """Only the key within a catalog: fast, since routing requests that contain models are cached."""
         return hash((self.provider, self.endpoint, self.id))
+
+    @property
+    def accuracy(self) -> float | None:
+        """The fraction of correct verdicts; None if it hasn't been measured."""
+        return self.judge_accuracy.accuracy if self.judge_accuracy else None
 
     def tokens(self, estimated: int) -> int:
         """Convert an estimate by `tokens_of` to this model's own tokens, rounded up."""
@@ -176,7 +213,7 @@ class Catalog:
         kept = (model for model in self.models if model.id not in replaced)
         return Catalog((*kept, *added), file=file, declared=self._declared | replaced)
 
-    def with_accuracy(self, measured: Mapping[str, float], *, file: str = "delegate.toml") -> "Catalog":
+    def with_accuracy(self, measured: Mapping[str, JudgeAccuracy], *, file: str = "delegate.toml") -> "Catalog":
         """A copy with the measured judge accuracy of these models, by name. Raises ConfigError."""
         changed: dict[str, Model] = {}
         for name, accuracy in measured.items():

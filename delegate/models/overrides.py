@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field, model_validator
 
 from delegate.errors import ConfigError
-from delegate.models.catalog import Catalog, Model, Price, Prices
+from delegate.models.catalog import Catalog, JudgeAccuracy, Model, Price, Prices
 from delegate.types import Text, Tier, Value
 
 PROVIDERS = ("openai", "anthropic", "google")
@@ -107,7 +107,7 @@ class DeclaredEndpoint(Value):
 
 
 def effective_catalog(
-    models: Iterable[Model], endpoints: Iterable[DeclaredEndpoint], judge_accuracy: Mapping[str, float]
+    models: Iterable[Model], endpoints: Iterable[DeclaredEndpoint], judge_accuracy: Mapping[str, JudgeAccuracy]
 ) -> Catalog:
     """The shipped catalog with `models`, the models of `endpoints`, and `judge_accuracy` applied to all of them.
 

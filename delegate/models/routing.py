@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from delegate.errors import CallError
 from delegate.models.catalog import Catalog, Model, cost_usd
+from delegate.models.false_pass import FalsePassTable
 from delegate.models.tiers import Bounds, is_above
 from delegate.types import Candidate, Tier, Usage
 
@@ -61,6 +62,8 @@ class JudgeRequest:
     """A family that may not judge, because it has already judged this verdict."""
     priced_only: bool = False
     """Whether only models with a known price may judge, because a cost limit applies."""
+    false_pass: FalsePassTable | None = None
+    """Which judges may decide alone; they come first. None if all may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,17 @@ class Routing:
 def choose_judge(catalog: Catalog, request: JudgeRequest) -> Routing:
     """The cheapest eligible judge at that day's prices; near ties go to another family than the worker's.
 
-    With `pinned`, that model or none. Equal models are ordered by ID. Cached, since otherwise it would take half of the
-    0.4 ms of CPU time that a verdict takes.
+    With `false_pass`, judges that may decide alone come before all others. With `pinned`, that model or none. Equal
+    models are ordered by ID. Cached, since otherwise it would take half of the 0.4 ms of CPU time that a verdict takes.
     """
     costs = _costs(catalog, request)
     reasons = _skip_reasons(catalog, request, costs)
-    ranked = _rank([model for model in catalog.models if reasons[model.id] is None], costs, request.worker)
+    eligible = [model for model in catalog.models if reasons[model.id] is None]
+    alone = [model for model in eligible if _decides_alone(model, request)]
+    others = [model for model in eligible if not _decides_alone(model, request)]
+    ranked = _rank(alone, costs, request.worker) + _rank(others, costs, request.worker)
     for model in ranked[1:]:
-        reasons[model.id] = _why_not_first(model, ranked[0], costs, request.worker)
+        reasons[model.id] = _why_not_first(model, ranked[0], costs, request)
     ranks = {model.id: rank for rank, model in enumerate(ranked, start=1)}
     shown = (*ranked, *(model for model in catalog.models if model.id not in ranks))
     candidates = tuple(_candidate(model, ranks.get(model.id), costs, reasons) for model in shown)
@@ -156,7 +162,7 @@ def _too_strong(model: Model, request: JudgeRequest) -> str | None:
 
 
 def _excluded(model: Model, request: JudgeRequest) -> str | None:
-    least, measured = request.min_accuracy, model.judge_accuracy
+    least, measured = request.min_accuracy, model.accuracy
     if least is not None and measured is None:
         return f"accuracy was never measured; judges need at least {least:g}"
     if least is not None and measured is not None and measured < least:
@@ -211,7 +217,15 @@ def _near_ties(priced: list[tuple[float, str, Model]]) -> Iterable[list[tuple[fl
     yield group
 
 
-def _why_not_first(model: Model, chosen: Model, costs: dict[str, float | None], worker: Model | None) -> str:
+def _decides_alone(model: Model, request: JudgeRequest) -> bool:
+    table = request.false_pass
+    return table is None or table.decides_alone(model.id, request.worker.id if request.worker else None)
+
+
+def _why_not_first(model: Model, chosen: Model, costs: dict[str, float | None], request: JudgeRequest) -> str:
+    worker, table = request.worker, request.false_pass
+    if table is not None and _decides_alone(chosen, request) and not _decides_alone(model, request):
+        return table.doubt(model.id, worker.id if worker else None)
     cost, least = costs[model.id], costs[chosen.id]
     if cost is None and least is not None:
         return "price unknown; models with a known price come first"

@@ -260,16 +260,16 @@ def test_no_shipped_model_claims_an_unmeasured_accuracy() -> None:
 @pytest.mark.parametrize("name", ["claude-haiku-5-5", "claude-haiku-5.5", "anthropic/claude-haiku-5-5"])
 def test_an_accuracy_is_given_under_any_of_a_models_names(name: str) -> None:
     catalog = declared(f'[judge_accuracy]\n"{name}" = 0.91')
-    assert {model.id: model.judge_accuracy for model in catalog.models if model.judge_accuracy is not None} == {
+    assert {model.id: model.accuracy for model in catalog.models if model.accuracy is not None} == {
         "claude-haiku-5-5": 0.91
     }
 
 
 def test_a_measured_accuracy_overrides_entries_and_models_of_endpoints() -> None:
     entry = LUNA + "judge_accuracy = 0.5\n"
-    assert found(declared(entry), "gpt-6-luna").judge_accuracy == 0.5
+    assert found(declared(entry), "gpt-6-luna").accuracy == 0.5
     both = declared(entry + OLLAMA + '[judge_accuracy]\ngpt-6-luna = 0\n"qwen3:32b" = 0.7')
-    assert [found(both, name).judge_accuracy for name in ("gpt-6-luna", "qwen3:32b")] == [0, 0.7]
+    assert [found(both, name).accuracy for name in ("gpt-6-luna", "qwen3:32b")] == [0, 0.7]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ A second judge is asked at most once per verdict, and only if it could still tur
 criteria that the first judge couldn't decide or prove. What the first judge decided stays: a "not met", doubt about a
 question with high confidence, a rubric's score. So does what code decided, such as that a text was seen only in part.
 If the second judge gives no usable answer, the first answers are kept.
+
+With the setting `max_false_pass`, a judge whose error rate isn't known to be low enough doesn't decide alone: what it
+finds met counts only if a judge of another family finds it met too, or one that may decide alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.order import could_become_pass
@@ -17,16 +20,29 @@ _UNDECIDED = ("cannot_tell", "evidence_not_found")
 
 
 def undecided_criteria(
-    submission: Submission, first: Sequence[CriterionResult], so_far: Sequence[CriterionResult]
+    submission: Submission,
+    first: Sequence[CriterionResult],
+    so_far: Sequence[CriterionResult],
+    doubted: Collection[str] = (),
+    *,
+    undecided_too: bool = True,
 ) -> list[AnyCriterion]:
     """The criteria to ask a second judge about; empty if that couldn't make the verdict a PASS.
 
-    `first` are the first judge's results, and `so_far` the results that were decided before.
+    `first` are the first judge's results, and `so_far` the results that were decided before. `doubted` are the ids of
+    criteria that the first judge found met, and that are asked about again all the same; without `undecided_too`,
+    only those.
     """
-    ids = {one.id for one in first if one.code in _UNDECIDED}
-    if not ids or not could_become_pass(submission.task.criteria, [*so_far, *first], ids):
+    ids = {one.id for one in first if undecided_too and one.code in _UNDECIDED} | set(doubted)
+    withheld = [not_confident(one, "") if one.id in doubted else one for one in first]
+    if not ids or not could_become_pass(submission.task.criteria, [*so_far, *withheld], ids):
         return []
     return [criterion for criterion in submission.task.criteria if criterion.id in ids]
+
+
+def is_usable(second: Sequence[CriterionResult]) -> bool:
+    """Whether the second judge decided anything."""
+    return all(one.decided_by != "nobody" for one in second)
 
 
 def merge(
@@ -40,6 +56,21 @@ def merge(
     by_id = {one.id: one for one in second}
     recorder.second_judge_used([_answer(one) for one in first if one.id in by_id])
     return [by_id.get(one.id, one) for one in first]
+
+
+def met_ids(results: Sequence[CriterionResult]) -> set[str]:
+    """The ids of the criteria that are met."""
+    return {one.id for one in results if one.outcome == "met"}
+
+
+def withheld(results: Sequence[CriterionResult], reason: str, confirmed: Collection[str]) -> list[CriterionResult]:
+    """The results of a judge that may not decide alone: what it found met counts only if it is `confirmed`."""
+    return [not_confident(one, reason) if one.outcome == "met" and one.id not in confirmed else one for one in results]
+
+
+def not_confident(result: CriterionResult, reason: str) -> CriterionResult:
+    """The result as undecided, because nobody who may decide alone found the criterion met."""
+    return result.model_copy(update={"outcome": "cannot_tell", "code": "not_confident", "reason": reason})
 
 
 def _answer(result: CriterionResult) -> JudgeAnswer:

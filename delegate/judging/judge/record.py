@@ -13,6 +13,7 @@ from delegate.budget.metering import MeteredReply
 from delegate.errors import ProviderFault
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
+from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import Routing
 from delegate.models.tiers import is_above, weaker
 from delegate.records.recorder import encodable
@@ -41,12 +42,15 @@ class JudgeRecorder:
         self.answered: list[AnsweredCall] = []
         self.attempts: list[JudgeAttempt] = []
         self.escalated = False
+        self.false_pass: FalsePassTable | None = None
+        """Which judges may decide alone; None if all may."""
         self._worker = submission.worker
         self._ceiling: Tier = submission.ceiling
         self._candidates: tuple[Candidate, ...] | None = None
         self._skip_reasons: dict[str, str] = {}
         self._routed_second = False
         self._asking_second = False
+        self._second_answered = False
         self._charge = costs.Charge()
         self._deciding = 0
         """Index in `answered` of the judge whose answers count."""
@@ -57,6 +61,7 @@ class JudgeRecorder:
             self._candidates = routing.candidates
         self._routed_second |= second
         self._asking_second = second
+        self._second_answered = False
 
     def succeeded(self, model: Model, call: MeteredReply, seconds: float, lost: Sequence[costs.Charge] = ()) -> None:
         """Record a call with an answer, whatever its content. `lost` are the charges of attempts without a reply."""
@@ -69,6 +74,7 @@ class JudgeRecorder:
             seconds=round(seconds, 6),
         )
         self.escalated |= self._asking_second
+        self._second_answered = self._asking_second
         self.answered.append(AnsweredCall(model, call, len(self.attempts)))
         self.attempts.append(attempt)
 
@@ -104,7 +110,7 @@ class JudgeRecorder:
 
     def second_judge_ignored(self, reason: str) -> None:
         """Keep the first judge's answers; `reason` is why the second one's reply, if any, isn't usable."""
-        if self.escalated and self.attempts[-1].fault is None:
+        if self._second_answered:
             self._amend(self.answered[-1], message=reason)
 
     def second_judge_used(self, answers: Sequence[JudgeAnswer]) -> None:
@@ -154,6 +160,7 @@ class JudgeRecorder:
             "provider": judge.asked.provider,
             "tier": model.tier,
             "family": model.family,
+            "false_pass": self.false_pass.rate(model.id, worker.id if worker else None) if self.false_pass else None,
             "same_model_as_worker": worker is not None and worker.id == model.id,
             "same_family_as_worker": worker is not None and worker.family == model.family,
         }

@@ -21,6 +21,7 @@ from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Catalog, Model, tokens_of
 from delegate.models.connections import Connection
+from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import Available, EndpointKey, JudgeRequest, Routing, choose_judge
 from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.records.recorder import encodable
@@ -50,6 +51,8 @@ class JudgePool:
     min_accuracy: float | None = None
     escalate: bool = False
     """Whether a second judge may be asked about what the first couldn't decide or prove."""
+    false_pass: Callable[[], Awaitable[FalsePassTable]] | None = None
+    """Which judges may decide alone; None if all may."""
 
 
 @lru_cache(8)
@@ -111,6 +114,8 @@ class JudgeSession:
         self._submission = submission
         self._ledger = ledger
         self._notify = notify
+        self._false_pass: FalsePassTable | None = None
+        """As it was when the first question was asked."""
         self._down: dict[EndpointKey, str] = {}
         """Endpoints that can't be used, with the error."""
 
@@ -120,6 +125,8 @@ class JudgeSession:
         A `second` judge is of another family than the latest one; if it fails, no other one is asked.
         """
         recorder, failed = self.recorder, set[EndpointKey]()
+        if self._pool.false_pass is not None and self._false_pass is None:
+            self._false_pass = recorder.false_pass = await self._pool.false_pass()
         routing = self._route(question, other_than=recorder.answered[-1].model.family if second else None)
         recorder.routed(routing, second=second)
         left, attempts = self._reachable(routing.ranked), 1 if second else MAX_ATTEMPTS
@@ -188,9 +195,22 @@ class JudgeSession:
             prefix_tokens=_card_tokens(question.system),
             min_accuracy=self._pool.min_accuracy,
             other_than_family=other_than,
+            false_pass=self._false_pass,
             priced_only=self._ledger.left("cost_usd") is not None,
         )
         return choose_judge(self._pool.catalog, request)
+
+    def doubt(self) -> str | None:
+        """Why what the latest judge found met may not count without a second judge; None if it may."""
+        table, judge = self._false_pass, self.recorder.answered[-1] if self.recorder.answered else None
+        if table is None or judge is None:
+            return None
+        worker = self._submission.worker.id if self._submission.worker else None
+        if judge.call.served is None:
+            return f"{judge.asked.id} was asked, but a model answered whose false-PASS rate nobody knows"
+        if table.decides_alone(judge.model.id, worker):
+            return None
+        return f"{judge.model.id} says met, but {table.doubt(judge.model.id, worker)}"
 
     def _reachable(self, models: Sequence[Model]) -> Sequence[Model]:
         """The models whose endpoint can be used; the record has the reason for the others."""

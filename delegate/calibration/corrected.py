@@ -1,0 +1,94 @@
+"""Corrects the results of a batch for the errors of its judges (Rogan-Gladen)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from delegate.calibration.measure import Measured
+from delegate.calibration.statistics import Corrected, Table, rogan_gladen
+from delegate.types import JsonObject, Ruling, RulingWord, Verdict
+
+_GOOD = ("met", "trusted")
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedRate:
+    """A rate of a batch, as judged and as corrected."""
+
+    of: str
+    """`criteria met` as one judge said, or `PASS` of whole tasks."""
+    judge: str
+    n: int
+    rulings: int
+    """The number of rulings, or of completely ruled tasks, that the correction rests on."""
+    rate: Corrected | None
+    """None if there are too few rulings to correct anything, or the judge does no better than chance."""
+    apparent: float
+
+    def as_json(self) -> JsonObject:
+        rate = self.rate
+        return {
+            "of": self.of,
+            "judge": self.judge,
+            "n": self.n,
+            "rulings": self.rulings,
+            "apparent": round(self.apparent, 6),
+            "corrected": round(rate.corrected, 6) if rate else None,
+            "interval": [round(limit, 6) for limit in rate.interval] if rate else None,
+        }
+
+
+def corrected(
+    batch: Sequence[Verdict],
+    others: Iterable[tuple[str, Verdict]],
+    rulings: Sequence[Ruling],
+    measured: Sequence[Measured],
+) -> list[CorrectedRate]:
+    """The corrected rates of a batch: of criteria, per judge, and of PASS.
+
+    `others` are all verdicts on record with their handles. A task is completely ruled if every criterion that a judge
+    decided was drawn at random and ruled; it is good if all of these are met, and a check failed none of the others.
+    """
+    found = [_of_criteria(judge, version, counts, measured) for (judge, version), counts in _judged(batch).items()]
+    judged = [verdict for verdict in batch if _judge_decided(verdict)]
+    if judged:
+        words: dict[tuple[str, str], RulingWord] = {
+            (one.task, one.criterion): one.ruling for one in rulings if one.sampling == "random"
+        }
+        table = Table.of(pair for handle, verdict in others if (pair := _ruled_task(handle, verdict, words)))
+        passed = sum(verdict.verdict == "PASS" for verdict in judged)
+        rate = rogan_gladen(passed, len(judged), table)
+        found.append(CorrectedRate("PASS", "", len(judged), table.n, rate, passed / len(judged)))
+    return found
+
+
+def _judged(batch: Iterable[Verdict]) -> dict[tuple[str, str], Counter[bool]]:
+    """How many criteria each judge found met, and how many not."""
+    counts: dict[tuple[str, str], Counter[bool]] = {}
+    for verdict in batch:
+        for one in verdict.criteria:
+            if one.decided_by == "judge" and verdict.judge and verdict.judge.model:
+                key = verdict.judge.model, verdict.judge_version
+                counts.setdefault(key, Counter())[one.outcome == "met"] += 1
+    return counts
+
+
+def _of_criteria(judge: str, version: str, counts: Counter[bool], measured: Iterable[Measured]) -> CorrectedRate:
+    same = (one for one in measured if one.worker is None and one.sampling == "random" and one.judge_version == version)
+    table = next((one.table for one in same if one.judge == judge), Table())
+    rate = rogan_gladen(counts[True], counts.total(), table)
+    return CorrectedRate("criteria met", judge, counts.total(), table.n, rate, counts[True] / counts.total())
+
+
+def _judge_decided(verdict: Verdict) -> list[str]:
+    return [one.id for one in verdict.criteria if one.decided_by == "judge" and not one.findings_only]
+
+
+def _ruled_task(handle: str, verdict: Verdict, words: Mapping[tuple[str, str], RulingWord]) -> tuple[bool, bool] | None:
+    """Whether a task is good, and whether its verdict is PASS; None if it isn't completely ruled."""
+    ids = _judge_decided(verdict)
+    ruled = [words.get((handle, id)) for id in ids]
+    if not ids or None in ruled:
+        return None
+    rest = (one.outcome in _GOOD for one in verdict.criteria if one.id not in ids and not one.findings_only)
+    return all(word == "met" for word in ruled) and all(rest), verdict.verdict == "PASS"

@@ -1,0 +1,100 @@
+"""Keeps the table of judges that may decide alone, and renews it when somebody has ruled.
+
+Each verdict asks for the table, so it is kept, and rulings by other processes are looked for every few seconds.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
+from typing import NamedTuple
+
+from delegate._util.redaction import logger
+from delegate.calibration.statistics import clopper_pearson, trials_until_below
+from delegate.errors import DelegateError
+from delegate.models.catalog import Model
+from delegate.models.false_pass import FalsePassTable
+from delegate.records.history import Records
+from delegate.records.rulings_table import FalsePasses
+from delegate.types import FalsePassRate
+
+REFRESH_SECONDS = 5.0
+_log = logger(__name__)
+
+
+class JudgeLimits:
+    """The table for one value of `max_false_pass`.
+
+    `version_of` is the digest of how a model judges today. Rulings on what it judged otherwise don't count, since
+    another prompt may err in another way. `catalog` holds what was measured elsewhere, for judges without rulings here.
+    """
+
+    def __init__(
+        self, records: Records, limit: float, version_of: Callable[[str], str], catalog: Iterable[Model]
+    ) -> None:
+        self._records = records
+        self._limit = limit
+        self._version_of = version_of
+        self._catalog = tuple(model for model in catalog if model.judge_accuracy and model.judge_accuracy.rulings)
+        self._counts: list[FalsePasses] = []
+        self._table: FalsePassTable | None = None
+        self._checked = -REFRESH_SECONDS
+
+    def refresh(self) -> None:
+        """Look for new rulings before the next verdict."""
+        self._checked = -REFRESH_SECONDS
+
+    async def table(self) -> FalsePassTable:
+        """The table as of at most `REFRESH_SECONDS` ago. If the records can't be read, no judge decides alone."""
+        table, now = self._table, time.monotonic()
+        if table is not None and now - self._checked < REFRESH_SECONDS:
+            return table
+        try:
+            counts = sorted(await self._records.false_passes())
+            if table is None or counts != self._counts:  # else the table stays, and with it the routing that is cached
+                table = self._computed(counts)
+                self._counts, self._table = counts, table
+            self._checked = now
+        except DelegateError as error:
+            _log.warning("no judge decides alone: %s", error)
+            return FalsePassTable(self._limit, {})
+        return table
+
+    def _computed(self, counts: Iterable[FalsePasses]) -> FalsePassTable:
+        by_pair = defaultdict[tuple[str, str | None], list[_Count]](list)
+        for one in counts:
+            if one.judge_version == self._version_of(one.judge):
+                on = datetime.fromtimestamp(one.latest, UTC).date()
+                by_pair[one.judge, None].append(_Count(one.bad, one.false_passes, on))
+                if one.worker:
+                    by_pair[one.judge, one.worker].append(_Count(one.bad, one.false_passes, on))
+        for model in self._catalog:
+            measured = model.judge_accuracy
+            if measured and (model.id, None) not in by_pair and measured.judge_version == self._version_of(model.id):
+                by_pair[model.id, None] = [_Count(measured.bad, measured.false_passes, measured.measured_on)]
+        rates = {pair: self._rate(*pair, found) for pair, found in by_pair.items()}
+        return FalsePassTable(self._limit, {pair: rate for pair, rate in rates.items() if rate is not None})
+
+    def _rate(self, judge: str, worker: str | None, counts: "list[_Count]") -> FalsePassRate | None:
+        """The rate; None for a pair with so few rulings that its own could neither clear the judge nor condemn it."""
+        bad, errors = sum(one.bad for one in counts), sum(one.false_passes for one in counts)
+        if not bad:
+            return None
+        interval = clopper_pearson(errors, bad)
+        if worker is not None and bad < (trials_until_below(self._limit, 0, 0) or 1) and interval.lower < self._limit:
+            return None
+        return FalsePassRate(
+            judge=judge,
+            worker=worker,
+            n=bad,
+            false_passes=errors,
+            upper=round(interval.upper, 6),
+            limit=self._limit,
+            measured_on=max((one.on for one in counts if one.on), default=None),
+        )
+
+
+class _Count(NamedTuple):
+    bad: int
+    false_passes: int
+    on: date | None
