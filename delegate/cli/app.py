@@ -27,6 +27,8 @@ COMMANDS = (
     "report",
     "view",
     "export",
+    "rule",
+    "calibrate",
 )
 """The subcommands, as the help lists them. Each is the function of this name in the module of this name."""
 GROUPS = {"mcp": ("install",)}
@@ -50,6 +52,8 @@ _SHORT_HELP = {
     "report": "Write a run or batch as one HTML page.",
     "view": "Serve the reports of all runs to a browser on this machine.",
     "export": "Write the record of a run as trajectories or training data.",
+    "rule": "Say whether a criterion is really met, to measure the judges.",
+    "calibrate": "Print how often each judge is wrong, as measured by rulings.",
 }
 """What the list of commands says, where the first sentence of a command's help is too long for one line."""
 

@@ -8,6 +8,7 @@ from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.judging.judge.prompt import card
 from delegate.models.catalog import Model, tokens_of
+from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import ChildRequest, JudgeRequest, Routing, choose_child, choose_judge
 from delegate.models.tiers import Bounds
 
@@ -21,6 +22,8 @@ class Choice:
     judging: Routing
     pinned: bool
     """Whether the settings name the judge."""
+    false_pass: FalsePassTable | None = None
+    """With `max_false_pass`: which judges may decide alone."""
 
 
 def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VERDICT_TOKENS) -> Choice:
@@ -36,8 +39,9 @@ def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VER
             model = choose_child(delegator.catalog, _child_request(delegator, bounds))
         except CallError as error:
             problem = error
-    judging = choose_judge(delegator.catalog, _judge_request(delegator, bounds, model, tokens))
-    return Choice(model, problem, judging, pinned=settings.judge_model is not None)
+    table = delegator.wait_for(delegator.false_pass()) if settings.max_false_pass is not None else None
+    judging = choose_judge(delegator.catalog, _judge_request(delegator, bounds, model, tokens, table))
+    return Choice(model, problem, judging, pinned=settings.judge_model is not None, false_pass=table)
 
 
 def _child_request(delegator: Delegator, bounds: Bounds) -> ChildRequest:
@@ -52,7 +56,9 @@ def _child_request(delegator: Delegator, bounds: Bounds) -> ChildRequest:
     )
 
 
-def _judge_request(delegator: Delegator, bounds: Bounds, worker: Model | None, tokens: int) -> JudgeRequest:
+def _judge_request(
+    delegator: Delegator, bounds: Bounds, worker: Model | None, tokens: int, false_pass: FalsePassTable | None
+) -> JudgeRequest:
     settings = delegator.settings
     return JudgeRequest(
         worker=worker,
@@ -65,6 +71,7 @@ def _judge_request(delegator: Delegator, bounds: Bounds, worker: Model | None, t
         prefix_tokens=min(tokens, tokens_of(card())),
         min_accuracy=settings.min_judge_accuracy,
         priced_only=settings.max_cost_usd is not None,
+        false_pass=false_pass,
     )
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from delegate.settings import Settings
     from delegate.types import Candidate, JsonObject
 
-NARROWING = ("judge_model", "min_judge_accuracy", "max_cost_usd", "parent_tier", "max_tier")
-"""Settings that exclude models from judging."""
+NARROWING = ("judge_model", "min_judge_accuracy", "max_false_pass", "max_cost_usd", "parent_tier", "max_tier")
+"""Settings that exclude models from judging, or put others before them."""
 CHOOSING = ("model", "tier", "min_tier")
 """Settings that select the model of children."""
 
@@ -50,7 +50,7 @@ def models(
 
 def _rows(catalog: "Catalog", choice: "Choice", tokens: int) -> "list[JsonObject]":
     """One row per model: first those that can judge, best first, then the others sorted by their obstacle."""
-    rows = [_row(catalog, candidate, tokens) for candidate in choice.judging.candidates]
+    rows = [_row(catalog, candidate, tokens, choice) for candidate in choice.judging.candidates]
     eligible = len(choice.judging.ranked)
     return rows[:eligible] + sorted(rows[eligible:], key=_obstacle_then_cost)
 
@@ -60,9 +60,11 @@ def _obstacle_then_cost(row: "JsonObject") -> tuple[str, float, str]:
     return row["reason"] or "", float("inf") if cost is None else cost, row["model"]
 
 
-def _row(catalog: "Catalog", candidate: "Candidate", tokens: int) -> "JsonObject":
+def _row(catalog: "Catalog", candidate: "Candidate", tokens: int, choice: "Choice") -> "JsonObject":
     model = catalog.find(candidate.model)
     assert model is not None
+    worker = choice.worker.id if choice.worker else None
+    rate = choice.false_pass.rate(model.id, worker) if choice.false_pass else None
     return {
         "model": candidate.model,
         "provider": model.endpoint or candidate.provider,
@@ -73,7 +75,10 @@ def _row(catalog: "Catalog", candidate: "Candidate", tokens: int) -> "JsonObject
         "judges": candidate.reason is None,
         "rank": candidate.rank,
         "reason": candidate.reason,
-        "judge_accuracy": model.judge_accuracy,
+        "judge_accuracy": model.accuracy,
+        "judge_rulings": model.judge_accuracy.rulings if model.judge_accuracy else None,
+        "judge_measured_on": model.judge_accuracy.measured_on if model.judge_accuracy else None,
+        "false_pass": rate.model_dump(mode="json") if rate else None,
         "context_tokens": model.context_tokens,
         "max_output_tokens": model.max_output_tokens,
         "deprecated_on": model.deprecated_on,

@@ -157,6 +157,10 @@ def _judges(verdict: Verdict) -> Iterator[Row]:
     for attempt in verdict.judge.attempts if verdict.judge else ():
         if failure := failed_judge(attempt):
             yield row("! judge", failure, style="yellow")
+    if (rate := verdict.judge.false_pass if verdict.judge else None) is not None:
+        on = f" on work of {rate.worker}" if rate.worker else ""
+        counts = f"{rate.false_passes} of {rate.n} rulings{on}, {rate.measured_on}"
+        yield row("  judge", one_line(f"false PASS at most {rate.upper:.1%} ({counts})", FULL_CHARS), style="dim")
     if verdict.code == "no_eligible_judge" and verdict.judge is not None:
         reasons = Counter(one.reason for one in verdict.judge.candidates)
         listed = "; ".join(
