@@ -250,8 +250,9 @@ def auroc(scores: Sequence[float], labels: Sequence[bool]) -> tuple[float, Inter
     area = sum(above) / len(above)
     variance = _variance(above) / len(above) + _variance(below) / len(below)
     z = _z(CONFIDENCE)
-    if not 0 < area < 1 or not variance:
-        return area, Interval(_clipped(area - z * math.sqrt(variance)), _clipped(area + z * math.sqrt(variance)))
+    if not variance:  # the ranks show no spread, which in a small sample doesn't mean certainty
+        fewer = min(len(good), len(bad))
+        return area, clopper_pearson(round(area * fewer), fewer)
     centre, half = math.log(area / (1 - area)), z * math.sqrt(variance) / (area * (1 - area))
     return area, Interval(logistic(centre - half), logistic(centre + half))
 

@@ -213,14 +213,14 @@ class Catalog:
         kept = (model for model in self.models if model.id not in replaced)
         return Catalog((*kept, *added), file=file, declared=self._declared | replaced)
 
-    def with_accuracy(self, measured: Mapping[str, JudgeAccuracy], *, file: str = "delegate.toml") -> "Catalog":
+    def with_accuracy(self, measured: Mapping[str, JudgeAccuracy | float], *, file: str = "delegate.toml") -> "Catalog":
         """A copy with the measured judge accuracy of these models, by name. Raises ConfigError."""
         changed: dict[str, Model] = {}
         for name, accuracy in measured.items():
             model = self._find_or_raise(name, file)
             if model.id in changed:
                 raise ConfigError(f"{file}: judge_accuracy: {name!r} is {model.id}, which is listed twice; remove one")
-            changed[model.id] = model.model_copy(update={"judge_accuracy": accuracy})
+            changed[model.id] = model.model_copy(update={"judge_accuracy": JudgeAccuracy.model_validate(accuracy)})
         models = (changed.get(model.id, model) for model in self.models)
         return Catalog(models, file=file, declared=self._declared)
 

@@ -1,6 +1,7 @@
 """Selection of judges and of models for children: the rules, the reasons, and properties for every catalog."""
 
 import random
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 from delegate.errors import CallError
 from delegate.models.catalog import Catalog, Model, Price
+from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import NEAR_TIE, ChildRequest, JudgeRequest, Routing, choose_child, choose_judge
 from delegate.models.tiers import Bounds
-from delegate.types import TIERS, Candidate, Tier
+from delegate.types import TIERS, Candidate, FalsePassRate, Tier
 from tests.support.pace import best_of, pace
 
 TODAY = date(2026, 11, 20)
@@ -717,3 +719,41 @@ def test_a_name_may_have_many_prefixes_but_no_unlimited_length() -> None:
     assert child(model=f"{'openrouter/' * 5}gpt-6-luna") == "gpt-6-luna"
     assert refusal(model=f"{'openrouter/' * 5}gpt-6").code == "unknown_model"
     assert refusal(model=f"{'openrouter/' * 5_000}gpt-6-luna").code == "unknown_model"
+
+
+# ------------------------------------------------------------------------------------------------ who decides alone
+
+rates = st.dictionaries(
+    st.tuples(st.sampled_from([f"m{n}" for n in range(8)]), st.sampled_from([None, "worker"])),
+    st.builds(
+        FalsePassRate,
+        judge=st.just("m"),
+        n=st.integers(1, 500),
+        false_passes=st.just(0),
+        upper=st.sampled_from([0.01, 0.049, 0.05, 0.3]),
+        limit=st.just(0.05),
+    ),
+)
+
+
+@same_every_time
+@given(some_models, requests, rates)
+def test_rulings_only_move_judges_that_decide_alone_to_the_front(
+    given_models: tuple[Model, ...], asked: JudgeRequest, known: dict[tuple[str, str | None], FalsePassRate]
+) -> None:
+    catalog, table = catalog_of(given_models), FalsePassTable(0.05, known)
+    before, after = choose_judge(catalog, asked), choose_judge(catalog, replace(asked, false_pass=table))
+    worker = asked.worker.id if asked.worker else None
+    alone = [table.decides_alone(judge.id, worker) for judge in after.ranked]
+    assert alone == sorted(alone, reverse=True), "they come first"
+    assert set(ids(before)) == set(ids(after)), "nobody becomes or ceases to be eligible"
+    assert all(reason(before, id) == reason(after, id) for id in {m.id for m in catalog.models} - set(ids(after)))
+    for judge in after.ranked:
+        rate = known.get((judge.id, worker)) or known.get((judge.id, None))
+        assert table.decides_alone(judge.id, worker) is (rate is not None and rate.upper < 0.05)
+
+
+def test_without_any_rulings_the_order_is_the_usual_one() -> None:
+    asked = request(shipped("gpt-6-sol"))
+    nothing_known = replace(asked, false_pass=FalsePassTable(0.05, {}))
+    assert ids(choose_judge(Catalog.shipped(), asked)) == ids(choose_judge(Catalog.shipped(), nothing_known))
