@@ -86,13 +86,15 @@ class Detector:
     about: JsonObject
     """How it was fitted: runs, false ones, the day, and AUROC with its interval from cross-validation."""
 
+    def score(self, run: ChildRun) -> float:
+        """A number without a unit, higher for reports that are less likely to be true."""
+        found = features(run)
+        terms = (weight * (found[name] - mean) / deviation for name, (mean, deviation, weight) in self.weights.items())
+        return self.intercept + sum(terms)
+
     def probability(self, run: ChildRun) -> float:
         """How likely the report of the run isn't true, 0 to 1."""
-        found = features(run)
-        score = self.intercept
-        for name, (mean, deviation, weight) in self.weights.items():
-            score += weight * (found[name] - mean) / deviation
-        return logistic(self.scale[0] * score + self.scale[1])
+        return logistic(self.scale[0] * self.score(run) + self.scale[1])
 
     def dump(self) -> str:
         """The detector as JSON."""
