@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
+from pydantic import ValidationError
+
 from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
@@ -658,8 +660,11 @@ class Delegator:
 
     async def verdicts(self, run_id: str | None = None) -> list[tuple[str, str, Verdict]]:
         """Return the handle, the run and the verdict of all tasks on record that have one, or of those of one run."""
-        found = await self._records.verdicts(run_id)
-        return [(handle, run, Verdict.model_validate_json(text)) for handle, run, text in found]
+        found: list[tuple[str, str, Verdict]] = []
+        for handle, run, text in await self._records.verdicts(run_id):
+            with suppress(ValidationError):  # of another version of delegate
+                found.append((handle, run, Verdict.model_validate_json(text)))
+        return found
 
     async def ruled_runs(self, rulings: Sequence[Ruling]) -> "list[RuledRun]":
         """Return the completed runs on record that these rulings are about, to fit a detector to.

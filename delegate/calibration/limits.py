@@ -25,8 +25,9 @@ _log = logger(__name__)
 class JudgeLimits:
     """The table for one value of `max_false_pass`.
 
-    `version_of` is the digest of how a model judges today. Rulings on what it judged otherwise don't count, since
-    another prompt may err in another way. `catalog` holds what was measured elsewhere, for judges without rulings here.
+    `version_of` returns the digest of how a model judges today. Rulings on what it judged otherwise don't count, since
+    another prompt may err in another way. `catalog` has the models that may judge, and what was measured elsewhere of
+    those without rulings here.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class JudgeLimits:
         self._records = records
         self._limit = limit
         self._version_of = version_of
-        self._catalog = tuple(model for model in catalog if model.judge_accuracy and model.judge_accuracy.rulings)
+        self._models = {model.id: model for model in catalog}
         self._counts: list[FalsePasses] = []
         self._table: FalsePassTable | None = None
         self._checked = -REFRESH_SECONDS
@@ -63,15 +64,15 @@ class JudgeLimits:
     def _computed(self, counts: Iterable[FalsePasses]) -> FalsePassTable:
         by_pair = defaultdict[tuple[str, str | None], list[_Count]](list)
         for one in counts:
-            if one.judge_version == self._version_of(one.judge):
+            if one.judge in self._models and one.judge_version == self._version_of(one.judge):
                 on = datetime.fromtimestamp(one.latest, UTC).date()
                 by_pair[one.judge, None].append(_Count(one.bad, one.false_passes, on))
                 if one.worker:
                     by_pair[one.judge, one.worker].append(_Count(one.bad, one.false_passes, on))
-        for model in self._catalog:
+        for id, model in self._models.items():
             measured = model.judge_accuracy
-            if measured and (model.id, None) not in by_pair and measured.judge_version == self._version_of(model.id):
-                by_pair[model.id, None] = [_Count(measured.bad, measured.false_passes, measured.measured_on)]
+            if measured and (id, None) not in by_pair and measured.judge_version == self._version_of(id):
+                by_pair[id, None] = [_Count(measured.bad, measured.false_passes, measured.measured_on)]
         rates = {pair: self._rate(*pair, found) for pair, found in by_pair.items()}
         return FalsePassTable(self._limit, {pair: rate for pair, rate in rates.items() if rate is not None})
 

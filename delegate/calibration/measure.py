@@ -24,6 +24,8 @@ LIMITS = (0.10, 0.05, 0.02)
 """Rates of false PASS for which is said how many more rulings would show that a judge stays below."""
 NOT_A_JUDGE = {"check": "(checks)", "trust": "(on trust)"}
 """Names for what decided a criterion without a judge."""
+UNKNOWN = "(unknown)"
+"""The name of a judge of which nobody wrote down the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def measure(rulings: Sequence[Ruling]) -> list[Measured]:
     """One entry for each judge and version over all workers, followed by one for each worker. Random samples first."""
     groups = defaultdict[tuple[Sampling, str, str, str | None], list[Ruling]](list)
     for ruling in rulings:
-        judge = ruling.judge if ruling.decided_by == "judge" else NOT_A_JUDGE.get(ruling.decided_by)
+        judge = (ruling.judge or UNKNOWN) if ruling.decided_by == "judge" else NOT_A_JUDGE.get(ruling.decided_by)
         if judge is None or ruling.judged in ("skipped", "error"):
             continue
         version = ruling.judge_version if ruling.decided_by == "judge" else ""

@@ -146,7 +146,8 @@ class _Judgment:
     async def decide(self) -> list[CriterionResult]:
         """The result of every criterion, decided in the order of `next_step`."""
         criteria = self.submission.task.criteria
-        self._inspect_run()
+        if (detector := self.judging.detector()) is not None:
+            await run_in_thread_if(self.is_large, partial(self._inspect_run, detector))
         results: dict[str, CriterionResult] = {}
         if self.submission.folder is not None and self.submission.run.artifacts:
             run = self.submission.run
@@ -167,10 +168,9 @@ class _Judgment:
             results |= {one.id: one for one in new}
         return [results[criterion.id or ""] for criterion in criteria]
 
-    def _inspect_run(self) -> None:
+    def _inspect_run(self, detector: "Detector") -> None:
         """Add a finding if the run looks like those of this project whose reports weren't true."""
-        detector = self.judging.detector()
-        if detector is None or not (self.submission.has_receipts and self.submission.has_report):
+        if not (self.submission.has_receipts and self.submission.has_report):
             return
         probability = detector.probability(self.submission.run)
         self.looks_unsupported = probability >= detector.threshold

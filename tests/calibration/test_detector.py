@@ -76,8 +76,8 @@ def test_a_file_that_is_no_detector_is_refused(text: str) -> None:
 
 
 OUTPUT = "I sent the letter.\nIt is done."
-FAILED = [{"tool": "send", "args": {}, "status": "error", "output": "refused"}]
-SENT = [{"tool": "send", "args": {}, "status": "ok", "output": "sent"}]
+FAILED: list[dict[str, Any]] = [{"tool": "send", "args": {}, "status": "error", "output": "refused"}]
+SENT: list[dict[str, Any]] = [{"tool": "send", "args": {}, "status": "ok", "output": "sent"}]
 
 
 async def judged(receipts: Any, *answers: tuple[str, str], **settings: Any) -> tuple[Verdict, int]:

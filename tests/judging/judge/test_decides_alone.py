@@ -45,21 +45,23 @@ def lines(
 def said(answers: Mapping[str, Any]) -> Scripted:
     """Judges that answer the same to everything, by their models; an exception is raised."""
 
-    def answer(request: ChatRequest) -> ChatReply | str:
-        given = answers[request.model]
+    def reply(request: ChatRequest) -> ChatReply | str:
+        given: Any = answers[request.model]
         if isinstance(given, Exception):
             raise given
         if "scores" in json.dumps(request.reply_schema):
             score = {"id": "clear", "evidence": given[1], "reason": "", "score": 1 if given[0] == "met" else 0}
             return json.dumps({"scores": [score], "failure_modes": [], "wins": []})
-        return verdicts(**dict.fromkeys(asked_ids(request), given))
+        answer: tuple[str, str] = given
+        return verdicts(**dict.fromkeys(asked_ids(request), answer))
 
-    return Scripted(answer)
+    return Scripted(reply)
 
 
 async def judged(client: Scripted, *rulings: str, criteria: Any = None, **settings: Any) -> Verdict:
     worker = settings.pop("worker", None)
-    async with Delegator(client=client, **{"max_false_pass": LIMIT, **settings}) as delegator:
+    options: dict[str, Any] = {"max_false_pass": LIMIT, **settings}
+    async with Delegator(client=client, **options) as delegator:
         for text in rulings:
             await delegator.import_rulings(text, by="me")
         return await delegator.judge(
@@ -176,7 +178,7 @@ async def test_several_questions_are_confirmed_each() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"version": "sha256:old"}, {"sampling": "chosen"}], ids=["version", "sampling"])
-async def test_rulings_on_another_method_or_on_picked_criteria_do_not_count(fields: dict[str, str]) -> None:
+async def test_rulings_on_another_method_or_on_picked_criteria_do_not_count(fields: dict[str, Any]) -> None:
     verdict = await judged(everybody(MET), lines(CHEAPEST, 500, **fields))
     assert verdict.judge
     assert (verdict.code, verdict.judge.false_pass) == ("not_confident", None)
