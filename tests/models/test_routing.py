@@ -757,3 +757,10 @@ def test_without_any_rulings_the_order_is_the_usual_one() -> None:
     asked = request(shipped("gpt-6-sol"))
     nothing_known = replace(asked, false_pass=FalsePassTable(0.05, {}))
     assert ids(choose_judge(Catalog.shipped(), asked)) == ids(choose_judge(Catalog.shipped(), nothing_known))
+
+
+@pytest.mark.parametrize(("upper", "alone"), [(0.0499, True), (0.05, False), (0.0501, False)])
+def test_a_judge_must_be_below_the_limit_and_not_at_it(upper: float, alone: bool) -> None:
+    rate = FalsePassRate(judge="m", n=100, false_passes=1, upper=upper, limit=0.05)
+    assert FalsePassTable(0.05, {("m", None): rate}).decides_alone("m", "any worker") is alone
+    assert not FalsePassTable(0.05, {("m", None): rate}).decides_alone("other", None)
