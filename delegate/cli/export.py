@@ -129,11 +129,10 @@ async def _recorded(delegator: "Delegator", tasks: "Sequence[TaskSummary]") -> "
     """The records of tasks, one after the other, with the rulings on each."""
     from delegate.exports.atif import RecordedTask
 
-    rulings: Any = getattr(delegator, "rulings", None)
     for task in tasks:
         record = await delegator.read(task.handle)
         if record is not None:  # else it was removed in the meantime, as old records are
-            ruled = [one.model_dump(mode="json") for one in await rulings(task.handle)] if rulings else []
+            ruled = [one.model_dump(mode="json") for one in await delegator.rulings(task.handle)]
             yield RecordedTask(record, task.depth, tuple(ruled))
 
 
