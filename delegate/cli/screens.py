@@ -159,7 +159,8 @@ def _judges(verdict: Verdict) -> Iterator[Row]:
             yield row("! judge", failure, style="yellow")
     if (rate := verdict.judge.false_pass if verdict.judge else None) is not None:
         on = f" on work of {rate.worker}" if rate.worker else ""
-        counts = f"{rate.false_passes} of {rate.n} rulings{on}, {rate.measured_on}"
+        day = f", {rate.measured_on}" if rate.measured_on else ""
+        counts = f"{rate.false_passes} of {rate.n} rulings{on}{day}"
         yield row("  judge", one_line(f"false PASS at most {rate.upper:.1%} ({counts})", FULL_CHARS), style="dim")
     if verdict.code == "no_eligible_judge" and verdict.judge is not None:
         reasons = Counter(one.reason for one in verdict.judge.candidates)

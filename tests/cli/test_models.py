@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from delegate.judging.versions import judge_version
 from delegate.models.catalog import Catalog
 from tests.cli.command import delegate
 from tests.support.operator import own_settings
@@ -174,6 +175,17 @@ def test_a_measured_accuracy_is_shown() -> None:
     lines = _lines(**KEYS)
     assert any(" accuracy " in line for line in lines)
     assert " 92% " in _row(lines, "gpt-6-luna")
+
+
+def test_judges_that_decide_alone_come_first_with_their_measured_rate() -> None:
+    version = judge_version("gpt-6-sol")
+    counts = f'rulings = 400, bad = 200, false_passes = 1, judge_version = "{version}", measured_on = 2026-11-20'
+    own_settings(f'max_false_pass = 0.05\n[judge_accuracy]\n"gpt-6-sol" = {{ accuracy = 0.95, {counts} }}\n')
+    document = _document("--worker", "gpt-6-sol", **KEYS)
+    rows = {row["model"]: row for row in document["models"]}
+    assert (document["judge"], document["settings"]["max_false_pass"]) == ("gpt-6-sol", 0.05)
+    assert (rows["gpt-6-sol"]["false_pass"]["n"], rows["gpt-6-sol"]["judge_rulings"]) == (200, 400)
+    assert "was never measured" in rows["gpt-6-luna"]["reason"]
 
 
 @pytest.mark.parametrize("format", ["pretty", "json"])

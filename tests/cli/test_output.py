@@ -17,6 +17,7 @@ from delegate.types import (
     Candidate,
     CriterionResult,
     ErrorDetail,
+    FalsePassRate,
     Finding,
     JudgeAttempt,
     JudgeRecord,
@@ -323,3 +324,13 @@ def test_an_unknown_cost_is_never_shown_as_zero(amount: float | None, text: str)
 @pytest.mark.parametrize(("share", "text"), [(0, "0.0 %"), (0.0003, "under 0.1 %"), (0.0312, "3.1 %"), (1, "100.0 %")])
 def test_a_small_share_is_never_shown_as_zero(share: float, text: str) -> None:
     assert percent(share) == text
+
+
+def test_the_error_rate_that_a_verdict_relies_on_is_shown() -> None:
+    rate = FalsePassRate(judge="j", worker="w", n=200, false_passes=2, upper=0.0357, limit=0.05, measured_on=None)
+    verdict = _verdict()
+    assert verdict.judge
+    judge = verdict.judge.model_copy(update={"false_pass": rate})
+    shown = _shown(_result(verdict.model_copy(update={"judge": judge})))
+    assert "false PASS at most 3.6% (2 of 200 rulings on work of w)" in " ".join(shown.split())
+    assert "false PASS" not in _shown(_result(verdict))
