@@ -159,6 +159,9 @@ def _unfinished(record: "JsonObject") -> "Screen":
             rows.append(row("go on", f"{PROGRAM} run --resume {one_line(record['handle'], 80)}"))
     if record["workspace"]:
         rows.append(row("folder", one_line(record["workspace"], 400)))
+    for claim in (event for event in record["events"] if event["kind"] == "claim.judged"):
+        how = "verified" if claim["verdict"] == "PASS" else f"refused: {claim['code']}"
+        rows.append(row(f"claim {claim['n']}", one_line(claim["rationale"], 400), how))
     if text := latest_text(record):
         rows.append(row("said", one_line(text, 400)))
     return Screen(head.append("  ").append(one_line(record["task"]["goal"], 200), "bold"), "", rows)

@@ -96,6 +96,7 @@ def test_a_check_that_was_changed_before_the_kill_is_no_proof_after_it(tmp_path:
         shown = delegate("show", handle, **environment)
         done = delegate("run", "--resume", handle, "--format", "json", **environment)
     assert f"delegate run --resume {handle}" in shown.stdout
+    assert "claim 1  I wrote hello.  " in shown.stdout
     assert done.returncode == 1, done.stderr
     (result,) = json.loads(done.stdout)["results"]
     assert (result["goal_end"], result["verdict"]["verdict"]) == ("budget_limited", "FAIL")
