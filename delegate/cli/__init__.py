@@ -69,9 +69,13 @@ def _is_usage_error(error: Exception) -> bool:
 
 
 def _usage_text(error: Any) -> str:
+    from delegate._util.similar import most_similar
+
     text = error.format_message().rstrip(".").replace("Value error, ", "")
-    if meant := getattr(error, "possibilities", None):
-        text = f"{error.message}; did you mean {' or '.join(sorted(meant))}?"
+    if possible := getattr(error, "possibilities", None):
+        text = (
+            f"{error.message}; did you mean {most_similar(getattr(error, 'option_name', ''), possible) or possible[0]}?"
+        )
     elif "unexpected extra argument" in text:
         text += "; put an argument with spaces in quotes"
     context = getattr(error, "ctx", None)
