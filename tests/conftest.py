@@ -5,8 +5,10 @@ check for leaks.
 import ipaddress
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
@@ -29,6 +31,8 @@ def _refuse_remote_connections(event: str, args: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_remote_connections)
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
 leaks.adopt_orphans()
 
 

@@ -4,19 +4,19 @@ On a quiet core no stall is longer than 50 ms: `python -m scripts.bench stalls`.
 """
 
 import asyncio
+import time
 
 import pytest
 
 from scripts.bench.measures.stalls import Attack, attacks, longest_stall
 
-LIMIT_MS = 120
-ATTEMPTS = 3
+LIMIT_MS = 100
 
 
-@pytest.mark.parametrize("attack", [*attacks(0.02)], ids=lambda attack: attack.what)
+@pytest.mark.parametrize("attack", [*attacks(0.02, texts=0.3)], ids=lambda attack: attack.what)
 def test_the_loop_goes_on_during(attack: Attack) -> None:
     stalls = [asyncio.run(longest_stall(attack))]
-    while min(stalls) > LIMIT_MS and len(stalls) < ATTEMPTS:  # another process may have had the core
-        stalls.append(asyncio.run(longest_stall(attack)))
+    if stalls[0] > LIMIT_MS:  # another process may have had the core
+        stalls.append(asyncio.run(longest_stall(attack, time.process_time)))
     print(f"{attack.what}: {min(stalls):.0f} ms")
     assert min(stalls) < LIMIT_MS

@@ -636,7 +636,6 @@ def test_a_synchronous_call_is_stopped_from_another_thread(tree: Tree) -> None:
 
 
 def test_an_interrupted_sync_call_stops_its_children_before_it_raises(tree: Tree) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
     main = threading.get_ident()
     client = Scripted([_shell_call(tree)])
     stopper = threading.Thread(target=lambda: (tree.wait_until_up(), signal.pthread_kill(main, signal.SIGINT)))

@@ -57,8 +57,9 @@ TEXTS = {
 class Heartbeat:
     """Measures the longest time between two runs of a task, in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.longest = 0.0
+        self._clock = clock
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -74,9 +75,9 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         while True:
-            started = time.monotonic()
+            started = self._clock()
             await asyncio.sleep(BEAT_SECONDS)
-            self.longest = max(self.longest, time.monotonic() - started - BEAT_SECONDS)
+            self.longest = max(self.longest, self._clock() - started - BEAT_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,12 @@ class Attack:
     act: Callable[[Path, Heartbeat], Awaitable[None]]
 
 
-async def longest_stall(attack: Attack) -> float:
-    """Carry out the attack and return the longest stall in milliseconds."""
-    heartbeat = Heartbeat()
+async def longest_stall(attack: Attack, clock: Callable[[], float] = time.monotonic) -> float:
+    """Carry out the attack and return the longest stall in milliseconds.
+
+    With `time.process_time` as the clock, only what this process did counts, and no other process's work.
+    """
+    heartbeat = Heartbeat(clock)
     await _warm_up()
     # What the attacks are made of isn't delegate's: collecting that garbage would count as a stall.
     gc.collect()
@@ -110,25 +114,25 @@ async def _warm_up() -> None:
         await _tool_output("{}", 2)(Path(home), Heartbeat())
 
 
-def attacks(scale: float = 1) -> Iterator[Attack]:
-    """All attacks. With a smaller `scale`, folders and artifacts are fewer; texts keep their length."""
+def attacks(scale: float = 1, texts: float = 1) -> Iterator[Attack]:
+    """All attacks. With a smaller `scale`, folders and artifacts are fewer; with smaller `texts`, long ones shorter."""
     yield Attack("empty folders in a workspace", _in_workspace(_MANY_FOLDERS, int(FOLDERS * scale)))
     yield Attack("files in a workspace", _in_workspace(_MANY_FILES, int(ARTIFACTS * scale)))
     yield Attack("deep folders in a workspace", _in_workspace(_DEEP, DEPTH))
     yield Attack("deleted files of a workspace", _in_workspace(_DELETED, int(FOLDERS * scale)))
     yield Attack("artifacts that a runner reports", _artifacts(int(ARTIFACTS * scale)))
     for name, text in TEXTS.items():
-        yield Attack(f"report of {name}", _report(text, MAX_REPORT_CHARS))
-        yield Attack(f"report of {name}, 16 MB", _report(text, TEXT_CHARS))
+        yield Attack(f"report of {name}", _report(text, int(MAX_REPORT_CHARS * texts)))
+        yield Attack(f"report of {name}, 16 MB", _report(text, int(TEXT_CHARS * texts)))
     for name, text in JSON_TEXTS.items():
         yield Attack(f"report of {name}", _report(text, len(text)))
     for name, text in TEXTS.items():
-        yield Attack(f"tool output of {name}", _tool_output(text, TEXT_CHARS))
+        yield Attack(f"tool output of {name}", _tool_output(text, int(TEXT_CHARS * texts)))
     for name, text in TEXTS.items():
-        yield Attack(f"read and edit a file of {name}", _file(text, FILE_CHARS))
+        yield Attack(f"read and edit a file of {name}", _file(text, int(FILE_CHARS * texts)))
     for name, text in PAGES.items():
-        yield Attack(f"page of {name}", _page(text, PAGE_CHARS))
-    yield Attack("long goal", _goal("a <<< goal ", GOAL_CHARS))
+        yield Attack(f"page of {name}", _page(text, int(PAGE_CHARS * texts)))
+    yield Attack("long goal", _goal("a <<< goal ", int(GOAL_CHARS * texts)))
 
 
 JSON_TEXTS = {
