@@ -314,6 +314,10 @@ class Records:
             return await self._query(rulings_table.in_force) or []
         return await self._query(lambda connection: rulings_table.of_task(connection, handle)) or []
 
+    async def rulings_of_run(self, run_id: str) -> list[Ruling]:
+        """The rulings on the tasks of one run, by everybody. Raises DelegateError if the records can't be read."""
+        return await self._query(lambda connection: rulings_table.of_run(connection, run_id)) or []
+
     async def draw(self, n: int | None, run_id: str | None = None) -> list[tuple[str, str]]:
         """The handles and ids of `n` criteria that judges decided, drawn at random; of all, in random order, if None.
 

@@ -54,6 +54,9 @@ ON CONFLICT (task, criterion, worker, judge, ruled_by) DO UPDATE SET
 """  # noqa: S608
 _SELECT = f"SELECT {_NAMES} FROM rulings_in_force ORDER BY at, task, criterion"  # noqa: S608
 _SELECT_OF_TASK = f"SELECT {_NAMES} FROM rulings WHERE task = ? ORDER BY at"  # noqa: S608
+_SELECT_OF_RUN = f"""
+SELECT {_NAMES} FROM rulings WHERE task IN (SELECT handle FROM tasks WHERE run_id = ?) ORDER BY at
+"""  # noqa: S608
 _SELECT_DRAWN = "SELECT DISTINCT task, criterion FROM rulings WHERE sampling = 'random'"
 _SELECT_DISAGREEMENTS = """
 SELECT COUNT(*), COALESCE(SUM(words > 1), 0) FROM (
@@ -93,6 +96,11 @@ def in_force(connection: sqlite3.Connection) -> list[Ruling]:
 def of_task(connection: sqlite3.Connection, task: str) -> list[Ruling]:
     """All rulings on one task, by everybody, oldest first."""
     return [_ruling(row) for row in connection.execute(_SELECT_OF_TASK, (task,))]
+
+
+def of_run(connection: sqlite3.Connection, run_id: str) -> list[Ruling]:
+    """All rulings on the tasks of one run, by everybody, oldest first."""
+    return [_ruling(row) for row in connection.execute(_SELECT_OF_RUN, (run_id,))]
 
 
 def drawn(connection: sqlite3.Connection) -> set[tuple[str, str]]:

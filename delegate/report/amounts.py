@@ -39,13 +39,16 @@ def money(of: Totals | TaskResult) -> str:
 def task_bill(result: TaskResult) -> list[BillRow]:
     """The lines of the child, its judges and what it delegated, and their total."""
     rows: list[BillRow] = []
-    judge, delegated = costs.of_judge(result.verdict), result.delegated
+    judge, delegated = costs.of_judging(result.verdict, result.claims), result.delegated
     if result.usage.model_calls or result.cost_usd is not None:
         others = costs.sum_usd((judge.cost_usd, delegated.cost_usd if delegated else 0))
         own = None if result.cost_usd is None or others is None else max(0.0, round(result.cost_usd - others, 9))
         rows.append(_row("child", result.model or result.requested_model or "", result.usage, usd(own)))
     record = result.verdict.judge if result.verdict else None
-    if record is not None and record.attempts:
+    if result.claims:
+        judged = [claim for claim in result.claims if claim.usage.model_calls or claim.cost_usd is None]
+        rows += [_row("judge", f"of claim {claim.n}", claim.usage, cost(claim)) for claim in judged]
+    elif record is not None and record.attempts:
         rows.append(_row("judge", record.model or record.attempts[-1].model, record.usage, cost(record)))
     if delegated is not None and delegated.tasks:
         usage = delegated.child_usage + delegated.judge_usage

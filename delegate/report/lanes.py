@@ -16,7 +16,7 @@ MOST_LABELED = 40
 _LABEL_CHARS = 80
 _KINDS: dict[str, LaneKind] = {
     "child.started": "child", "child.done": "check", "check.started": "check", "judge.asked": "judge",
-    "judge.done": "check",
+    "judge.done": "check", "claim.made": "check", "claim.judged": "child",
 }  # fmt: skip
 """What a task does from an event on."""
 

@@ -21,7 +21,7 @@ from delegate.report.room import Room
 from delegate.report.tasks import code_of, task_view
 from delegate.report.values import Choice, Filter, ReportView, RunLine, TaskView, Tone
 from delegate.sandbox.threads import run_in_thread
-from delegate.types import JsonObject, TaskResult, Totals
+from delegate.types import JsonObject, Ruling, TaskResult, Totals
 
 FILTERED_FROM = 6
 """Reports with fewer tasks have no filters."""
@@ -55,16 +55,18 @@ class Reports:
         if batch is not None:
             outcomes = [outcome async for outcome in self._journal.outcomes(id)]
             records = await self._read([task.handle for task in tasks])
-            return await run_in_thread(lambda: _batch_view(batch, outcomes, tasks, records))
+            rulings = await self._rulings(id)
+            return await run_in_thread(lambda: _batch_view(batch, outcomes, tasks, records, rulings))
         if tasks:
-            records = await self._read([task.handle for task in tasks])
-            return await run_in_thread(lambda: _run_view("run", tasks, records))
+            records, rulings = await self._read([task.handle for task in tasks]), await self._rulings(id)
+            return await run_in_thread(lambda: _run_view("run", tasks, records, rulings))
         record = await self._records.read(id)
         if record is None:
             hint = "use `last`, or an id from `delegate runs` or its first characters"
             raise CallError("unknown_handle", f"there is no record {one_line(id, 60)!r}", hint=hint)
         own = [task for task in await self._records.tasks(record["run_id"]) if task.handle == id]
-        return await run_in_thread(lambda: _run_view("task", own, {id: record}))
+        rulings = {id: await self._records.rulings(id)}
+        return await run_in_thread(lambda: _run_view("task", own, {id: record}, rulings))
 
     async def runs(self, limit: int = 100) -> list[RunLine]:
         """The latest runs and batches, newest first."""
@@ -85,11 +87,23 @@ class Reports:
         found = {handle: await self._records.read(handle) for handle in handles}
         return {handle: record for handle, record in found.items() if record is not None}
 
+    async def _rulings(self, run_id: str) -> Mapping[str, Sequence[Ruling]]:
+        """The rulings on the tasks of a run, by handle."""
+        found: dict[str, list[Ruling]] = {}
+        for ruling in await self._records.rulings_of_run(run_id):
+            found.setdefault(ruling.task, []).append(ruling)
+        return found
+
 
 # -------------------------------------------------------------------------------------------------- runs and tasks
 
 
-def _run_view(kind: str, tasks: Sequence[TaskSummary], records: Mapping[str, JsonObject]) -> ReportView:
+def _run_view(
+    kind: str,
+    tasks: Sequence[TaskSummary],
+    records: Mapping[str, JsonObject],
+    rulings: Mapping[str, Sequence[Ruling]],
+) -> ReportView:
     """The report of a run. What children delegated follows the tasks of the root, without a number."""
     top = min(task.depth for task in tasks)
     roots = sorted((task for task in tasks if task.depth == top), key=lambda task: task.task_index)
@@ -106,6 +120,7 @@ def _run_view(kind: str, tasks: Sequence[TaskSummary], records: Mapping[str, Jso
             anchor=f"t{n}",
             number=str(n) if n <= len(roots) else "",
             depth=task.depth - top,
+            rulings=rulings.get(task.handle, ()),
             filters=keys.of(_filter_word(task.verdict, task.state), code_of(None, results[task.handle])),
         )
         views.append(view)
@@ -138,6 +153,7 @@ def _batch_view(
     outcomes: Sequence[ItemOutcome],
     tasks: Sequence[TaskSummary],
     records: Mapping[str, JsonObject],
+    rulings: Mapping[str, Sequence[Ruling]],
 ) -> ReportView:
     """The report of a batch: its rows with an outcome in the order of the file, then the tasks that are running."""
     redactor, by_handle = Redactor(), {task.handle: task for task in tasks}
@@ -162,6 +178,7 @@ def _batch_view(
             anchor=_anchor(outcome, task),
             number=outcome.id if outcome else "",
             outcome=outcome,
+            rulings=rulings.get(handle or "", ()),
             filters=keys.of(word, code_of(outcome, result), outcome),
         )
         views.append(view)

@@ -12,8 +12,27 @@ from delegate.report.amounts import duration, task_bill, when
 from delegate.report.files import LeftFiles
 from delegate.report.quotes import find_quote
 from delegate.report.room import Room
-from delegate.report.values import CallView, CandidateView, CriterionView, Step, TaskView, Tone
-from delegate.types import Candidate, ChildRun, CriterionResult, JsonObject, Receipt, TaskResult, Verdict
+from delegate.report.values import (
+    CallView,
+    CandidateView,
+    ClaimView,
+    CriterionView,
+    RulingView,
+    Step,
+    TaskView,
+    Tone,
+)
+from delegate.types import (
+    Candidate,
+    ChildRun,
+    Claim,
+    CriterionResult,
+    JsonObject,
+    Receipt,
+    Ruling,
+    TaskResult,
+    Verdict,
+)
 
 GOAL_CHARS = 300
 WHY_CHARS = 260
@@ -27,7 +46,11 @@ _ROW_CHARS = 200
 """About how much markup a candidate or a step takes."""
 _CALL_CHARS = 400
 _CRITERION_CHARS = 420
-_RULINGS_CHARS = 320
+_COMMANDS_CHARS = 320
+_RULING_CHARS = 160
+_CLAIM_CHARS = 320
+_RATIONALE_CHARS = 2_000
+_REFUSED_CHARS = 600
 _BILL_CHARS = 850
 _FACTS_CHARS = 650
 _TASK_CHARS = 700
@@ -72,15 +95,17 @@ def task_view(
     number: str,
     depth: int = 0,
     outcome: ItemOutcome | None = None,
+    rulings: Sequence[Ruling] = (),
     filters: str = "",
 ) -> TaskView:
-    """What a report shows of a task: of its record, of its outcome in a batch, or of both."""
+    """What a report shows of a task: of its record and the rulings on it, of its outcome in a batch, or of both."""
     result = _result_of(record, outcome)
     verdict = result.verdict if result else None
     word, tone = _word(record, outcome, result)
     goal = _goal(record, outcome)
     room.has(_TASK_CHARS)
-    details = _Details(record or {}, result, room, redactor)
+    details = _Details(record or {}, result, rulings, room, redactor)
+    disputed = _disputed(rulings, verdict)
     return TaskView(
         anchor=anchor,
         number=number,
@@ -90,10 +115,11 @@ def task_view(
         tone=tone,
         decided_by=verdict.decided_by if verdict else "",
         code=code_of(outcome, result),
-        why=one_line(_why(record, outcome, result), WHY_CHARS),
+        why=one_line(_why(record, outcome, result), WHY_CHARS) + _dispute(disputed),
         figures=[paid(result), duration(result.seconds)] if result else [],
-        is_open=tone not in ("pass", "none") and word != "PASS",
+        is_open=bool(disputed) or (tone not in ("pass", "none") and word != "PASS"),
         criteria=details.criteria(),
+        claims=details.claims(),
         findings=[(one.severity, f"{one.code}: {room.take(one.message, 600)}") for one in _findings(verdict)],
         report=details.report(goal),
         judging=list(_judging(verdict)),
@@ -174,6 +200,8 @@ def _facts(
         yield "child", f"{result.status}; {result.model or result.requested_model or 'a model of its own'}"
         if result.substituted:
             yield "model", f"requested {result.requested_model}, served {result.model}"
+        if result.goal_end:
+            yield "goal", f"ended as {result.goal_end.replace('_', ' ')}, {counted(len(result.claims), 'claim')}"
         if result.take_over:
             yield "take over", result.take_over
     if record is not None:
@@ -224,9 +252,17 @@ def _more(room: Room, record: JsonObject | None, result: TaskResult | None) -> s
 class _Details:
     """What is shown when a task is opened, taken from its room in the order of the calls."""
 
-    def __init__(self, record: JsonObject, result: TaskResult | None, room: Room, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        record: JsonObject,
+        result: TaskResult | None,
+        rulings: Sequence[Ruling],
+        room: Room,
+        redactor: Redactor,
+    ) -> None:
         self._record = record
         self._result = result
+        self._rulings = rulings
         self._room = room
         self._run = ChildRun.model_validate(record["run"]) if record.get("run") else None
         self._receipts = self._run.receipts if self._run else tuple(_recorded_calls(record))
@@ -240,6 +276,24 @@ class _Details:
         failing = [one.id for one in verdict.criteria if one.fails][:_ALWAYS_SHOWN]
         shown = [one for one in verdict.criteria if self._room.has(_CRITERION_CHARS) or one.id in failing]
         return [self._criterion(one) for one in shown]
+
+    def claims(self) -> list[ClaimView]:
+        """In goal mode, what the child claimed when, and what came of it. The last one may still be judged."""
+        began, events = float(self._record.get("began_at") or 0), self._record.get("events") or ()
+        made = {event["n"]: event for event in events if event["kind"] == "claim.made"}
+        judged = self._result.claims if self._result else _recorded_claims(events)
+        shown: list[ClaimView] = []
+        for one in judged:
+            if not self._room.has(_CLAIM_CHARS):
+                return shown
+            at = f"after {duration(made[one.n]['at'] - began)}" if one.n in made else ""
+            shown.append(self._claim(one, at))
+        open_claims = sorted(made.keys() - {one.n for one in judged})
+        for n in open_claims if self._result is None else ():
+            at, text = f"after {duration(made[n]['at'] - began)}", str(made[n]["rationale"])
+            rationale = self._room.take(text.strip(), _RATIONALE_CHARS)
+            shown.append(ClaimView(str(n), at, "not judged yet", "none", "", "", rationale))
+        return shown
 
     def report(self, goal: str) -> str:
         """The child's report; of a task without a result, the last that it said."""
@@ -309,12 +363,39 @@ class _Details:
             excerpt=excerpt,
             place=place,
             note="counts as a finding only" if one.findings_only else "",
-            rulings=self._rulings(one),
+            ruled=[self._ruling(ruling, one) for ruling in self._rulings if ruling.criterion == one.id],
+            commands=self._commands(one),
         )
 
-    def _rulings(self, one: CriterionResult) -> list[str]:
+    def _claim(self, claim: Claim, at: str) -> ClaimView:
+        passed = claim.verdict == "PASS"
+        step = f"model call {claim.step}"
+        return ClaimView(
+            number=str(claim.n),
+            at=f"{at}, with {step}" if at else f"with {step}",
+            outcome="verified" if passed else "refused",
+            tone="pass" if passed else "fail",
+            why=self._room.take(claim.reasoning or claim.code.replace("_", " "), _REFUSED_CHARS),
+            figures=f"decided by {claim.decided_by}, {claim.code}, {paid(claim)}, {duration(claim.seconds)}",
+            rationale=self._room.take(claim.rationale.strip(), _RATIONALE_CHARS),
+            refused=[
+                (self._room.take(one.text, _REFUSED_CHARS), self._room.take(one.reason or one.code, _REFUSED_CHARS))
+                for one in claim.refused
+                if self._room.has(_ROW_CHARS)
+            ],
+        )
+
+    def _ruling(self, ruling: Ruling, one: CriterionResult) -> RulingView:
+        self._room.has(_RULING_CHARS)
+        drawn = ", drawn at random" if ruling.sampling == "random" else ""
+        about = f", about {ruling.judge}" if ruling.judge else ""
+        text = f"{ruling.ruled_by} ruled: {ruling.ruling.replace('_', ' ')} ({when(ruling.at)}{about}{drawn})"
+        tone: Tone = "none" if _agrees(ruling, one) else "warn"
+        return RulingView(one_line(text, 300), self._room.take(ruling.because.strip(), _REFUSED_CHARS), tone)
+
+    def _commands(self, one: CriterionResult) -> list[str]:
         handle = self._record.get("handle") or (self._result.handle if self._result else None)
-        if one.decided_by != "judge" or not handle or not self._room.has(_RULINGS_CHARS):
+        if one.decided_by != "judge" or not handle or not self._room.has(_COMMANDS_CHARS):
             return []
         return [f"delegate rule {handle} {one.id} {word}" for word in ("met", "not_met")]
 
@@ -344,6 +425,31 @@ class _Details:
         verdict = self._result.verdict if self._result else None
         check = next((each for each in verdict.criteria if each.id == name), None) if verdict else None
         return check and f"{check.text}: {check.outcome}. {check.reason}"
+
+
+def _recorded_claims(events: Sequence[JsonObject]) -> list[Claim]:
+    """The judged claims of a task without a result, from its events."""
+    fields = Claim.model_fields.keys()
+    judged = (event for event in events if event["kind"] == "claim.judged")
+    return [Claim.model_validate({name: event[name] for name in fields & event.keys()}) for event in judged]
+
+
+def _agrees(ruling: Ruling, one: CriterionResult) -> bool:
+    """Whether a ruling says what was decided. One on what nobody could decide contradicts nothing."""
+    return one.outcome not in ("met", "not_met") or ruling.ruling == one.outcome
+
+
+def _disputed(rulings: Sequence[Ruling], verdict: Verdict | None) -> list[Ruling]:
+    """The rulings in force that contradict a verdict. They come oldest first, and the latest one counts."""
+    latest = {one.criterion: one for one in rulings}
+    criteria = verdict.criteria if verdict else ()
+    return [latest[one.id] for one in criteria if one.id in latest and not _agrees(latest[one.id], one)]
+
+
+def _dispute(rulings: Sequence[Ruling]) -> str:
+    """What a row says of rulings that contradict its verdict."""
+    said = (f"{one.ruled_by} ruled {one.criterion} {one.ruling.replace('_', ' ')}" for one in rulings)
+    return f"; but {one_line(', '.join(said), 120)}" if rulings else ""
 
 
 def _arguments(args: JsonObject) -> str:
@@ -408,5 +514,10 @@ def _step(event: JsonObject, seconds: float, room: Room) -> Step:
         return Step(at, f"tool {event['n']}", one_line(f"{event['tool']}: {event['status']}", 120))
     if kind == "child.waiting" and event["seconds"] is not None:
         return Step(at, "waited", f"{duration(event['seconds'])}, {event['reason'].replace('_', ' ')}")
+    if kind == "claim.made":
+        return Step(at, f"claim {event['n']}", "claims to be done", room.take(str(event["rationale"]).strip(), _TEXT_CHARS))
+    if kind == "claim.judged":
+        came = "verified" if event["verdict"] == "PASS" else f"refused, {event['code']}"
+        return Step(at, f"claim {event['n']}", one_line(came, 120))
     told = (str(event[name]) for name in _TOLD if event.get(name))
     return Step(at, _STEP_WORDS.get(kind, kind.replace(".", " ")), one_line(" ".join(told), 300))

@@ -26,6 +26,16 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True)
+class RulingView:
+    """What somebody said later about a criterion."""
+
+    text: str
+    because: str
+    tone: Tone
+    """A warning if it contradicts what was decided."""
+
+
+@dataclass(frozen=True, slots=True)
 class CriterionView:
     """One criterion with what was decided, and why."""
 
@@ -43,8 +53,26 @@ class CriterionView:
     """The quote in its source. None if its source isn't on record, or doesn't contain it (any longer)."""
     place: str = ""
     note: str = ""
-    rulings: Sequence[str] = ()
-    """The commands with which a person rules on what a judge decided."""
+    ruled: Sequence[RulingView] = ()
+    commands: Sequence[str] = ()
+    """With which a person rules on what a judge decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """One claim of a child in goal mode, and what came of it."""
+
+    number: str
+    at: str
+    """When it was made, since the task began. Empty if that isn't on record."""
+    outcome: str
+    tone: Tone
+    why: str
+    """Why it was refused, or what its PASS rests on."""
+    figures: str
+    rationale: str
+    refused: Sequence[tuple[str, str]] = ()
+    """The criteria for which it was refused, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +188,7 @@ class TaskView:
     facts: Sequence[tuple[str, str]]
     """What else is known, as labels and texts."""
     criteria: Sequence[CriterionView] = ()
+    claims: Sequence[ClaimView] = ()
     findings: Sequence[tuple[str, str]] = ()
     report: str = ""
     calls: Sequence[CallView] = ()

@@ -14,6 +14,7 @@ from delegate.ports import ChatReply, ChatRequest
 from delegate.report.page import report_page
 from delegate.report.reading import Reports
 from delegate.report.values import ReportView
+from delegate.testing import judge_reply
 from tests.support.words import Child, is_judge, met_by, words
 
 OWN = "document.title='owned'"
@@ -40,6 +41,21 @@ def child(report: str = "I did the work.", **files: str) -> Child:
 async def run(client: Scripted, *tasks: dict[str, Any]) -> Report:
     async with Delegator(client=client) as delegator:
         return await delegator.run(*map(Task.model_validate, tasks))
+
+
+async def goal_run(rationale: str = "I did it.") -> Report:
+    """A run in goal mode: a claim is refused, the next one repeats it, and the third is verified."""
+
+    def judge(request: ChatRequest) -> str:
+        is_done = "a.txt" in request.messages[0].text.replace("Write a.txt.", "")
+        return judge_reply(c1=("met", rationale) if is_done else ("not_met", "nothing"))
+
+    claim, write = (
+        Scripted.call("claim_complete", rationale=rationale),
+        Scripted.call("write_file", path="a.txt", content="hello"),
+    )
+    task = {"goal": "Write a.txt.", "acceptance_criteria": ["the report names a river"], "mode": "goal"}
+    return await run(words([claim, claim, write, claim], judge), task)
 
 
 async def batch(client: Scripted, rows: Sequence[tuple[str, dict[str, Any], dict[str, str]]]) -> str:

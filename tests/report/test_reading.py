@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from delegate import Delegator
 from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.report.amounts import duration
+from delegate.report.lanes import Course, timeline
 from delegate.report.quotes import find_quote
 from delegate.report.reading import Reports
 from tests.report import recorded
@@ -38,7 +40,7 @@ async def test_a_quote_is_shown_where_it_stands_in_its_file(home: Path) -> None:
     assert criterion.excerpt is not None
     assert (criterion.excerpt.place, criterion.excerpt.quote) == ("poem.txt", "Old  river,\nteach me")
     assert criterion.excerpt.before == "first line\n"
-    assert criterion.rulings[0] == f"delegate rule {report.results[0].handle} c1 met"
+    assert criterion.commands[0] == f"delegate rule {report.results[0].handle} c1 met"
 
 
 async def test_a_quote_whose_file_is_gone_is_shown_without_its_source(home: Path) -> None:
@@ -175,6 +177,69 @@ async def test_a_wait_is_drawn_on_top_of_the_work_that_it_held_up(home: Path) ->
     parts = view.timeline.lanes[0].segments
     assert [(one.kind, one.x, one.width) for one in parts] == [("child", 0, 1_000), ("wait", 100, 400)]
     assert ("waited", "4.0 s, rate limit") in [(step.label, step.detail) for step in view.tasks[0].steps]
+
+
+async def test_claims_say_when_they_were_made_and_why_they_were_refused(home: Path) -> None:
+    report = await recorded.goal_run("It is the Rhine.")
+    (task,) = (await recorded.view(home, report.run_id)).tasks
+    assert [(one.number, one.outcome, one.tone) for one in task.claims] == [
+        ("1", "refused", "fail"),
+        ("2", "refused", "fail"),
+        ("3", "verified", "pass"),
+    ]
+    first = task.claims[0]
+    assert (first.rationale, first.at.startswith("after ")) == ("It is the Rhine.", True)
+    assert first.refused == [(RIVER, "The judge says not_met.")]
+    assert ("goal", "ended as verified, 3 claims") in task.facts
+
+
+async def test_the_bill_has_the_judge_of_each_claim(home: Path) -> None:
+    report = await recorded.goal_run()
+    (task,) = (await recorded.view(home, report.run_id)).tasks
+    assert [(row.who, row.model) for row in task.bill[1:3]] == [("judge", "of claim 1"), ("judge", "of claim 3")]
+    child, *judges, total = (float(row.cost.strip("$")) for row in task.bill)
+    assert child + sum(judges) == pytest.approx(total, abs=0.0002)
+
+
+async def test_a_claim_that_is_not_judged_yet_is_told(home: Path) -> None:
+    report = await recorded.goal_run()
+    recorded.execute(home, "DELETE FROM events WHERE kind = 'claim.judged' AND data LIKE '%\"n\": 3%'")
+    recorded.reopen(home, report.results[0].handle)
+    (task,) = (await recorded.view(home, report.run_id)).tasks
+    assert [one.outcome for one in task.claims] == ["refused", "refused", "not judged yet"]
+
+
+async def test_the_child_works_again_after_a_refused_claim_in_the_timeline(home: Path) -> None:
+    events = [
+        {"kind": kind, "at": at, "seconds": None}
+        for at, kind in (
+            (0, "child.started"), (10, "claim.made"), (20, "judge.asked"), (30, "judge.done"), (40, "claim.judged"),
+            (90, "child.done"),
+        )
+    ]  # fmt: skip
+    course = timeline([Course("1", "t1", "a task", 0, 100, events)])
+    assert course is not None
+    drawn = [(one.kind, one.x, one.width) for one in course.lanes[0].segments]
+    assert ("child", 400, 500) in drawn
+    assert ("judge", 200, 100) in drawn
+
+
+async def test_rulings_stand_at_their_criterion_and_in_the_row(home: Path) -> None:
+    client = words(recorded.child("It is the Rhine."), met_by("It is the Rhine."))
+    report = await recorded.run(client, *({"goal": f"Name {n}", "acceptance_criteria": [RIVER]} for n in range(2)))
+    async with Delegator(client=client) as delegator:
+        await delegator.rule(report.results[0].handle or "", "c1", "not_met", by="Ana", because="That is a city.")
+        await delegator.rule(report.results[1].handle or "", "c1", "not_met", by="Ana")
+        await delegator.rule(report.results[1].handle or "", "c1", "met", by="Bo")
+    disputed, settled = (await recorded.view(home, report.run_id)).tasks
+    (ruling,) = disputed.criteria[0].ruled
+    assert (ruling.text.partition(" (")[0], ruling.because, ruling.tone) == (
+        "Ana ruled: not met", "That is a city.", "warn",
+    )  # fmt: skip
+    assert (disputed.word, disputed.is_open) == ("PASS", True)
+    assert disputed.why.endswith("; but Ana ruled c1 not met")
+    assert [one.tone for one in settled.criteria[0].ruled] == ["warn", "none"]
+    assert (settled.is_open, "ruled" in settled.why) == (False, False)
 
 
 async def test_a_copied_workspace_shows_what_was_changed(home: Path, tmp_path: Path) -> None:
