@@ -82,6 +82,8 @@ def _refuse_unusable(path: Path) -> None:
         raise CallError("bad_output", f"{path} is a folder", field="output", hint="name a file")
     if not path.absolute().parent.is_dir():
         raise CallError("bad_output", f"{path}: the folder doesn't exist", field="output", hint="create it first")
+    if path.exists() and not path.is_file():  # a device or a pipe, which a report would replace
+        raise CallError("bad_output", f"{path} isn't a regular file", field="output", hint="use - for stdout")
     if path.exists() and path.stat().st_size:
         with path.open("rb") as file:
             if _MARK not in file.read(4_000):

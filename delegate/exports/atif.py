@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Any
 
 from delegate.child.prompt import assignment
+from delegate.errors import DelegateError
 from delegate.types import JsonObject, Task
 
 SCHEMA_VERSION = "ATIF-v1.8"
@@ -114,6 +115,15 @@ def _handles_in(event: JsonObject, run_id: str) -> list[str]:
 
 
 def _trajectory(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> JsonObject:
+    """The trajectory of a task. Raises DelegateError if its record isn't one of this version."""
+    try:
+        return _converted(task, children)
+    except (LookupError, TypeError, ValueError) as error:
+        problem = "was written by another version of delegate, or is damaged"
+        raise DelegateError(f"the record of {task.handle} can't be exported: it {problem}") from error
+
+
+def _converted(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> JsonObject:
     record, run = task.record, task.run
     below = children.get(task.handle, [])
     known = {one.handle for one in below}
@@ -253,6 +263,8 @@ def _ours(task: RecordedTask) -> JsonObject:
         "error": task.run.get("error"),
         "artifacts": task.run.get("artifacts", []),
         "verdict": verdict or None,
+        "goal_end": task.result.get("goal_end"),
+        "claims": task.result.get("claims", []),
         "rulings": list(task.rulings),
         "rubric_version": verdict.get("rubric_version"),
         "judge_version": verdict.get("judge_version"),

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pydantic import ValidationError
+
 from delegate.exports.atif import RecordedTask, first_message
 from delegate.types import CriterionResult, JsonObject, TaskResult
 
@@ -29,7 +31,10 @@ class Preferences:
 
     def example(self, task: RecordedTask) -> JsonObject | None:
         """The example of a task; None if it was left out."""
-        label = _label(task)
+        try:
+            label, prompt = _label(task), first_message(task.record)
+        except ValidationError:
+            label, prompt = "written_by_another_version", ""
         if isinstance(label, _Label) and label.decided_by == "judge" and not self.with_judges:
             label = "only_a_judge"
         if isinstance(label, str):
@@ -37,7 +42,7 @@ class Preferences:
             return None
         self.labeled[label.decided_by] += 1
         return {
-            "prompt": [{"role": "user", "content": first_message(task.record)}],
+            "prompt": [{"role": "user", "content": prompt}],
             "completion": [{"role": "assistant", "content": task.run["output"]}],
             "label": label.good,
             "decided_by": label.decided_by,

@@ -356,7 +356,7 @@ class Records:
     async def _query(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
         try:
             return await self._store.read(query)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: text that isn't JSON
             raise DelegateError(f"the records can't be read: {error}") from error
 
     def _schedule_cleanup(self) -> None:

@@ -73,8 +73,8 @@ def _parts(course: Course) -> Iterator[tuple[LaneKind, float, float]]:
     waits: list[tuple[LaneKind, float, float]] = []
     for event in course.events:
         at, kind = min(max(float(event["at"]), since), course.ended_at), str(event["kind"])
-        if kind == "child.waiting" and event["seconds"]:
-            waits.append(("wait", max(course.began_at, at - float(event["seconds"])), at))
+        if kind == "child.waiting" and (seconds := event.get("seconds")):
+            waits.append(("wait", max(course.began_at, at - float(seconds)), at))
         if kind == "verdict":
             yield doing, since, at
             since = course.ended_at

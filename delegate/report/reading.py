@@ -3,9 +3,12 @@
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+from pydantic import ValidationError
 
 from delegate._util.fencing import one_line
 from delegate._util.redaction import Redactor
@@ -18,7 +21,7 @@ from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.report.amounts import duration, money, run_bill, when
 from delegate.report.lanes import Course, timeline
 from delegate.report.room import Room
-from delegate.report.tasks import code_of, task_view
+from delegate.report.tasks import code_of, task_view, unreadable
 from delegate.report.values import Choice, Filter, ReportView, RunLine, TaskView, Tone
 from delegate.sandbox.threads import run_in_thread
 from delegate.types import JsonObject, Ruling, TaskResult, Totals
@@ -113,9 +116,9 @@ def _run_view(
     redactor, views = Redactor(), list[TaskView]()
     for n, task in enumerate(ordered, start=1):
         record = records.get(task.handle)
-        view = task_view(
+        view = _task_view(
             record,
-            Room.for_each_of(len(ordered)),
+            len(ordered),
             redactor,
             anchor=f"t{n}",
             number=str(n) if n <= len(roots) else "",
@@ -171,9 +174,9 @@ def _batch_view(
         record, task = records.get(handle or ""), by_handle.get(handle or "")
         result = outcome.result if outcome else None
         word = _filter_word(result.verdict.verdict if result and result.verdict else None, _state_of(outcome))
-        view = task_view(
+        view = _task_view(
             record,
-            Room.for_each_of(room_for),
+            room_for,
             redactor,
             anchor=_anchor(outcome, task),
             number=outcome.id if outcome else "",
@@ -229,8 +232,20 @@ def _course(view: TaskView, task: TaskSummary, records: Mapping[str, JsonObject]
     return Course(view.number, view.anchor, view.goal, task.began_at, max(end, task.began_at), events)
 
 
+def _task_view(record: JsonObject | None, of: int, redactor: Redactor, **known: Any) -> TaskView:
+    """One of so many tasks. A record that can't be read is said to be so, and spoils no report of others."""
+    try:
+        return task_view(record, Room.for_each_of(of), redactor, **known)
+    except (LookupError, TypeError, ValueError):
+        if record is None:
+            raise
+        return task_view(unreadable(record), Room.for_each_of(of), redactor, **known)
+
+
 def _result(record: JsonObject | None) -> TaskResult | None:
-    return TaskResult.model_validate(record["result"]) if record and record["result"] else None
+    """The result on record; None if there is none, or another version of delegate wrote it."""
+    with suppress(ValidationError):
+        return TaskResult.model_validate(record["result"]) if record and record["result"] else None
 
 
 def _last_end(tasks: Sequence[TaskSummary]) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from delegate._util.redaction import logger
 from delegate.errors import CallError, DelegateError
 from delegate.report.page import Page, list_page, problem_page, report_page
 from delegate.report.reading import Reports
@@ -32,6 +33,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _NOTHING = "default-src 'none'"
+_log = logger(__name__)
 
 
 async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -> None:
@@ -77,6 +79,9 @@ class _Views:
             response = await handler(request)
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.status}: {error.reason}\n")
+        except Exception:
+            _log.exception("a page can't be shown")
+            response = web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="500: this page can't be shown\n")
         for name, value in _HEADERS.items():
             response.headers[name] = value
         response.headers.setdefault("Content-Security-Policy", _NOTHING)

@@ -67,9 +67,15 @@ _MARKS: dict[str, tuple[str, Tone]] = {
 _STATES: dict[str, tuple[str, Tone]] = {
     "running": ("RUNNING", "run"),
     "outcome_unknown": ("OUTCOME UNKNOWN", "warn"),
+    "unreadable": ("UNREADABLE", "warn"),
     "not_started": ("NOT STARTED", "none"),
     "blocked": ("BLOCKED", "none"),
     "bad_row": ("BAD ROW", "warn"),
+}
+_WITHOUT_RESULT = {
+    "running": "it has no result yet",
+    "outcome_unknown": "its process was lost; it may have done anything",
+    "unreadable": "its record was written by another version of delegate, or is damaged",
 }
 _TOLD = ("id", "text", "model", "status", "outcome", "verdict", "fault", "reason", "tool")
 """The fields of an event that the transcript shows."""
@@ -134,6 +140,13 @@ def task_view(
     )
 
 
+def unreadable(record: JsonObject) -> JsonObject:
+    """What is left of a record that another version of delegate wrote in a form that this one doesn't know."""
+    header = {name: record[name] for name in ("handle", "run_id", "began_at", "ended_at", "workspace")}
+    goal = str(record["task"].get("goal", ""))
+    return {**header, "state": "unreadable", "task": {"goal": goal}, "run": None, "result": None, "events": []}
+
+
 def code_of(outcome: ItemOutcome | None, result: TaskResult | None) -> str:
     """The reason code of a task: that of its verdict, of its child's error, or its state."""
     if result is None:
@@ -173,8 +186,8 @@ def _why(record: JsonObject | None, outcome: ItemOutcome | None, result: TaskRes
     if outcome is not None and outcome.why:
         return outcome.why
     if result is None:
-        running = record is not None and record["state"] == "running"
-        return "it has no result yet" if running else "its process was lost; it may have done anything"
+        state = record["state"] if record else "outcome_unknown"
+        return _WITHOUT_RESULT.get(state, _WITHOUT_RESULT["outcome_unknown"])
     if result.error is not None:
         return f"{result.status}: {result.error.message}"
     verdict = result.verdict
@@ -515,7 +528,9 @@ def _step(event: JsonObject, seconds: float, room: Room) -> Step:
     if kind == "child.waiting" and event["seconds"] is not None:
         return Step(at, "waited", f"{duration(event['seconds'])}, {event['reason'].replace('_', ' ')}")
     if kind == "claim.made":
-        return Step(at, f"claim {event['n']}", "claims to be done", room.take(str(event["rationale"]).strip(), _TEXT_CHARS))
+        return Step(
+            at, f"claim {event['n']}", "claims to be done", room.take(str(event["rationale"]).strip(), _TEXT_CHARS)
+        )
     if kind == "claim.judged":
         came = "verified" if event["verdict"] == "PASS" else f"refused, {event['code']}"
         return Step(at, f"claim {event['n']}", one_line(came, 120))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task
+from delegate.errors import DelegateError
 from delegate.exports.atif import RecordedTask, run_trajectory, trajectories
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
@@ -107,6 +108,13 @@ async def test_a_task_without_a_result_has_what_is_known_so_far() -> None:
     assert len(one["steps"]) == 2
     assert one["extra"]["delegate"]["verdict"] is None
     assert one["extra"]["delegate"]["state"] == "outcome_unknown"
+
+
+async def test_a_record_of_another_version_is_named() -> None:
+    _, (task,) = await recorded("do it")
+    newer = RecordedTask({**task.record, "events": [{"at": 0, "kind": "child.tool"}]})
+    with pytest.raises(DelegateError, match=f"the record of {task.handle} can't be exported"):
+        trajectories([newer])
 
 
 async def test_the_published_models_accept_every_trajectory() -> None:

@@ -49,6 +49,14 @@ def exported(
     return example["label"], example["decided_by"]
 
 
+async def test_a_record_of_another_version_is_left_out_and_counted() -> None:
+    record = await recorded(YES)
+    newer = {**record, "result": {**record["result"], "newer": 1}}
+    assert exported(newer) == {"written_by_another_version": 1}
+    newer = {**record, "task": {**record["task"], "acceptance_criteria": [{"kind": "newer"}]}}
+    assert exported(newer) == {"written_by_another_version": 1}
+
+
 async def test_an_example_has_the_columns_that_trl_expects() -> None:
     example = Preferences().example(RecordedTask(await recorded(YES)))
     assert example

@@ -73,6 +73,8 @@ async def hostile_run() -> str:
     def answer(request: ChatRequest) -> ChatReply | str:
         if is_judge(request):
             return met_by(QUOTE)(request) if "second" not in request.messages[0].text else _refuses(request)
+        if "aim" in request.messages[0].text:
+            return Scripted.call("claim_complete", rationale=f"second {HOSTILE}")
         if len(request.messages) == 1:
             name = "<img src=x onerror=alert(1)>.md"
             calls = ("write_file", {"path": name, "content": QUOTE}), ("think", {"thought": HOSTILE})
@@ -83,9 +85,14 @@ async def hostile_run() -> str:
     tasks = [
         {"goal": f"Work {HOSTILE}", "acceptance_criteria": criteria},
         {"goal": f"Work second {HOSTILE}", "acceptance_criteria": criteria},
-        {"goal": f"{HOSTILE} {HOSTILE}"},
+        {"goal": f"aim {HOSTILE}", "acceptance_criteria": criteria[:1], "mode": "goal", "max_steps": 2},
     ]
-    return (await run(Scripted(answer), *tasks)).run_id or ""
+    report = await run(Scripted(answer), *tasks)
+    async with Delegator() as delegator:
+        await delegator.rule(
+            report.results[0].handle or "", "c1", "not_met", by=HOSTILE[:190], because=HOSTILE.replace("\0", "")
+        )
+    return report.run_id or ""
 
 
 def _refuses(request: ChatRequest) -> str:

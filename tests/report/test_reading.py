@@ -194,10 +194,10 @@ async def test_claims_say_when_they_were_made_and_why_they_were_refused(home: Pa
 
 
 async def test_the_bill_has_the_judge_of_each_claim(home: Path) -> None:
-    report = await recorded.goal_run()
+    report = await recorded.goal_run("a long reason " * 2_000)
     (task,) = (await recorded.view(home, report.run_id)).tasks
     assert [(row.who, row.model) for row in task.bill[1:3]] == [("judge", "of claim 1"), ("judge", "of claim 3")]
-    child, *judges, total = (float(row.cost.strip("$")) for row in task.bill)
+    child, *judges, total = (float(row.cost.split()[0].strip("$")) for row in task.bill)
     assert child + sum(judges) == pytest.approx(total, abs=0.0002)
 
 
@@ -222,6 +222,30 @@ async def test_the_child_works_again_after_a_refused_claim_in_the_timeline(home:
     drawn = [(one.kind, one.x, one.width) for one in course.lanes[0].segments]
     assert ("child", 400, 500) in drawn
     assert ("judge", 200, 100) in drawn
+
+
+async def test_a_record_of_another_version_spoils_no_report(home: Path) -> None:
+    client = words(recorded.child("It is the Rhine."), met_by("It is the Rhine."))
+    criteria = [RIVER]
+    report = await recorded.run(client, *({"goal": f"Name {n}", "acceptance_criteria": criteria} for n in range(3)))
+    for n, column, change in ((0, "result", "'$.newer', 1"), (1, "result", "'$.verdict.criteria[0].outcome', 'maybe'")):
+        handle = report.results[n].handle
+        recorded.execute(home, f"UPDATE tasks SET {column} = json_set({column}, {change}) WHERE handle = ?", handle)
+    view = await recorded.view(home, report.run_id)
+    assert [task.word for task in view.tasks] == ["UNREADABLE", "UNREADABLE", "PASS"]
+    assert (view.tasks[0].goal, view.figures[0][:12]) == ("Name 0", "cost unknown")
+    assert "another version of delegate" in view.tasks[0].why
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"), [("child.usage", "{}"), ("child.waiting", "{}"), ("of.tomorrow", '{"a": 1}')]
+)
+async def test_events_of_another_version_spoil_no_report(home: Path, kind: str, data: str) -> None:
+    report = await recorded.run(words(recorded.child("It is the Rhine.")), {"goal": "Name one"}, {"goal": "Name two"})
+    handle = report.results[0].handle
+    recorded.execute(home, "INSERT INTO events VALUES (?, ?, ?, ?)", handle, time.time(), kind, data)
+    html = await recorded.html(home, report.run_id)
+    assert ("UNREADABLE" in html) == (kind != "of.tomorrow")
 
 
 async def test_rulings_stand_at_their_criterion_and_in_the_row(home: Path) -> None:

@@ -71,6 +71,13 @@ async def test_other_hosts_wrong_tokens_and_other_methods_are_refused(home: Path
             assert await status(http, url, method=method) == 405, method
 
 
+async def test_a_page_that_cannot_be_made_is_an_error_with_all_headers(home: Path) -> None:
+    await recorded.run(words(recorded.child()), {"goal": "one"})
+    recorded.execute(home, "UPDATE tasks SET began_at = 1e300")  # which no clock can show
+    async with serving(home) as url, aiohttp.ClientSession() as http:
+        assert await status(http, url) == 500
+
+
 async def test_a_port_in_use_is_named(home: Path) -> None:
     async with serving(home) as url:
         with pytest.raises(CallError, match=f"port {url.port} can't be used"):
@@ -99,9 +106,16 @@ def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.
     app_with(["report"])(["report", "-o", "-"], standalone_mode=False)
     assert capsys.readouterr().out.startswith("<!doctype html>")
     Path("notes.txt").write_text("mine")
-    for output, problem in (("notes.txt", "isn't a report"), (".", "is a folder"), ("no/a.html", "doesn't exist")):
+    os.mkfifo("pipe")
+    for output, problem in (
+        ("notes.txt", "isn't a report"),
+        (".", "is a folder"),
+        ("no/a.html", "doesn't exist"),
+        ("pipe", "isn't a regular file"),
+    ):
         with pytest.raises(CallError, match=problem):
             app_with(["report"])(["report", "-o", output], standalone_mode=False)
+    assert Path("pipe").is_fifo()
     assert Path("notes.txt").read_text() == "mine"
     with pytest.raises(CallError, match="there is no record"):
         app_with(["report"])(["report", "nothing"], standalone_mode=False)
