@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from opentelemetry import trace
 from opentelemetry._logs import Logger, LoggerProvider, LogRecord
 from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFlags, Tracer, TracerProvider
 
+from delegate._util.redaction import logger
 from delegate.types import JsonObject
 
 _KINDS = {SpanKind.INTERNAL: 1, SpanKind.SERVER: 2, SpanKind.CLIENT: 3, SpanKind.PRODUCER: 4, SpanKind.CONSUMER: 5}
@@ -25,6 +26,7 @@ _STATUS = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 _KNOWN_PARENT, _REMOTE_PARENT = 0x100, 0x200
 """Flags of a span: whether it is known where its parent is, and whether that is another process."""
 _INFO = 9
+_log = logger(__name__)
 _ids = random.SystemRandom()
 
 
@@ -66,15 +68,21 @@ class TraceFile(TracerProvider, LoggerProvider):
 
     def close(self) -> None:
         """Close the file. What ends later is lost."""
-        with self._lock:
+        with self._lock, suppress(OSError):  # that of a line that couldn't be written, which was logged
             self._file.close()
 
     def _write(self, request: JsonObject) -> None:
         line = json.dumps(request, separators=(",", ":")) + "\n"
         with self._lock:
-            if not self._file.closed:
+            if self._file.closed:
+                return
+            try:
                 self._file.write(line)
                 self._file.flush()
+            except OSError as error:
+                _log.warning("the trace ends here: can't write %s: %s", self._file.name, error.strerror or error)
+                with suppress(OSError):
+                    self._file.close()
 
 
 class _FileTracer(Tracer):

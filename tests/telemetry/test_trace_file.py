@@ -133,6 +133,16 @@ def test_messages_of_exceptions_and_late_spans_are_not_written(tmp_path: Path) -
     assert "ValueError" in text
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+def test_a_full_disk_ends_the_trace_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    file = TraceFile(Path("/dev/full"))
+    for name in ("first", "second"):
+        file.get_tracer("test").start_span(name).end()
+    file.close()
+    (warning,) = caplog.messages
+    assert warning == "the trace ends here: can't write /dev/full: No space left on device"
+
+
 def test_threads_write_whole_lines(tmp_path: Path) -> None:
     file = TraceFile(tmp_path / "trace.jsonl")
     tracer = file.get_tracer("test")
