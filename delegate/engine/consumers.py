@@ -72,7 +72,7 @@ class Consumer(Generic[T]):
         started = time.perf_counter()
         try:
             answer = self._sink(event)
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # such as that of a future it asked, and no cancel of this run
             self._log_failure()
         else:
             if answer is not None and inspect.iscoroutine(answer):  # a plain function that returns a coroutine
@@ -114,14 +114,17 @@ class Consumer(Generic[T]):
         while self._has_more(idle):
             try:
                 self._sink(self._queue.popleft())
-            except Exception:
+            except (Exception, asyncio.CancelledError):
                 self._log_failure()
 
     async def _pass_on_async(self, idle: "Future[None]", first: Any) -> None:
         while first is not None or self._has_more(idle):
             try:
                 await (first or self._sink(self._queue.popleft()))
-            except Exception:
+            except (Exception, asyncio.CancelledError) as error:
+                own = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and own is not None and own.cancelling():
+                    raise
                 self._log_failure()
             first = None
 

@@ -133,13 +133,16 @@ async def test_an_async_consumer_that_hangs_does_not_hold_up_the_end(monkeypatch
     assert got == ALL
 
 
+@pytest.mark.parametrize("error", [RuntimeError("the display is broken"), asyncio.CancelledError()])
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_failures_of_a_consumer_are_logged_once(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_of_a_consumer_are_logged_once(
+    is_async: bool, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     got: list[EventKind] = []
 
     def fail(event: Event) -> None:
         got.append(event.kind)
-        raise RuntimeError("the display is broken")
+        raise error
 
     async def fail_later(event: Event) -> None:
         fail(event)
