@@ -1,6 +1,6 @@
 """Write pictures of reports to build/report-screens/, and the one in the README to docs/screens/report.png.
 
-A run, a batch of 60 rows, a run that is going on and the list of runs are shown by headless Chromium, light and dark,
+A run, a batch of 60 rows, a task in goal mode and the list of runs are shown by headless Chromium, light and dark,
 on a wide and on a narrow screen. Look at them after any change to the templates or the style.
 """
 
@@ -72,8 +72,34 @@ def tickets() -> list[Item]:
     return rows
 
 
+def reach_goal(request: ChatRequest) -> ChatReply | str:
+    """A child in goal mode: its first claim is refused, its second only repeats it, and its third is verified."""
+    if request.reply_schema is not None:
+        return judge_reply(c2=("met", "Retries wait twice as long each time, at most 30 s."))
+    turn = sum(message.role == "assistant" for message in request.messages)
+    claim = "I documented the retries in notes.md, and the longest wait."
+    if turn in (0, 3):
+        longest = " Retries wait twice as long each time, at most 30 s." if turn else ""
+        return Scripted.call("write_file", path="notes.md", content=f"# Retries\n\nThere are five.{longest}\n")
+    return Scripted.call("claim_complete", rationale=claim)
+
+
+async def record_goal(settings: Settings) -> str:
+    """A run in goal mode, and what people ruled on it later."""
+    criteria = (
+        ShellCriterion(kind="shell", command="grep -n 'at most' notes.md"),
+        TextCriterion(text="notes.md says how long a retry waits at most, and why"),
+    )
+    async with Delegator(settings, client=Scripted(reach_goal)) as delegator:
+        task = Task(goal="Document the retries in notes.md.", acceptance_criteria=criteria, mode="goal")
+        report = await delegator.run(task)
+        handle = report.results[0].handle or ""
+        await delegator.rule(handle, "c2", "not_met", by="Ana", because="It says how long, and not why.")
+    return report.run_id or ""
+
+
 async def record(home: Path) -> dict[str, str]:
-    """Run the demo and the batch, and return the ids of both."""
+    """Run the demo, the batch and a task in goal mode, and return their ids."""
     settings = Settings(home=home, commands="allow")
     demo = demo_tasks()
     async with Delegator(settings, client=scripted(demo)) as delegator:
@@ -83,7 +109,7 @@ async def record(home: Path) -> dict[str, str]:
         async for _ in batch:
             pass
         (latest,) = await delegator.batches(1)
-    return {"run": report.run_id or "", "batch": latest.run_id}
+    return {"run": report.run_id or "", "batch": latest.run_id, "goal": await record_goal(settings)}
 
 
 async def take(page: Page, url: str, name: str, *, script: str = "") -> None:

@@ -41,7 +41,7 @@ def timeline(courses: Sequence[Course]) -> Timeline | None:
     start, end = min(one.began_at for one in courses), max(one.ended_at for one in courses)
     span = max(end - start, 0.001)
     lanes = [_lane(one, start, span) for one in courses]
-    ticks = [duration(span * part / 4) for part in range(5)]
+    ticks = [f"{1_000 * span * part / 4:.0f} ms" if span < 1 else duration(span * part / 4) for part in range(5)]
     return Timeline(lanes, ticks, _paths(lanes) if len(lanes) > MOST_LABELED else {})
 
 

@@ -381,19 +381,25 @@ class _Details:
         )
 
     def _claim(self, claim: Claim, at: str) -> ClaimView:
-        passed = claim.verdict == "PASS"
-        step = f"model call {claim.step}"
+        passed, step = claim.verdict == "PASS", f"model call {claim.step}"
+        spent = [paid(claim)] if claim.usage.model_calls or claim.cost_usd is None else []
+        if claim.code == "no_progress":
+            why = "nothing had changed since the claim before, so it was not judged again"
+        elif claim.refused and claim.code != "not_verified":
+            why = ""  # the criteria say it
+        else:
+            why = claim.reasoning or claim.code.replace("_", " ")
         return ClaimView(
             number=str(claim.n),
             at=f"{at}, with {step}" if at else f"with {step}",
             outcome="verified" if passed else "refused",
             tone="pass" if passed else "fail",
-            why=self._room.take(claim.reasoning or claim.code.replace("_", " "), _REFUSED_CHARS),
-            figures=f"decided by {claim.decided_by}, {claim.code}, {paid(claim)}, {duration(claim.seconds)}",
+            why=self._room.take(why, _REFUSED_CHARS),
+            figures=", ".join([f"decided by {claim.decided_by}", claim.code, *spent, duration(claim.seconds)]),
             rationale=self._room.take(claim.rationale.strip(), _RATIONALE_CHARS),
             refused=[
                 (self._room.take(one.text, _REFUSED_CHARS), self._room.take(one.reason or one.code, _REFUSED_CHARS))
-                for one in claim.refused
+                for one in (claim.refused if claim.code != "no_progress" else ())
                 if self._room.has(_ROW_CHARS)
             ],
         )
