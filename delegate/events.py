@@ -6,7 +6,9 @@ run as a whole have no `task_index` and no `handle`. Consumers can't change an e
 A delivered event has at most `LIVE_CHARS` characters of any text; the record has the whole text.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Literal, ParamSpec, Protocol, cast
@@ -233,6 +235,16 @@ class JudgeAsked(_TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JudgeWaiting(_TaskEvent):
+    """A question waits before it is sent to a judge (`seconds` is null), or such a wait has ended."""
+
+    kind: Literal["judge.waiting"] = "judge.waiting"
+    model: str
+    reason: WaitReason
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgeDone(_TaskEvent):
     """A model that was asked has replied, or failed."""
 
@@ -244,6 +256,7 @@ class JudgeDone(_TaskEvent):
     output_tokens: int = 0
     cost_usd: float | None = None
     seconds: float | None = None
+    """How long it took, with the waits before it was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -299,6 +312,7 @@ TaskEvent = (
     | CheckStarted
     | CheckDone
     | JudgeAsked
+    | JudgeWaiting
     | JudgeDone
     | VerdictGiven
     | TaskDone
@@ -318,6 +332,7 @@ EventKind = Literal[
     "check.started",
     "check.done",
     "judge.asked",
+    "judge.waiting",
     "judge.done",
     "verdict",
     "task.done",
@@ -336,6 +351,17 @@ class Notify(Protocol):
     """
 
     def __call__(self, make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None: ...
+
+
+@contextmanager
+def reported_wait(report: Callable[[float | None], None]) -> Generator[None]:
+    """Report the beginning of a wait, with None, and its end, with the seconds that it took."""
+    report(None)
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        report(round(time.monotonic() - started, 6))
 
 
 def kind_of(make: Callable[..., Event]) -> EventKind:

@@ -89,7 +89,9 @@ class RunProgress:
             case "check.done":
                 branch.checks.append(event.outcome)
                 branch.doing = _short(f"check: {event.text}: {event.outcome}")
-            case "judge.asked":
+            case "judge.waiting" if event.seconds is None:
+                branch.doing = f"waiting to be judged ({_WAITS[event.reason]})"
+            case "judge.asked" | "judge.waiting":
                 branch.doing = f"asking {_short(event.model)} to judge"
             case "verdict":
                 branch.verdict, branch.ended = event.verdict or "no criteria", self._clock()

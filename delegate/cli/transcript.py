@@ -67,7 +67,7 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
             yield from _tool_call(event, seconds)
         case "child.started":
             yield _at(seconds, "the child starts", event["model"] or "")
-        case "child.waiting" if event["seconds"] is not None:
+        case "child.waiting" | "judge.waiting" if event["seconds"] is not None:
             yield _at(seconds, "waited", f"{event['seconds']:.2f} s ({event['reason']})")
         case "child.done":
             yield _at(seconds, "the child ended", event["status"])
@@ -83,7 +83,7 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
             yield _at(seconds, "no reply", f"{event['model']}: {event['fault']}")
         case "verdict":
             yield _at(seconds, "verdict", event["verdict"] or "no criteria")
-        case "child.waiting" | "judge.done":
+        case "child.waiting" | "judge.waiting" | "judge.done":
             pass
         case kind:  # recorded by a newer version
             yield _at(seconds, str(kind), "")

@@ -125,7 +125,9 @@ def _activity(event: Event) -> str | None:
             return f"{'uses' if event.text == event.tool else 'runs'} `{_quoted(event.text)}`"
         case "child.done" | "claim.made":
             return "is being checked"
-        case "judge.asked":
+        case "judge.waiting" if event.seconds is None:
+            return WAITS[event.reason]
+        case "judge.asked" | "judge.waiting":
             return f"is being judged by {_quoted(event.model)}"
         case _:
             return None

@@ -44,6 +44,7 @@ from delegate.events import (
     WaitReason,
     from_json,
     kind_of,
+    reported_wait,
 )
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
@@ -387,12 +388,8 @@ class TaskRun:
         if reason is None:
             yield
             return
-        self.notify(ChildWaiting, reason=reason, seconds=None)
-        started = time.monotonic()
-        try:
+        with reported_wait(lambda seconds: self.notify(ChildWaiting, reason=reason, seconds=seconds)):
             yield
-        finally:
-            self.notify(ChildWaiting, reason=reason, seconds=round(time.monotonic() - started, 6))
 
     @contextmanager
     def _waiting(self, deadline: Deadline, reason: WaitReason | None = None) -> Generator[None]:

@@ -46,6 +46,8 @@ def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each
             return f"checked {event.text if content else event.id}: {event.outcome}"
         case "judge.asked":
             return f"is judged by {event.model}"
+        case "judge.waiting":
+            return WAITS[event.reason] if event.seconds is None else "goes on"
         case "judge.done":
             return f"was judged by {event.model}"
         case "verdict":
@@ -63,7 +65,7 @@ def is_news(event: Event) -> bool:
             return True
         case "judge.asked" | "verdict" | "claim.made" | "claim.judged":
             return True
-        case "child.waiting":
+        case "child.waiting" | "judge.waiting":
             return event.seconds is None
         case _:
             return False

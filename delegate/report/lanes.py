@@ -73,7 +73,7 @@ def _parts(course: Course) -> Iterator[tuple[LaneKind, float, float]]:
     waits: list[tuple[LaneKind, float, float]] = []
     for event in course.events:
         at, kind = min(max(float(event["at"]), since), course.ended_at), str(event["kind"])
-        if kind == "child.waiting" and (seconds := event.get("seconds")):
+        if kind in ("child.waiting", "judge.waiting") and (seconds := event.get("seconds")):
             waits.append(("wait", max(course.began_at, at - float(seconds)), at))
         if kind == "verdict":
             yield doing, since, at

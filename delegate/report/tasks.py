@@ -87,6 +87,7 @@ _STEP_WORDS = {
     "check.started": "check starts",
     "check.done": "check",
     "judge.asked": "asking a judge",
+    "judge.waiting": "judge has to wait",
     "judge.done": "judge answered",
     "task.done": "recorded",
 }
@@ -531,7 +532,7 @@ def _step(event: JsonObject, seconds: float, room: Room) -> Step:
         return Step(at, "model", detail, room.take(str(event["text"]).strip(), _TEXT_CHARS))
     if kind == "child.tool":
         return Step(at, f"tool {event['n']}", one_line(f"{event['tool']}: {event['status']}", 120))
-    if kind == "child.waiting" and event["seconds"] is not None:
+    if kind in ("child.waiting", "judge.waiting") and event["seconds"] is not None:
         return Step(at, "waited", f"{duration(event['seconds'])}, {event['reason'].replace('_', ' ')}")
     if kind == "claim.made":
         return Step(

@@ -165,12 +165,13 @@ async def test_the_timeline_tells_the_child_from_its_judge(home: Path) -> None:
     assert lane.summary == "wait 1.0 s, child 4.0 s, check 1.0 s, judge 3.0 s"
 
 
-async def test_a_wait_is_drawn_on_top_of_the_work_that_it_held_up(home: Path) -> None:
+@pytest.mark.parametrize("kind", ["child.waiting", "judge.waiting"])
+async def test_a_wait_is_drawn_on_top_of_the_work_that_it_held_up(home: Path, kind: str) -> None:
     report = await recorded.run(words(recorded.child()), {"goal": "one"})
     recorded.execute(home, "DELETE FROM events WHERE kind <> 'child.started'")
     recorded.execute(home, "UPDATE events SET at = (SELECT began_at FROM tasks)")
     waited = '{"reason": "rate_limit", "seconds": 4}'
-    recorded.execute(home, "INSERT INTO events SELECT handle, at + 5, 'child.waiting', ? FROM events", waited)
+    recorded.execute(home, "INSERT INTO events SELECT handle, at + 5, ?, ? FROM events", kind, waited)
     recorded.execute(home, "UPDATE tasks SET ended_at = began_at + 10")
     view = await recorded.view(home, report.run_id)
     assert view.timeline is not None

@@ -7,16 +7,17 @@ refusal, a truncated text and an unparseable reply are answers too.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Self
 
 from delegate.budget import metering
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, ProviderError
-from delegate.events import JudgeAsked, JudgeDone, Notify
+from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
 from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Catalog, Model, tokens_of
@@ -146,6 +147,7 @@ class JudgeSession:
                     input_tokens=model.tokens(question.tokens),
                     ledger=self._ledger,
                     patience=metering.PATIENCE_SECONDS if is_last else PATIENCE_SECONDS,
+                    on_wait=partial(self._reported_wait, model),
                     on_lost=lost.append,
                 )
             except BudgetExceeded as error:
@@ -169,6 +171,10 @@ class JudgeSession:
             finally:
                 self._report_end(model, time.monotonic() - started, known_attempts)
         return reply
+
+    def _reported_wait(self, model: Model, reason: WaitReason) -> AbstractContextManager[None]:
+        """Report a wait before a question is sent."""
+        return reported_wait(lambda seconds: self._notify(JudgeWaiting, model=model.id, reason=reason, seconds=seconds))
 
     def _report_end(self, model: Model, seconds: float, known_attempts: int) -> None:
         """Report how a question ended: as its attempt, or without one if the budget didn't allow to ask."""

@@ -9,13 +9,15 @@ import pytest
 
 from delegate import Delegator, Task, Verdict
 from delegate.errors import ProviderError, ProviderFault
+from delegate.events import Event, as_json
 from delegate.models.catalog import Catalog
 from delegate.models.providers.scripted import Answer, Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JudgeRecord, Usage
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.repeats import repeat_quickly
-from tests.support.words import met_by, verdicts, words
+from tests.support.words import is_judge, met_by, verdicts, words
+from tests.test_events import misfits
 
 OUTPUT = "I ran the suite:\n2 passed"
 GOOD = met_by("2 passed")
@@ -381,3 +383,27 @@ async def test_a_judge_without_a_price_may_judge_until_cost_is_limited() -> None
     assert (free.verdict, record_of(free).model) == ("PASS", "house-judge")
     assert (record_of(free).cost_usd, record_of(free).cost_provenance) == (None, "unknown")
     assert (limited.verdict, limited.code, len(server.calls)) == ("FAIL", "no_eligible_judge", 1)
+
+
+async def test_a_wait_before_a_judge_is_asked_again_is_reported() -> None:
+    asked: list[ChatRequest] = []
+    waits: list[Event] = []
+
+    def answer(request: ChatRequest) -> str:
+        if not is_judge(request):
+            return "I did the work."
+        asked.append(request)
+        if len(asked) == 1:
+            raise ProviderError("rate_limited", "slow down", provider="openai", retry_after=0.01)
+        return met_by("I did the work.")(request)
+
+    def keep(event: Event) -> None:
+        if event.kind == "judge.waiting":
+            waits.append(event)
+
+    async with Delegator(client=Scripted(answer), judge_model="gpt-6-luna", on_event=keep) as delegator:
+        await delegator.run(Task(goal="Do it.", acceptance_criteria=["the work is done"]))
+    begun, ended = (as_json(one) for one in waits)
+    assert (begun["model"], begun["reason"], begun["seconds"]) == ("gpt-6-luna", "rate_limit", None)
+    assert ended["seconds"] >= 0.01
+    assert misfits([begun, ended]) == []
