@@ -6,7 +6,7 @@ import time
 from scripts.bench.arena import Arena, Row
 from scripts.bench.contenders.contender import Contender
 
-LIMIT = 1.6
+LIMIT = 1.3
 SHORT, LONG = 4, 100
 
 
@@ -21,7 +21,7 @@ async def inside(contender: Contender, messages: int, repeat: int) -> float:
 
 
 def measure(arena: Arena) -> list[Row]:
-    names = ("ours", "openai_sdk", "floor")
+    names = ("ours", "openai_lean", "openai_sdk", "floor")
     short = arena.rounds(names, "conversation", rounds=3, messages=SHORT, repeat=100)
     long = arena.rounds(names, "conversation", rounds=3, messages=LONG, repeat=40)
     ratios = ", ".join(f"{name} {long[name] / short[name]:.1f}" for name in names[1:])

@@ -16,7 +16,7 @@ from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from scripts.bench.arena import Arena, Row
 
-LIMIT = 0.7
+LIMIT = 0.3
 ROUNDS, REPEAT = 7, 200
 OUTPUT_CHARS = 20_000
 
