@@ -72,6 +72,10 @@ class ToolSpec:
     description: str
     parameters: JsonObject
 
+    def __hash__(self) -> int:
+        """Only the text: the parameters can't be hashed. What is estimated of a definition is cached."""
+        return hash((self.name, self.description))
+
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:

@@ -182,14 +182,15 @@ def _digest(data: bytes) -> str:
 
 def is_protected(real: Path) -> bool:
     """Whether `real`, a path without links, holds settings or trust of the operator, or a copy of a trusted file."""
-    if Path(str(real).casefold()).is_relative_to(os.path.realpath(own_folder()).casefold()):
+    folded, own = str(real).casefold(), os.path.realpath(own_folder()).casefold()
+    if folded == own or folded.startswith(own.rstrip(os.sep) + os.sep):
         return True
     listed: Mapping[Path, str] = {}
     with suppress(ConfigError):
         listed = trusted()
     read_here = [NAME, *filter(None, [os.environ.get("DELEGATE_CONFIG")])]
     files = {os.path.realpath(path).casefold() for path in (*read_here, *listed)}
-    return str(real).casefold() in files or (real.name.casefold() == NAME and _is_trusted_copy(real, listed))
+    return folded in files or (real.name.casefold() == NAME and _is_trusted_copy(real, listed))
 
 
 def _is_trusted_copy(real: Path, listed: Mapping[Path, str]) -> bool:

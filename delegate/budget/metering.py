@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
@@ -22,7 +23,7 @@ from delegate.errors import ProviderError
 from delegate.events import WaitReason
 from delegate.models.catalog import Model, cost_usd, tokens_of
 from delegate.models.connections import Connection
-from delegate.ports import ChatReply, ChatRequest, ToolCall
+from delegate.ports import ChatReply, ChatRequest, ToolCall, ToolSpec
 from delegate.telemetry import operations
 from delegate.types import Usage
 
@@ -212,8 +213,12 @@ def request_tokens(model: Model, request: ChatRequest) -> int:
         + sum(tokens_of(reply.text) for reply in message.tool_replies)
         for message in request.messages
     )
-    definitions = sum(tokens_of(tool.description) + tokens_of(json.dumps(tool.parameters)) for tool in request.tools)
-    return model.tokens(texts + definitions)
+    return model.tokens(texts + sum(map(_definition_tokens, request.tools)))
+
+
+@lru_cache(256)
+def _definition_tokens(tool: ToolSpec) -> int:
+    return tokens_of(tool.description) + tokens_of(json.dumps(tool.parameters))
 
 
 def _tool_call_tokens(calls: Sequence[ToolCall]) -> int:

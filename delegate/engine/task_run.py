@@ -311,18 +311,17 @@ class TaskRun:
     async def _run_within_size(self, work: Coroutine[Any, Any, ChildRun], folder: Folder) -> ChildRun:
         """Run the child, and stop it if its workspace gets too large. Raises `WorkspaceTooLarge` then."""
         own = Cancellation()
-        watching = asyncio.create_task(_watch_size(folder, own))
+        watch = _SizeWatch(folder, own)
         deadline = own.deadline()
         try:
             async with deadline:
                 return await run_stoppable(work, grace_seconds=GRACE_SECONDS)
         except TimeoutError:
-            if deadline.expired():
-                raise await watching from None
+            if deadline.expired() and watch.error is not None:
+                raise watch.error from None
             raise
         finally:
-            watching.cancel()
-            await asyncio.wait([watching])
+            await watch.stop()
 
     async def _refuse_too_large(self, child: ChildRun, folder: Folder) -> ChildRun:
         """The run, failed if the child has left too much in its workspace."""
@@ -503,6 +502,7 @@ class TaskRun:
         tools = self._host_tools(folder)
         if context.depth < services.settings.max_depth:
             tools = (*tools, services.child_delegate_tool())
+            folder.expect_writers()  # the child's own children may work in it
         allowed = [names for names in (self.task.tools, self.call.context.tools) if names is not None]
         return tuple(tool for tool in tools if all(tool.name in names for names in allowed))
 
@@ -548,12 +548,35 @@ class TaskRun:
         )
 
 
-async def _watch_size(folder: Folder, child: Cancellation) -> WorkspaceTooLarge:
-    """Cancel the child when its workspace is too large, and return the error."""
-    while True:
-        await asyncio.sleep(WATCH_SECONDS)
+class _SizeWatch:
+    """Cancels a child when its workspace is too large. Most have nothing to look at, so there is a task only to look."""
+
+    def __init__(self, folder: Folder, child: Cancellation) -> None:
+        self.error: WorkspaceTooLarge | None = None
+        """Set when the child was canceled."""
+        self._folder, self._child = folder, child
+        self._loop = asyncio.get_running_loop()
+        self._looking: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
+
+    async def stop(self) -> None:
+        """Stop watching, at once."""
+        self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+
+    def _look(self) -> None:
+        if self._folder.may_be_too_large:
+            self._looking = self._loop.create_task(self._check())
+        else:
+            self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
+
+    async def _check(self) -> None:
         try:
-            await folder.check_size(soon=False)
+            await self._folder.check_size(soon=False)
         except WorkspaceTooLarge as error:
-            child.cancel()
-            return error
+            self.error = error
+            self._child.cancel()
+        else:
+            self._timer = self._loop.call_later(WATCH_SECONDS, self._look)

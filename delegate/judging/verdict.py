@@ -125,15 +125,15 @@ class _Judgment:
     gate_code: str | None = None
     looks_unsupported: bool = False
     """Whether the run looks like those whose reports weren't true."""
+    is_large: bool = field(init=False)
+    """Whether work on the whole submission takes so long that it needs a thread."""
 
-    @property
-    def is_large(self) -> bool:
-        """Whether work on the whole submission takes so long that it needs a thread."""
+    def __post_init__(self) -> None:
         submission, task = self.submission, self.submission.task
         chars = len(task.goal) + len(task.context or "") + len(submission.said)
         artifacts = submission.run.artifacts
         chars += sum(artifact.bytes or 0 for artifact in artifacts)
-        return chars > LARGE_CHARS or len(artifacts) > FEW or is_large(submission.run)
+        self.is_large = chars > LARGE_CHARS or len(artifacts) > FEW or is_large(submission.run)
 
     def gate_rejection(self) -> gate.Rejection | None:
         """The gate's rejection, if it counts: with the gate disabled, only runs that didn't complete are rejected."""
@@ -151,7 +151,7 @@ class _Judgment:
         results: dict[str, CriterionResult] = {}
         if self.submission.folder is not None and self.submission.run.artifacts:
             run = self.submission.run
-            watch = partial(ArtifactWatch, self.submission.folder.root, run.artifacts)
+            watch = partial(self.submission.folder.watch, run.artifacts)
             self.watch = await run_in_thread_if(len(run.artifacts) > FEW, watch)
         while step := next_step(criteria, results):
             match step:

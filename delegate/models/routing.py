@@ -277,8 +277,9 @@ class ChildRequest:
     """Whether only models with a known price may be used, because a cost limit applies."""
 
 
+@lru_cache(256)
 def choose_child(catalog: Catalog, request: ChildRequest) -> Model:
-    """The model that a child runs on: the requested one, else the cheapest of the tier.
+    """The model that a child runs on: the requested one, else the cheapest of the tier. Cached, as `choose_judge` is.
 
     Raises CallError `unknown_model`, `tier_above_parent`, `tier_below_floor`, `unknown_price`, `no_api_key` or
     `no_model_for_tier`.

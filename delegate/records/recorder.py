@@ -241,7 +241,8 @@ def is_large(run: ChildRun) -> bool:
     """Whether work on all of a run takes so long that it needs a thread."""
     if len(run.output) > LARGE_CHARS or len(run.artifacts) > _MANY or len(run.receipts) > _MANY:
         return True
-    return sum(len(receipt.whole_output) for receipt in run.receipts) > LARGE_CHARS
+    # Not by the whole outputs, which are private attributes of the receipts, and slow to get.
+    return sum(receipt.output_bytes or len(receipt.output) for receipt in run.receipts) > LARGE_CHARS
 
 
 def is_cut(receipt: Receipt) -> bool:

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from delegate.errors import CallError
@@ -35,10 +36,11 @@ class FileState(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The first artifacts, sorted by path, and how many more there are."""
+    """The first artifacts, sorted by path, how many more there are, and the state of each file before it was read."""
 
     artifacts: tuple[Artifact, ...]
     unlisted: int
+    states: Mapping[str, FileState]
 
 
 def snapshot(root: Path) -> dict[str, FileState]:
@@ -66,7 +68,10 @@ def changes_since(before: Mapping[str, FileState], root: Path, *, without: Colle
     unlisted = len(own) - len(listed)
     if unlisted:
         _log.warning("%s: %d files changed; the first %d are listed", root, len(own), MAX_ARTIFACTS)
-    return Changes(tuple(_artifacts(root, [(path, found[path]) for path in listed], now)), unlisted)
+    artifacts = tuple(_artifacts(root, [(path, found[path]) for path in listed], now))
+    # Names that aren't UTF-8 are shown with escapes, which isn't the path of a file.
+    states = {path: now[path] for path, one in zip(listed, artifacts, strict=True) if path in now and path == one.path}
+    return Changes(artifacts, unlisted, states)
 
 
 def has_changes(before: Mapping[str, FileState], root: Path) -> bool:
@@ -119,10 +124,16 @@ def _artifacts(root: Path, found: list[tuple[str, Change]], now: Mapping[str, Fi
 class ArtifactWatch:
     """Finds artifacts that change after the child has ended: by a check, or by a process that the child left."""
 
-    def __init__(self, root: Path, artifacts: Sequence[Artifact]) -> None:
+    def __init__(
+        self, root: Path, artifacts: Sequence[Artifact], states: Mapping[str, FileState] = MappingProxyType({})
+    ) -> None:
+        """`states` are those in which the artifacts were listed, as far as they are known; the others are looked up."""
         self._root = root
-        # The diff of a worktree is outside of the folder, and nothing but delegate writes it.
-        self._known = {one.path: (_state(root, one.path), one.sha256) for one in artifacts if one.path[:3] != "../"}
+        self._known = {
+            one.path: (states.get(one.path) or _state(root, one.path), one.sha256)
+            for one in artifacts
+            if one.path[:3] != "../"  # the diff of a worktree, outside of the folder, which nothing but delegate writes
+        }
 
     def changed(self) -> list[str]:
         """The artifacts that changed since the last call, or since the start, by content."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from delegate._util.windows_paths import windows_path_hint
 from delegate.errors import CallError, ToolError, WorkspaceTooLarge
 from delegate.sandbox import changes, files, paths, worktree
-from delegate.sandbox.changes import FileState
+from delegate.sandbox.changes import ArtifactWatch, FileState
 from delegate.sandbox.files import Excerpt
 from delegate.sandbox.git_files import Repository, refuse_repository
 from delegate.sandbox.threads import run_in_thread, run_in_thread_if
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _SMALL_FOLDER = 32
 _SMALL_FILE_BYTES = 65_536
+_BLOCK_BYTES = 8_192
+"""More than a file or a folder takes up on the disk besides its content."""
 PAUSES = 20
 """Between two checks of a folder's size, this many times as long passes as a check takes."""
 _log = logging.getLogger(__name__)
@@ -66,6 +68,14 @@ class Folder:
     """How much was added when that was last looked at, and by `write` since."""
     _next_look: float = 0
     _exists: bool = True
+    _only_written: bool = False
+    """Whether it is a fresh one in which nothing but `write` has created anything, so that its size is known."""
+    _files_written: int = 0
+    _most_added: int = 0
+    """As long as it is `_only_written`: the most that can have been added."""
+    _largest_file: int = 0
+    _states: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
+    """The artifacts' files, as `artifacts` saw them."""
     _home: Path | None = None
     """Where folders of this workspace, such as a clean room, are created."""
     _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
@@ -89,7 +99,9 @@ class Folder:
         nothing is left behind then.
         """
         if workspace is None or workspace.path is None:
-            return cls(_new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
+            return cls(
+                _new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _only_written=True, _home=home
+            )
         given = existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
@@ -115,11 +127,13 @@ class Folder:
 
         To be called before anything other than this class uses the folder. Thread-safe.
         """
-        if not self._exists:
-            with suppress(FileExistsError):  # by another tool call, at the same time
-                _make_folder(self.root)
-            self._exists = True
+        self._only_written = False
+        self._make()
         return self.root
+
+    def expect_writers(self) -> None:
+        """Others may write to the folder, if it exists: from now on, its size is looked at."""
+        self._only_written = False
 
     def resolve(self, path: str) -> Path:
         """The real path of `path`, with links and `..` followed. Raises `ToolDenied` if it is outside the folder."""
@@ -147,9 +161,13 @@ class Folder:
         if self._writer is not None:
             self._writer.acquire(real)
         try:
-            self.make()
+            self._make()
         except OSError as problem:
             raise ToolError(f"the workspace can't be created: {problem.strerror}") from problem
+        self._files_written += 1
+        self._largest_file = max(self._largest_file, len(data))
+        # Every part of the path may be a new folder.
+        self._most_added += len(data) + _BLOCK_BYTES * (1 + path.count("/"))
         added = len(data)
         with suppress(OSError):  # there is no such file yet
             added -= os.lstat(real).st_size
@@ -177,6 +195,8 @@ class Folder:
         """
         if not self.owned or len(self._before) > _SMALL_FOLDER:
             return False
+        if self._only_written and self._files_written <= _SMALL_FOLDER:
+            return self._largest_file <= _SMALL_FILE_BYTES
         with suppress(OSError), os.scandir(self.root) as entries:
             few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
             return len(few) <= _SMALL_FOLDER and all(
@@ -185,12 +205,19 @@ class Folder:
             )
         return False
 
+    @property
+    def may_be_too_large(self) -> bool:
+        """Whether more than `max_bytes` may have been added, as far as is known without looking."""
+        if self.max_bytes == math.inf or not self._exists:
+            return False
+        return not self._only_written or self._most_added > self.max_bytes
+
     async def check_size(self, *, soon: bool = True) -> None:
         """Raise `WorkspaceTooLarge` if more than `max_bytes` were added since `open`.
 
         Without `soon`, nothing is done if it was checked only recently, for the time that the last check took.
         """
-        if self.max_bytes == math.inf or not self._exists or (not soon and time.monotonic() < self._next_look):
+        if not self.may_be_too_large or (not soon and time.monotonic() < self._next_look):
             return
         started = time.monotonic()
         measure = partial(tree_bytes, self.root, self._bytes_before + self.max_bytes)
@@ -199,6 +226,12 @@ class Folder:
         self._added = size - self._bytes_before
         if self._added > self.max_bytes:
             raise WorkspaceTooLarge(self._too_large("has"))
+
+    def _make(self) -> None:
+        if not self._exists:
+            with suppress(FileExistsError):  # by another tool call, at the same time
+                _make_folder(self.root)
+            self._exists = True
 
     def _too_large(self, have: str) -> str:
         return f"the child {have} added more than {self.max_bytes / 1e6:,.6g} MB to its workspace"
@@ -212,8 +245,12 @@ class Folder:
             return ()
         foreign = self._writer.foreign if self._writer is not None else ()
         found = changes.changes_since(self._before, self.root, without=foreign)
-        self.unlisted = found.unlisted
+        self.unlisted, self._states = found.unlisted, found.states
         return found.artifacts
+
+    def watch(self, artifacts: Sequence[Artifact]) -> ArtifactWatch:
+        """Find out later which of these artifacts have changed since `artifacts` listed them, or since now."""
+        return ArtifactWatch(self.root, artifacts, self._states)
 
     async def artifacts(self) -> tuple[Artifact, ...]:
         """The same as `changes`, without blocking the event loop.

@@ -3,14 +3,13 @@
 A request through the SDKs' own client takes 300 µs more than through aiohttp. Most of it is spent on what no model call
 has: redirects, cookies, authentication schemes, event hooks, and URLs that are parsed four times. This client builds
 and sends plain requests itself, and leaves all others to the SDK's client. Headers, credentials, retries and errors
-remain the SDK's business.
+remain the SDK's business. What is the same in every request and response is built once.
 """
 
 import inspect
 import socket
 import ssl
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
@@ -18,6 +17,7 @@ from typing import Any, ClassVar, cast
 from urllib.request import getproxies
 
 import aiohttp
+import yarl
 
 REUSE_SECONDS = 5.0
 """Seconds for which an idle connection may be reused. Common servers close it then."""
@@ -59,9 +59,21 @@ def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
 class _PlainRequest:
     """A request as the SDK asked for it. The library's own parts are those of the first request to the address."""
 
-    def __init__(self, first: Any, headers: list[tuple[str, str]], content: bytes, timeout: Any) -> None:
+    def __init__(
+        self, first: Any, url: yarl.URL, headers: list[tuple[str, str]], content: bytes, timeout: Any
+    ) -> None:
         self.__dict__.update(first.__dict__)
-        self.sent_headers, self.sent_content, self.timeout = headers, content, timeout
+        self.sent_to, self.sent_headers, self.sent_content, self.timeout = url, headers, content, timeout
+
+
+class _PlainResponse:
+    """A successful response that isn't encoded. The library's own parts are those of the first one."""
+
+    content: bytes = b""
+
+    def __init__(self, first: Any, headers: Any, content: bytes, request: Any) -> None:
+        self.__dict__.update(first.__dict__)
+        self.headers, self.content, self.request = headers, content, request
 
 
 class _PlainClient:
@@ -70,13 +82,15 @@ class _PlainClient:
     http: ClassVar[Any]
     """The module of the library."""
     request_class: ClassVar[Any]
+    response_class: ClassVar[Any]
+    first_response: ClassVar[Any]
 
     def __init__(self, *, sessions: Callable[[], aiohttp.ClientSession], **options: Any) -> None:
         self._library: Any = super()
         self._library.__init__(**options)
         self._sessions = sessions
         self._session: aiohttp.ClientSession | None = None
-        self._first: dict[tuple[str, str], Any] = {}
+        self._first: dict[tuple[str, str], tuple[Any, yarl.URL]] = {}
         self._encodings: tuple[str, str] = ("Accept-Encoding", cast("Any", self).headers["Accept-Encoding"])
 
     def build_request(self, method: str, url: Any, **options: Any) -> Any:
@@ -84,13 +98,13 @@ class _PlainClient:
         given = {name for name, value in options.items() if value is not None}
         if given != _PLAIN or not isinstance(options["content"], bytes):
             return self._library.build_request(method, url, **options)
-        first = self._first.get((method, str(url)))
+        first = self._first.get((method, url))
         if first is None:
-            first = self._first[method, str(url)] = self.http.Request(method, url)
+            first = self._first[method, url] = self.http.Request(method, url), yarl.URL(str(url))
         headers: Any = options["headers"]
         if type(headers) is not list:  # in some versions of the SDKs they are a mapping
             headers = self.http.Headers(headers).multi_items()
-        return self.request_class(first, [self._encodings, *headers], options["content"], options["timeout"])
+        return self.request_class(*first, [self._encodings, *headers], options["content"], options["timeout"])
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
         """Send a request and read the response."""
@@ -99,10 +113,10 @@ class _PlainClient:
         if self._session is None:
             self._session = self._sessions()
         plain: Any = request
-        with _translated(self.http, request):
+        try:
             async with self._session.request(
                 plain.method,
-                str(plain.url),
+                plain.sent_to,
                 headers=plain.sent_headers,
                 data=plain.sent_content,
                 allow_redirects=False,
@@ -110,6 +124,14 @@ class _PlainClient:
                 timeout=_timeout(plain.timeout.connect, plain.timeout.read),
             ) as answer:
                 content = await answer.read()
+        except TimeoutError as error:  # and aiohttp's, which are subclasses
+            raise self.http.ReadTimeout(str(error), request=request) from error
+        except aiohttp.ClientConnectorError as error:
+            raise self.http.ConnectError(str(error), request=request) from error
+        except aiohttp.ClientError as error:
+            raise self.http.ReadError(str(error), request=request) from error
+        if answer.status == 200 and "Content-Encoding" not in answer.headers:
+            return self.response_class(self.first_response, self.http.Headers(answer.raw_headers), content, request)
         return self.http.Response(answer.status, headers=answer.raw_headers, content=content, request=request)
 
     async def aclose(self) -> None:
@@ -124,21 +146,26 @@ class _PlainClient:
 def _plain_client(library: str) -> Any:
     """The class of the client. The SDKs accept only subclasses of their library's `AsyncClient`."""
     http: Any = import_module(library)
-    request = type("PlainRequest", (_PlainRequest, http.Request), {})
-    return type("PlainClient", (_PlainClient, http.AsyncClient), {"http": http, "request_class": request})
+    parts = {
+        "http": http,
+        "request_class": type("PlainRequest", (_PlainRequest, http.Request), {}),
+        "response_class": type("PlainResponse", (_PlainResponse, http.Response), {}),
+        "first_response": http.Response(200, content=b""),
+    }
+    return type("PlainClient", (_PlainClient, http.AsyncClient), parts)
 
 
-@contextmanager
-def _translated(http: Any, request: Any) -> Generator[None]:
-    """Raise the errors of aiohttp as those of the library, which the SDK expects."""
-    try:
-        yield
-    except TimeoutError as error:  # and aiohttp's, which are subclasses
-        raise http.ReadTimeout(str(error), request=request) from error
-    except aiohttp.ClientConnectorError as error:
-        raise http.ConnectError(str(error), request=request) from error
-    except aiohttp.ClientError as error:
-        raise http.ReadError(str(error), request=request) from error
+@cache
+def address(library: str, url: str) -> Any:
+    """The address of requests, already parsed, which the SDKs take for text: they parse it anew for every request."""
+    http: Any = import_module(library)
+    return type("Address", (_Address, http.URL), {})(url)
+
+
+class _Address:
+    def __getattr__(self, name: str) -> Any:
+        """What the SDK does with text, such as a look at how it begins."""
+        return getattr(str(self), name)
 
 
 @cache

@@ -28,6 +28,9 @@ def anthropic_quota(headers: Headers) -> Quota | None:
 
 def _quota(headers: Headers, name: str, seconds: Callable[[str], float | None]) -> Quota | None:
     """`name` is the format of the headers' names: `{0}` is limit, remaining or reset, `{1}` is requests or tokens."""
+    # Most servers have none of them, and looking one up takes longer than listing all names.
+    if not any("ratelimit" in header.lower() for header in headers):
+        return None
     requests, tokens = (_level(headers, name, limited, seconds) for limited in ("requests", "tokens"))
     return Quota(*requests, *tokens) if requests is not _MISSING or tokens is not _MISSING else None
 
