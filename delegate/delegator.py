@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
-from delegate._util.redaction import Redactor, logger
+from delegate._util.preparation import Preparation
+from delegate._util.redaction import Redactor, load_formats, logger
 from delegate.batch.backend import Backend
 from delegate.batch.batch import Batch, BatchConfig
 from delegate.batch.item import Item
@@ -28,6 +29,7 @@ from delegate.budget.runs import RunRegistry
 from delegate.child.function import ChildFunction, runner_of
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
+from delegate.child.toolbox import toolbox_specs
 from delegate.contract import Dialect, Variant
 from delegate.engine.admission import Admission, refusal
 from delegate.engine.consumers import as_consumer
@@ -39,7 +41,7 @@ from delegate.events import EventSink
 from delegate.judging import standalone
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.judge.session import JudgePool
-from delegate.judging.verdict import Judging
+from delegate.judging.verdict import Judging, load_judging
 from delegate.judging.versions import judge_version
 from delegate.models.catalog import Model
 from delegate.models.connections import connect, through_client, with_host_models
@@ -73,6 +75,8 @@ _log = logger(__name__)
 _KEPT_RUNS = 1_000
 _KEPT_DELEGATIONS = 100
 """The number of tasks in the background that are remembered; the oldest ones are dropped once they have ended."""
+_CHILDREN, _JUDGING = 0, 1
+"""The phases of the preparation."""
 T = TypeVar("T")
 Arguments = Mapping[str, Any] | str | bytes
 """A tool call's arguments, as JSON text or parsed."""
@@ -128,6 +132,7 @@ class Delegator:
             {endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env}
             | set(getattr(runner, "secret_variables", ()))
         )
+        self._preparation = preparation = Preparation(phases=2)
         self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=discard)
         self._journal = Journal(settings.home, keep_days=settings.keep_days)
         self._runs = RunRegistry(settings, catalog)
@@ -151,7 +156,13 @@ class Delegator:
             escalate=settings.escalate,
             false_pass=self._limits.table if self._limits else None,
         )
-        self._judging = Judging(judges, commands, settings.gate, cache(partial(_detector_in, settings.home)))
+        self._judging = Judging(
+            judges,
+            commands,
+            settings.gate,
+            cache(partial(_detector_in, settings.home)),
+            partial(preparation.wait, _JUDGING),
+        )
         services = Services(
             settings=settings,
             runner=runner,
@@ -163,7 +174,21 @@ class Delegator:
             secret_variables=self._secret_variables,
             write_locks=WeakKeyDictionary(),
         )
-        self._admission = Admission(settings, catalog, self.connections, Executor(services), as_consumer(on_event))
+        self._admission = Admission(
+            settings,
+            catalog,
+            self.connections,
+            Executor(services),
+            as_consumer(on_event),
+            partial(preparation.wait, _CHILDREN),
+        )
+        context = self._runs.context()
+
+        def load_sdks() -> None:
+            for model in self._admission.likely_models(context, judge=settings.judge_model):
+                self.connections.prepare(model)
+
+        preparation.start((load_sdks, load_formats, toolbox_specs), (load_judging,))
         self._own_loop = LoopThread()
         self._delegations = OrderedDict[str, Delegation]()
         """Calls in the background, by the handles of their tasks."""
@@ -205,6 +230,7 @@ class Delegator:
         A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
         one ledger.
         """
+        await self._preparation.wait(_CHILDREN)
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
             context = self._runs.context(parent, author="model")
@@ -714,6 +740,7 @@ class Delegator:
 
         Connections that were opened on other event loops are closed when those end.
         """
+        self._preparation.stop()
         for delegation in set(self._delegations.values()):
             await delegation.close()
         await asyncio.to_thread(self._own_loop.stop)

@@ -138,6 +138,11 @@ def _rare_search(rare: str, prefixes: Sequence[tuple[_Format, str]]) -> re.Patte
     return re.compile(f"{first}{_RUN}{one_of}(?:{'|'.join(every)})")
 
 
+def load_formats() -> None:
+    """Compile the regular expressions, which takes 0.1 s and is otherwise done on first use."""
+    _formats(), _shapes(), _rare_searches()
+
+
 def _contains_key(text: str) -> bool:
     if len(text) < _SHORTEST_KEY:
         return False

@@ -7,7 +7,7 @@ still answers that the request is too long, the estimate was too low: the conver
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 
@@ -20,7 +20,7 @@ from delegate.child.media import PDF_TYPES
 from delegate.errors import ProviderError, TierExceeded, ToolError
 from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply, ToolSpec
 from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import Effort
@@ -83,9 +83,8 @@ class Conversation:
         )
         self._assignment = prompt.assignment(job.task)
         self._messages = [Message("user", self._assignment + _interrupted(job.done_before, self._mark))]
-        self._specs = tuple(tool.spec for tool in job.tools)
-        if job.claims is not None:
-            self._specs += goal_tools(job.claims.max_claims)
+        specs = tuple(tool.spec for tool in job.tools)
+        self._specs = _shared(specs if job.claims is None else (*specs, *goal_tools(job.claims.max_claims)))
         self._results = ShortenedResults()
         self._effort: Effort | None = job.effort if self._model.effort else None
         self._limit = min(job.max_output_tokens, self._model.max_output_tokens)
@@ -262,6 +261,12 @@ class Conversation:
 def _interrupted(done_before: str, mark: str) -> str:
     """What follows the assignment of a child that continues from its record."""
     return _INTERRUPTED.format(frame(done_before, mark)) if done_before else ""
+
+
+@lru_cache(64)
+def _shared(specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+    """The same definitions, as the first child with them had them: most children have the same."""
+    return specs
 
 
 async def _nothing_to_read(args: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
@@ -20,13 +20,17 @@ from delegate.events import Event
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connections
-from delegate.models.routing import ChildRequest, choose_child
+from delegate.models.routing import ChildRequest, choose_child, likely_judge
 from delegate.sandbox.commands import Author
 from delegate.settings import Settings
 from delegate.types import Report, Task
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
+
+
+async def _at_once() -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Admission:
     executor: Executor
     consumer: Consumer[Event] | None = None
     """The operator's consumer, which receives the events of every call."""
+    prepared: Callable[[], Awaitable[None]] = _at_once
+    """Waits until everything that children need is loaded."""
 
     async def execute(
         self,
@@ -62,6 +68,7 @@ class Admission:
         if context.depth >= self.settings.max_depth:
             message = f"delegation isn't possible at depth {context.depth} of {self.settings.max_depth}"
             raise CallError("too_deep", message, hint="do the work yourself")
+        await self.prepared()
         if self.executor.services.host_tools is None:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
         if author == "model" and context.workspace is not None:
@@ -98,6 +105,19 @@ class Admission:
         tools = self.executor.services.tools_of(context)
         refuse_undecidable(task, strict_checks=self.settings.strict_checks, tools=tools)
         return self._model_for(task, context) if self.executor.services.runner.needs_model else None
+
+    def likely_models(self, context: RunContext, *, judge: str | None) -> Iterator[Model]:
+        """The models that most tasks need, as far as that is known before: of a child, and of a judge.
+
+        `judge` is the only model that may judge, if there is one.
+        """
+        request = self._child_request(None, context)
+        child = None
+        if self.executor.services.runner.needs_model:
+            with suppress(CallError):
+                yield (child := choose_child(self.catalog, request))
+        if (found := likely_judge(self.catalog, request, child, judge)) is not None:
+            yield found
 
     def limits_of(self, context: RunContext) -> Limits:
         """Return the current limits of `context`, for the tool's definition."""
@@ -151,19 +171,22 @@ class Admission:
                 raise
         return models
 
-    def _model_for(self, task: Task, context: RunContext) -> Model:
-        cost_is_limited = task.max_cost_usd is not None or context.ledger.left("cost_usd") is not None
-        request = ChildRequest(
-            tier=task.tier,
-            model=task.model or self.settings.model,
+    def _child_request(self, task: Task | None, context: RunContext) -> ChildRequest:
+        """What the task asks for, or a task that asks for nothing."""
+        cost_is_limited = (task and task.max_cost_usd) is not None or context.ledger.left("cost_usd") is not None
+        return ChildRequest(
+            tier=task.tier if task else None,
+            model=(task and task.model) or self.settings.model,
             usual_tier=self.settings.tier,
             bounds=context.bounds(self.settings),
             available=self.connections.available,
             on=date.today(),
             priced_only=cost_is_limited,
         )
+
+    def _model_for(self, task: Task, context: RunContext) -> Model:
         try:
-            return choose_child(self.catalog, request)
+            return choose_child(self.catalog, self._child_request(task, context))
         except CallError as error:
             if task.model is None and self.settings.model is not None:
                 fix = "change the setting `model` (DELEGATE_MODEL)"

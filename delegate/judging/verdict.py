@@ -61,6 +61,19 @@ FEW = 100
 """So many artifacts are looked at without a thread."""
 
 
+async def _at_once() -> None:
+    pass
+
+
+def load_judging() -> None:
+    """Load what the first verdict needs, which takes 0.1 s."""
+    from delegate.judging import suggest
+    from delegate.judging.judge import proof, statements
+
+    del suggest, proof, statements
+    judge_version()
+
+
 @dataclass(frozen=True, slots=True)
 class Judging:
     """Gives verdicts, with what all verdicts of one delegator share."""
@@ -70,6 +83,8 @@ class Judging:
     use_gate: bool = True
     detector: "Callable[[], Detector | None]" = lambda: None
     """What this project's rulings taught about reports that aren't true; None if nothing was fitted."""
+    prepared: Callable[[], Awaitable[None]] = _at_once
+    """Waits until everything that judging needs is loaded."""
 
     async def verdict(
         self,
@@ -91,6 +106,7 @@ class Judging:
         deadline = cancellation.deadline(seconds)
         judgment = _Judgment(self, submission, notify, JudgeSession(self.pool, submission, ledger, notify))
         try:
+            await self.prepared()
             if (rejection := await run_in_thread_if(judgment.is_large, judgment.gate_rejection)) is not None:
                 return judgment.refused("gate", rejection.code, rejection.reason)
             async with deadline:

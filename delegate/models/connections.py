@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from delegate.models.catalog import Catalog, Model
 from delegate.models.overrides import DeclaredEndpoint
-from delegate.models.providers import ClientPool, Endpoint, Protocol, load
+from delegate.models.providers import ClientPool, Endpoint, Protocol, load, prepare
 from delegate.models.ratelimit import RateLimiter
 from delegate.models.routing import Available, EndpointKey
 from delegate.ports import ChatClient
@@ -34,6 +34,10 @@ class Connection:
     """Identifies the model that a provider served, which may differ from the requested one."""
 
 
+def _nothing(model: Model) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Connections:
     """The available endpoints, and clients for their models."""
@@ -42,6 +46,8 @@ class Connections:
     available: Available
     client: Callable[[Model], Awaitable[ChatClient]]
     pool: ClientPool | None = None
+    prepare: Callable[[Model], None] = _nothing
+    """Do what the first call of a model needs. Blocks, for as long as its provider's SDK takes to be imported."""
     limiters: defaultdict[tuple[EndpointKey, str], RateLimiter] = field(
         default_factory=lambda: defaultdict(RateLimiter)
     )
@@ -78,7 +84,10 @@ def connect(
         await load(endpoint.protocol)
         return pool.client(endpoint)
 
-    return Connections(catalog, frozenset(endpoints), client, pool)
+    def prepare_for(model: Model) -> None:
+        prepare(endpoints[model.provider, model.endpoint].protocol)
+
+    return Connections(catalog, frozenset(endpoints), client, pool, prepare_for)
 
 
 def through_client(client: ChatClient, catalog: Catalog) -> Connections:
@@ -99,8 +108,12 @@ def with_host_models(connections: Connections, clients: Mapping[Model, ChatClien
     async def client(model: Model) -> ChatClient:
         return clients[model] if model in clients else await connections.client(model)
 
+    def prepare_for(model: Model) -> None:
+        if model not in clients:
+            connections.prepare(model)
+
     available = connections.available | {(model.provider, model.endpoint) for model in clients}
-    return replace(connections, available=available, client=client)
+    return replace(connections, available=available, client=client, prepare=prepare_for)
 
 
 def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str]) -> dict[EndpointKey, Endpoint]:

@@ -152,7 +152,7 @@ class ArtifactWatch:
 
 def _state(root: Path, path: str) -> FileState | None:
     try:
-        found = os.lstat(root / path)
+        found = os.lstat(os.path.join(root, path))
     except (OSError, ValueError):
         return None
     return FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)

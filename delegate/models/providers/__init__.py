@@ -5,8 +5,8 @@ reply = await client.complete(ChatRequest(...))
 await client.aclose()
 """
 
-from delegate.models.providers._connect import connect, load
+from delegate.models.providers._connect import connect, load, prepare
 from delegate.models.providers._endpoint import Endpoint, Platform, Protocol, names_model
 from delegate.models.providers._pool import ClientPool, Connect
 
-__all__ = ["ClientPool", "Connect", "Endpoint", "Platform", "Protocol", "connect", "load", "names_model"]
+__all__ = ["ClientPool", "Connect", "Endpoint", "Platform", "Protocol", "connect", "load", "names_model", "prepare"]

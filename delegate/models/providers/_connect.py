@@ -30,6 +30,12 @@ async def load(protocol: Protocol) -> None:
             await asyncio.to_thread(import_module, name)
 
 
+def prepare(protocol: Protocol) -> None:
+    """Do what the first client of a provider needs: import its SDK, and read the trusted certificates. Blocks."""
+    with suppress(ModuleNotFoundError):
+        import_module(f"delegate.models.providers.{protocol}").prepare()
+
+
 def connect(endpoint: Endpoint, *, timeout_seconds: float | None = None) -> ChatClient:
     """Create a client for `endpoint`, for use on one event loop. The provider's SDK is imported on first use.
 

@@ -46,6 +46,11 @@ def http_client(sdk: ModuleType, library: str, *, is_plain: bool) -> Any:
     return client
 
 
+def prepare_client(library: str) -> None:
+    """Do what the first client needs: reading the trusted certificates takes 25 ms."""
+    _tls(library), _plain_client(library)
+
+
 @cache
 def _tls(library: str) -> ssl.SSLContext:
     """The default TLS context of the library. Shared by all clients, since creating it takes 25 ms."""

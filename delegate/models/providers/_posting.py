@@ -21,13 +21,24 @@ from delegate.models.providers._faults import (
     transport_error,
     without_key,
 )
-from delegate.models.providers._http import address, http_client
+from delegate.models.providers._http import address, http_client, prepare_client
 from delegate.models.providers._quota import ReadQuota
 from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, to_bytes, untraced, within
 from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject, Usage
 
 CONNECT_SECONDS = 5.0
+
+
+def prepare_http(sdk: ModuleType) -> None:
+    """Do what the first client of an SDK needs, which takes 50 ms."""
+    prepare_client(_library(sdk))
+
+
+def _library(sdk: ModuleType) -> str:
+    """`httpx` or `httpx2`, which differs between versions of an SDK; the annotation of its responses refers to it."""
+    response: Any = get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
+    return response.__module__.partition(".")[0]
 
 
 class SdkTransport:
@@ -45,15 +56,18 @@ class SdkTransport:
         self._read_quota = read_quota
         # The response class differs between SDK versions (httpx, httpx2); this annotation refers to it.
         self._response_class: Any = get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
-        self._library: str = self._response_class.__module__.partition(".")[0]
+        self._library = _library(sdk)
         key = endpoint.api_key or "none"  # with an empty key, the SDK would read the environment
         if endpoint.platform is None:
             options |= {"base_url": endpoint.url, "api_key": key}
         elif endpoint.base_url is not None:
             options |= {"base_url": endpoint.url}
+        timeout = sdk.Timeout(None, connect=CONNECT_SECONDS)
+        # The SDK copies its default for each option that isn't given, deeply.
+        self._options: JsonObject = {"headers": {}, "max_retries": 0, "timeout": timeout}
         self.client: Any = client_class(
             max_retries=0,
-            timeout=sdk.Timeout(None, connect=CONNECT_SECONDS),
+            timeout=timeout,
             default_headers=_default_headers(sdk, endpoint, key),
             http_client=http_client(sdk, self._library, is_plain=endpoint.platform is None),
             **options,
@@ -66,7 +80,8 @@ class SdkTransport:
         try:
             if self.endpoint.platform is None:
                 # The complete and parsed URL, since the SDK takes 60 µs to join a path to its base URL and parse it.
-                to, sent = address(self._library, f"{self.endpoint.url}{path}"), {"content": content}
+                to = address(self._library, f"{self.endpoint.url}{path}")
+                sent = {"content": content, "options": self._options}
             else:  # the SDK moves parts of the body to the URL, and signs the request
                 to, sent = path, {"body": parse_object(content)}
             with untraced(self.client.post, self.client.request):

@@ -8,7 +8,7 @@ import anthropic
 
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._posting import SdkClient, SdkTransport, translate
+from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
 from delegate.models.providers._quota import anthropic_quota
 from delegate.models.providers._shared import (
     base64_of,
@@ -64,6 +64,11 @@ def _is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except (ModuleNotFoundError, ValueError):  # of its package, or it is blocked
         return False
+
+
+def prepare() -> None:
+    """Do what the first client needs. Blocks."""
+    prepare_http(anthropic)
 
 
 def provider_error(error: Exception) -> ProviderError:

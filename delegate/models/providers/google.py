@@ -89,6 +89,11 @@ def _sdk_client(endpoint: Endpoint, session: aiohttp.ClientSession) -> Any:
     return genai.Client(vertexai=False, api_key=key, http_options=options)
 
 
+def prepare() -> None:
+    """Do what the first client needs. Blocks."""
+    _tls()
+
+
 @cache
 def _tls() -> ssl.SSLContext:
     """The TLS context. The SDK would create it four times for each client, at 20 ms each."""

@@ -10,7 +10,7 @@ import openai
 from delegate.errors import ProviderError
 from delegate.models.providers._chat import CARRIED, chat_body, read_chat
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._posting import SdkClient, SdkTransport, translate
+from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
 from delegate.models.providers._quota import openai_quota
 from delegate.models.providers._responses import read_responses, responses_body
 from delegate.models.providers._shared import read_reply
@@ -24,6 +24,11 @@ def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "OpenAI":
     if not endpoint.is_openai_itself:
         transport.client.organization = transport.client.project = None  # from the environment, meant for OpenAI itself
     return OpenAI(transport, timeout_seconds, endpoint)
+
+
+def prepare() -> None:
+    """Do what the first client needs. Blocks."""
+    prepare_http(openai)
 
 
 def provider_error(error: Exception) -> ProviderError:

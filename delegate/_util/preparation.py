@@ -1,0 +1,119 @@
+"""Does in a thread what will be needed soon: imports, tables, regular expressions. Harmless if it is never needed."""
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from weakref import WeakSet
+
+from delegate._util import forking
+
+DELAY_SECONDS = 0.1
+"""A program that ends sooner, and one that closes the object sooner, never needed it."""
+PATIENCE_SECONDS = 5.0
+"""How long a fork and the end of the process wait for a step in progress. An import takes up to 1.6 s."""
+_log = logging.getLogger(__name__)
+Step = Callable[[], object]
+
+
+class Preparation:
+    """Runs the steps of some phases in a daemon thread, which begins soon, or when a phase is first waited for.
+
+    A step that fails is left to whoever needs it, and gets the error then.
+    """
+
+    def __init__(self, phases: int) -> None:
+        self._done = [Future[None]() for _ in range(phases)]
+        for future in self._done:
+            future.set_running_or_notify_cancel()  # so that who waits can't cancel it for the others
+        self._begin, self._stopped = threading.Event(), False
+        self._thread: threading.Thread | None = None
+        forking.watch(self)
+
+    def start(self, *phases: Sequence[Step]) -> None:
+        """Start the thread, once, with the steps of all phases."""
+        # The thread refers to the steps, and nothing else does: they may refer to what this is a part of.
+        self._thread = threading.Thread(target=self._run, args=(phases,), name="delegate-preparation", daemon=True)
+        _running.add(self)
+        self._thread.start()
+
+    async def wait(self, phase: int) -> None:
+        """Wait until this phase and those before it are done, or until the steps were stopped."""
+        done = self._done[phase]
+        if not done.done():
+            self._begin.set()
+            await asyncio.wrap_future(done)
+
+    def stop(self) -> None:
+        """Begin no further step. Who needs one does it then."""
+        self._stopped = True
+        self._begin.set()
+
+    def join(self) -> None:
+        """Stop, and wait for the step in progress, but not for long."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(PATIENCE_SECONDS)
+
+    def after_fork(self) -> None:
+        """There is no thread in this process. What isn't done is left to whoever needs it."""
+        for future in self._done:
+            if not future.done():
+                future.set_result(None)
+
+    def _run(self, phases: Sequence[Sequence[Step]]) -> None:
+        self._begin.wait(DELAY_SECONDS)
+        try:
+            for steps, done in zip(phases, self._done, strict=True):
+                for step in steps:
+                    self._take(step)
+                done.set_result(None)
+        finally:
+            _running.discard(self)
+
+    def _take(self, step: Step) -> None:
+        # A process that is forked in the middle of an import could never import that module.
+        with _stepping:
+            if self._stopped:
+                return
+            try:
+                step()
+            except Exception as error:
+                _log.debug("not prepared: %s", error)
+
+
+_running: WeakSet[Preparation] = WeakSet()
+_stepping = threading.RLock()
+"""Held during each step."""
+
+
+def _before_fork() -> None:
+    _paused.append(_stepping.acquire(timeout=PATIENCE_SECONDS))
+
+
+def _after_fork_in_parent() -> None:
+    if _paused.pop():
+        _stepping.release()
+
+
+def _after_fork_in_child() -> None:
+    global _stepping
+    _stepping = threading.RLock()
+    _paused.clear()
+    _running.clear()
+
+
+_paused: list[bool] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+    )
+
+
+@atexit.register
+def _join_all() -> None:
+    for one in list(_running):
+        one.join()
