@@ -174,8 +174,10 @@ def test_importing_providers_loads_no_sdk() -> None:
     ],
 )
 def test_a_missing_sdk_is_reported_with_the_line_that_installs_it(
-    protocol: str, missing: str, named: str, line: str
+    protocol: str, missing: str, named: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if missing == "httpx_aiohttp":  # needed only by the SDK's own client, which knows proxies
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     said = run(
         f"import sys; sys.modules[{missing!r}] = None\n"
         "from delegate.errors import ConfigError\n"
