@@ -188,7 +188,8 @@ class Delegator:
             for model in self._admission.likely_models(context, judge=settings.judge_model):
                 self.connections.prepare(model)
 
-        preparation.start((load_sdks, load_formats, toolbox_specs), (load_judging,))
+        key = (client is None, runner.needs_model, self.connections.available, settings.model, settings.judge_model)
+        preparation.start((load_sdks, load_formats, toolbox_specs), (load_judging,), key=key)
         self._own_loop = LoopThread()
         self._delegations = OrderedDict[str, Delegation]()
         """Calls in the background, by the handles of their tasks."""

@@ -518,6 +518,11 @@ class Usage(Value):
     reasoning_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
+        # Sums begin with nothing, and many end with it.
+        if not any(other.__dict__.values()):
+            return self
+        if not any(self.__dict__.values()):
+            return other
         return Usage(
             model_calls=self.model_calls + other.model_calls,
             input_tokens=self.input_tokens + other.input_tokens,

@@ -5,7 +5,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from weakref import WeakSet
 
@@ -33,10 +33,13 @@ class Preparation:
         self._thread: threading.Thread | None = None
         forking.watch(self)
 
-    def start(self, *phases: Sequence[Step]) -> None:
-        """Start the thread, once, with the steps of all phases."""
+    def start(self, *phases: Sequence[Step], key: Hashable = None) -> None:
+        """Start the thread, once, with the steps of all phases. What has the same key is prepared once per process."""
+        if key is not None and key in _prepared:
+            self.after_fork()
+            return
         # The thread refers to the steps, and nothing else does: they may refer to what this is a part of.
-        self._thread = threading.Thread(target=self._run, args=(phases,), name="delegate-preparation", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(phases, key), name="delegate-preparation", daemon=True)
         _running.add(self)
         self._thread.start()
 
@@ -59,17 +62,19 @@ class Preparation:
             self._thread.join(PATIENCE_SECONDS)
 
     def after_fork(self) -> None:
-        """There is no thread in this process. What isn't done is left to whoever needs it."""
+        """Nothing prepares anything here. What isn't done is left to whoever needs it."""
+        self._done = [Future[None]() for _ in self._done]  # another thread may have held the locks of the old ones
         for future in self._done:
-            if not future.done():
-                future.set_result(None)
+            future.set_result(None)
 
-    def _run(self, phases: Sequence[Sequence[Step]]) -> None:
+    def _run(self, phases: Sequence[Sequence[Step]], key: Hashable) -> None:
         self._begin.wait(DELAY_SECONDS)
         try:
             for steps, done in zip(phases, self._done, strict=True):
                 for step in steps:
                     self._take(step)
+                if done is self._done[-1] and key is not None and not self._stopped:
+                    _prepared.add(key)
                 done.set_result(None)
         finally:
             _running.discard(self)
@@ -85,6 +90,7 @@ class Preparation:
                 _log.debug("not prepared: %s", error)
 
 
+_prepared: set[Hashable] = set()
 _running: WeakSet[Preparation] = WeakSet()
 _stepping = threading.RLock()
 """Held during each step."""
@@ -108,9 +114,7 @@ def _after_fork_in_child() -> None:
 
 _paused: list[bool] = []
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 @atexit.register

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import add
 from typing import get_args
 
@@ -100,8 +100,8 @@ def combined(parts: Sequence[Totals], seconds: float) -> Totals:
         unjudged=sum(one.unjudged for one in parts),
         completed=sum(one.completed for one in parts),
         gate=dict(sum((Counter(one.gate) for one in parts), Counter[str]())),
-        child_usage=sum((one.child_usage for one in parts), Usage()),
-        judge_usage=sum((one.judge_usage for one in parts), Usage()),
+        child_usage=sum((one.child_usage for one in parts), _NO_USAGE),
+        judge_usage=sum((one.judge_usage for one in parts), _NO_USAGE),
         child_cost_usd=sum_usd(one.child_cost_usd for one in parts),
         judge_cost_usd=judge_usd,
         cost_usd=cost_usd,
@@ -112,9 +112,14 @@ def combined(parts: Sequence[Totals], seconds: float) -> Totals:
     )
 
 
+@cache
+def _nothing_delegated() -> Totals:
+    return Totals(child_cost_usd=0, judge_cost_usd=0, cost_usd=0)
+
+
 def of_result(result: TaskResult) -> Totals:
     """One task as totals. What its child delegated is included in the usage and costs, not in the counts."""
-    verdict, delegated = result.verdict, result.delegated or Totals(child_cost_usd=0, judge_cost_usd=0, cost_usd=0)
+    verdict, delegated = result.verdict, result.delegated or _nothing_delegated()
     judge = of_judging(verdict, result.claims)
     judge_usd = sum_usd((judge.cost_usd, delegated.judge_cost_usd))
     known = judge_usd is not None and result.cost_usd is not None

@@ -549,7 +549,7 @@ class TaskRun:
 
 
 class _SizeWatch:
-    """Cancels a child when its workspace is too large. Most have nothing to look at, so there is a task only to look."""
+    """Cancels a child when its workspace is too large. There is a task only for a look, which most never need."""
 
     def __init__(self, folder: Folder, child: Cancellation) -> None:
         self.error: WorkspaceTooLarge | None = None

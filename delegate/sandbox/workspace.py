@@ -99,9 +99,7 @@ class Folder:
         nothing is left behind then.
         """
         if workspace is None or workspace.path is None:
-            return cls(
-                _new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _only_written=True, _home=home
-            )
+            return cls(_new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _only_written=True, _home=home)
         given = existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.

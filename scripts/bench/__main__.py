@@ -13,7 +13,7 @@ import time
 
 from scripts.bench.arena import Arena, Row
 from scripts.bench.contenders import ours
-from scripts.bench.measures import batch, conversation, cpu, hosts, judging, memory, share, soak, stalls, wall
+from scripts.bench.measures import batch, conversation, cpu, first, hosts, judging, memory, share, soak, stalls, wall
 
 MEASURES = {
     "wall": wall,
@@ -22,6 +22,7 @@ MEASURES = {
     "share": share,
     "conversation": conversation,
     "memory": memory,
+    "first": first,
 }
 LONG = {"soak": soak, "stalls": stalls, "batch": batch, "hosts": hosts}
 

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -53,17 +54,36 @@ class Arena:
         self._stack.close()
 
     def rounds(
-        self, names: Sequence[str], measure: str, *, rounds: int, delay_ms: int = 0, fresh: bool = False, **options: Any
+        self,
+        names: Sequence[str],
+        measure: str,
+        *,
+        rounds: int,
+        delay_ms: int = 0,
+        fresh: bool = False,
+        cold: bool = False,
+        **options: Any,
     ) -> dict[str, float]:
-        """Return the median of each contender's figures, measured in alternating rounds."""
+        """Return the median of each contender's figures, measured in alternating rounds.
+
+        With `fresh`, each figure comes from a new process; with `cold`, also from one that has made no call yet.
+        """
         figures: dict[str, list[float]] = {name: [] for name in names}
         if self.quick:
             rounds = 1
             options = {key: max(1, value // 4) if key == "repeat" else value for key, value in options.items()}
         for _ in range(rounds):
             for name in names:
-                figures[name].append(self._figure(name, delay_ms, fresh, {"measure": measure, **options}))
+                request = {"measure": measure, **options}
+                figures[name].append(
+                    self._cold_figure(name, delay_ms, request) if cold else self._figure(name, delay_ms, fresh, request)
+                )
         return {name: median(values) for name, values in figures.items()}
+
+    def _cold_figure(self, name: str, delay_ms: int, request: dict[str, Any]) -> float:
+        started = time.monotonic()
+        with _Worker(name, f"{self.url}/{delay_ms}ms", self._workload, "cold") as worker:
+            return worker.measure(request | {"process_started": started})
 
     def _figure(self, name: str, delay_ms: int, fresh: bool, request: dict[str, Any]) -> float:
         url = f"{self.url}/{delay_ms}ms"
@@ -125,8 +145,8 @@ class _Process:
 
 
 class _Worker(_Process):
-    def __init__(self, contender: str, url: str, workload: str) -> None:
-        super().__init__("scripts.bench.worker", contender, url)
+    def __init__(self, contender: str, url: str, workload: str, *options: str) -> None:
+        super().__init__("scripts.bench.worker", contender, url, *options)
         self._workload = workload
 
     def __enter__(self) -> Self:

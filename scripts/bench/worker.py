@@ -1,4 +1,4 @@
-"""Run one contender in a separate process: `python -m scripts.bench.worker CONTENDER URL`.
+"""Run one contender in a separate process: `python -m scripts.bench.worker CONTENDER URL [cold]`.
 
 The first line on stdin is the workload. Each further line requests one measurement (`{"measure": NAME, ...}`), whose
 result is written as one line. The process ends when stdin is closed.
@@ -14,13 +14,14 @@ from pathlib import Path
 from scripts.bench.workload import Workload
 
 
-async def serve(contender: str, url: str) -> None:
-    """Open the contender, warm it up, and serve requests for measurements."""
+async def serve(contender: str, url: str, *options: str) -> None:
+    """Open the contender, warm it up unless it should be `cold`, and serve requests for measurements."""
     work = Workload(**json.loads(sys.stdin.readline()))
     module = importlib.import_module(f"scripts.bench.contenders.{contender}")
     with tempfile.TemporaryDirectory(prefix="delegate-bench-") as folder:
         async with module.open_contender(url, work, Path(folder)) as opened:
-            await opened.delegate(3)
+            if "cold" not in options:
+                await opened.delegate(3)
             for line in sys.stdin:
                 request = json.loads(line)
                 measure = importlib.import_module(f"scripts.bench.measures.{request.pop('measure')}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,27 @@ async def test_what_a_runner_has_left_is_measured_at_its_end() -> None:
     assert (too_large.status, too_large.error.code) == ("failed", "workspace_too_large")
     assert too_large.summary == "I wrote `big`."
     assert (await result_of(Delegator(runner=child, max_workspace_mb=float("inf")))).status == "completed"
+
+
+async def test_small_files_count_with_what_they_take_up_on_the_disk(tmp_path: Path) -> None:
+    folder = await Folder.open(None, home=tmp_path, max_bytes=40_000)
+    for n in range(5):
+        folder.write(f"{n}", b"x")
+    await folder.check_size()
+    for n in range(20):
+        folder.write(f"{n}", b"x")
+    with pytest.raises(WorkspaceTooLarge):
+        await folder.check_size()
+    assert sum(file.stat().st_blocks * 512 for file in folder.root.iterdir()) > 40_000
+    await folder.close()
+
+
+@pytest.mark.parametrize("told", [Folder.make, Folder.expect_writers])
+async def test_what_others_write_to_a_fresh_folder_counts(told: Callable[[Folder], object], tmp_path: Path) -> None:
+    folder = await Folder.open(None, home=tmp_path, max_bytes=3 * MB)
+    folder.write("a", b"x")
+    told(folder)
+    (folder.root / "b").write_bytes(b"x" * 4 * MB)
+    with pytest.raises(WorkspaceTooLarge, match="more than 3 MB"):
+        await folder.check_size()
+    await folder.close()

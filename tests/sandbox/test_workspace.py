@@ -492,3 +492,16 @@ async def test_an_unchanged_copy_with_unwritable_folders_is_removed(as_nobody: P
     await folder.close()
     assert list((as_nobody / "home").iterdir()) == []
     (as_nobody / "project" / "a").chmod(0o700)
+
+
+async def test_an_artifact_that_changes_after_it_was_listed_is_noticed(tmp_path: Path) -> None:
+    folder = await Folder.open(None, home=tmp_path)
+    for name in ("kept", "changed", "same-text", "gone", os.fsdecode(b"odd-\xff")):
+        folder.write(name, b"one")
+    artifacts = await folder.artifacts()
+    (folder.root / "changed").write_bytes(b"two")
+    (folder.root / "same-text").write_bytes(b"one")
+    (folder.root / "gone").unlink()
+    watch = folder.watch(artifacts)
+    assert sorted(watch.changed()) == ["changed", "gone"]
+    assert watch.changed() == []

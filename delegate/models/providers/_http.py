@@ -48,7 +48,8 @@ def http_client(sdk: ModuleType, library: str, *, is_plain: bool) -> Any:
 
 def prepare_client(library: str) -> None:
     """Do what the first client needs: reading the trusted certificates takes 25 ms."""
-    _tls(library), _plain_client(library)
+    _tls(library)
+    _plain_client(library)
 
 
 @cache
@@ -64,9 +65,7 @@ def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
 class _PlainRequest:
     """A request as the SDK asked for it. The library's own parts are those of the first request to the address."""
 
-    def __init__(
-        self, first: Any, url: yarl.URL, headers: list[tuple[str, str]], content: bytes, timeout: Any
-    ) -> None:
+    def __init__(self, first: Any, url: yarl.URL, headers: list[tuple[str, str]], content: bytes, timeout: Any) -> None:
         self.__dict__.update(first.__dict__)
         self.sent_to, self.sent_headers, self.sent_content, self.timeout = url, headers, content, timeout
 
@@ -164,7 +163,8 @@ def _plain_client(library: str) -> Any:
 def address(library: str, url: str) -> Any:
     """The address of requests, already parsed, which the SDKs take for text: they parse it anew for every request."""
     http: Any = import_module(library)
-    return type("Address", (_Address, http.URL), {})(url)
+    made: Any = type("Address", (_Address, http.URL), {})
+    return made(url)
 
 
 class _Address:

@@ -18,9 +18,10 @@ from tests.support.model_server import ModelServer
 class Ours:
     """Children, tools, records, checks and the judge, all as shipped."""
 
-    def __init__(self, delegator: Delegator, client: ChatClient, work: Workload) -> None:
+    def __init__(self, delegator: Delegator, url: str, work: Workload) -> None:
         self._delegator = delegator
-        self._client = client
+        self._url = url
+        self._client: ChatClient | None = None
         self._model = work.model
         self._system = work.child_system
         self._tools = tuple(_spec(tool["function"]) for tool in work.tools)
@@ -30,17 +31,23 @@ class Ours:
         await asyncio.gather(*(_call(self._delegator, first, min(3, count - first)) for first in range(0, count, 3)))
 
     async def converse(self, messages: int) -> None:
+        if self._client is None:  # whose SDK isn't loaded earlier than by a call
+            self._client = connect(Endpoint("openai", f"{self._url}/v1", "dummy"))
         turns = self._messages[: messages - 1]  # the system text is a message on the wire
         await self._client.complete(ChatRequest(self._model, self._system, turns, 1000, self._tools))
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
 
 
 @asynccontextmanager
 async def open_contender(url: str, work: Workload, folder: Path) -> AsyncGenerator[Ours]:
     """Open one delegator for all calls. Single model calls use a separate client of the same kind."""
-    client = connect(Endpoint("openai", f"{url}/v1", "dummy"))
     async with _delegator(url, folder) as delegator:
-        yield Ours(delegator, client, work)
-    await client.aclose()
+        ours = Ours(delegator, url, work)
+        yield ours
+        await ours.aclose()
 
 
 async def capture() -> Workload:

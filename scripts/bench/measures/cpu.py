@@ -1,5 +1,6 @@
 """CPU time of the client process per judged delegation, relative to the leanest use of the SDK, at three
-levels of concurrency."""
+levels of concurrency.
+"""
 
 import gc
 import time
