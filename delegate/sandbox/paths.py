@@ -36,9 +36,9 @@ def resolve(root: Path, path: str) -> Path:
     """
     _validate(path)
     real = _follow(str(root), path)
-    if not real.is_relative_to(root):
+    if _below(str(root), real) is None:
         raise ToolDenied(f"{path[:_SHOWN]!r} is outside the workspace; use paths inside it, such as 'notes.md'")
-    return real
+    return Path(real)
 
 
 def refuse_git(root: Path, real: Path) -> None:
@@ -61,7 +61,7 @@ def open_file(root: Path, real: Path, flags: int) -> int:
 
     Raises `ToolError` if it isn't a regular file, and `OSError` if it can't be opened or was moved.
     """
-    *folders, name = real.relative_to(root).parts or (".",)
+    *folders, name = _parts(root, real) or (".",)
     with _open_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
         _refuse_irregular(folder, name)
         descriptor = os.open(name, flags | _FILE, 0o666, dir_fd=folder)
@@ -143,7 +143,23 @@ def _validate(path: str) -> None:
         )
 
 
-def _follow(start: str, path: str) -> Path:
+def _parts(root: Path, real: Path) -> list[str]:
+    """The names from `root` to a resolved path in it. Raises `ValueError` if it isn't in it."""
+    below = _below(str(root), str(real))
+    if below is None:
+        raise ValueError(f"{real} is not in {root}")
+    return below.split("/") if below else []
+
+
+def _below(root: str, real: str) -> str | None:
+    """The resolved path relative to `root`, empty for itself; None if it is outside. `pathlib` takes 10 µs longer."""
+    if real == root:
+        return ""
+    folder = root if root.endswith("/") else f"{root}/"
+    return real[len(folder) :] if real.startswith(folder) else None
+
+
+def _follow(start: str, path: str) -> str:
     """Resolve `path` as the kernel would from the folder `start`, except that `..` also undoes a missing name.
 
     `os.path.realpath` isn't used: after a cycle of links, it leaves the remaining links unfollowed.
@@ -165,7 +181,7 @@ def _follow(start: str, path: str) -> Path:
                 raise ToolDenied(f"{path[:_SHOWN]!r} goes through more than {MAX_LINKS} links, perhaps in a cycle")
             at = "/" if target.startswith("/") else at
             ahead += target.split("/")[::-1]
-    return Path(at)
+    return at
 
 
 def _link(path: str) -> str | None:
