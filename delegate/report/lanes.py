@@ -47,20 +47,32 @@ def timeline(courses: Sequence[Course]) -> Timeline | None:
 
 def _lane(course: Course, start: float, span: float) -> Lane:
     parts = [part for part in _parts(course) if part[2] > part[1]]
-    segments = [
-        Segment(
-            kind,
-            round((begin - start) / span * WIDTH, 1),
-            round(max(LEAST_WIDTH, (end - begin) / span * WIDTH), 1),
-            f"{kind} {duration(end - begin)}",
-        )
-        for kind, begin, end in parts
-    ]
+    segments = list(_segments(parts, start, span))
     sums: dict[LaneKind, float] = {}
     for kind, begin, end in parts:
         sums[kind] = sums.get(kind, 0) + end - begin
     summary = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in sums.items() if seconds >= 0.05)
     return Lane(course.number, course.anchor, one_line(course.label, _LABEL_CHARS), segments, summary or "no time")
+
+
+def _segments(parts: Sequence[tuple[LaneKind, float, float]], start: float, span: float) -> Iterator[Segment]:
+    """The parts as they are drawn. Those of one kind that can't be told apart are one, since there may be thousands."""
+    drawn: tuple[LaneKind, float, float, float] | None = None
+    for kind, begin, end in parts:
+        x, seconds = (begin - start) / span * WIDTH, end - begin
+        right = x + max(LEAST_WIDTH, seconds / span * WIDTH)
+        if drawn is not None and drawn[0] == kind and drawn[1] <= x <= drawn[2]:
+            drawn = kind, drawn[1], max(drawn[2], right), drawn[3] + seconds
+            continue
+        if drawn is not None:
+            yield _segment(*drawn)
+        drawn = kind, x, right, seconds
+    if drawn is not None:
+        yield _segment(*drawn)
+
+
+def _segment(kind: LaneKind, left: float, right: float, seconds: float) -> Segment:
+    return Segment(kind, round(left, 1), round(right - left, 1), f"{kind} {duration(seconds)}")
 
 
 def _parts(course: Course) -> Iterator[tuple[LaneKind, float, float]]:

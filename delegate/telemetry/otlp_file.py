@@ -35,6 +35,8 @@ class TraceFile(TracerProvider, LoggerProvider):
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
+        if _is_cut(path):
+            self._file.write("\n")
         self._lock = threading.Lock()
         service = os.environ.get("OTEL_SERVICE_NAME") or "delegate"
         self._resource = {"attributes": _attributes({"service.name": service})}
@@ -83,6 +85,15 @@ class TraceFile(TracerProvider, LoggerProvider):
                 _log.warning("the trace ends here: can't write %s: %s", self._file.name, error.strerror or error)
                 with suppress(OSError):
                     self._file.close()
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether a file ends in the middle of a line, as one of a killed process may."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 class _FileTracer(Tracer):

@@ -249,6 +249,13 @@ async def test_events_of_another_version_spoil_no_report(home: Path, kind: str, 
     assert ("UNREADABLE" in html) == (kind != "of.tomorrow")
 
 
+def test_thousands_of_short_waits_are_drawn_as_few() -> None:
+    waits = [{"kind": "child.waiting", "at": 1 + n / 100, "seconds": 0.005} for n in range(9_000)]
+    course = timeline([Course("1", "t1", "a task", 0, 100, [{"kind": "child.started", "at": 0}, *waits])])
+    assert course is not None
+    assert [one.title for one in course.lanes[0].segments] == ["child 1 min 40 s", "wait 45 s"]
+
+
 async def test_rulings_stand_at_their_criterion_and_in_the_row(home: Path) -> None:
     client = words(recorded.child("It is the Rhine."), met_by("It is the Rhine."))
     report = await recorded.run(client, *({"goal": f"Name {n}", "acceptance_criteria": [RIVER]} for n in range(2)))

@@ -166,3 +166,14 @@ def test_an_earlier_trace_in_the_file_stays(tmp_path: Path) -> None:
         file.get_tracer("test").start_span(name).end()
         file.close()
     assert [span.name for span in in_file(tmp_path / "trace.jsonl").spans] == ["first", "second"]
+
+
+def test_a_line_that_a_killed_process_cut_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"resourceSpans": [{"re', encoding="utf-8")
+    file = TraceFile(path)
+    file.get_tracer("test").start_span("second").end()
+    file.close()
+    cut, whole = path.read_text(encoding="utf-8").splitlines()
+    assert cut == '{"resourceSpans": [{"re'
+    assert '"name":"second"' in whole
