@@ -9,12 +9,13 @@ from itertools import pairwise
 from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.contract.amounts import cost, counted, out_of_budget, paid, percent, tally, usd
-from delegate.types import JudgeAttempt, JudgeRecord, Report, TaskResult, Usage, Verdict
+from delegate.types import Claim, JudgeAttempt, JudgeRecord, Report, TaskResult, Usage, Verdict
 
 
 def task_costs(result: TaskResult) -> list[str]:
     """One line each for the child, the judges and delegated tasks, and one for the total."""
-    lines = [*_child(result), *_judge(result.verdict, result.verification_share), *_delegated(result)]
+    judge = _judge(result.verdict, result.verification_share, result.claims)
+    lines = [*_child(result), *judge, *_delegated(result)]
     return [one_line(text, 400) for text in (*lines, f"total: {cost(result)}, {result.seconds:.1f} s")]
 
 
@@ -57,10 +58,15 @@ def _own_cost(result: TaskResult) -> list[str]:
     return [usd(max(0, round(result.cost_usd - others, 9))) + note]
 
 
-def _judge(verdict: Verdict | None, share: float | None) -> Iterator[str]:
+def _judge(verdict: Verdict | None, share: float | None, claims: Sequence[Claim] = ()) -> Iterator[str]:
+    """The judge of a verdict. Its cost includes that of the judges of earlier claims."""
     record = verdict.judge if verdict else None
     if verdict is None or record is None:
         return
+    if claims:
+        sums = costs.of_judging(verdict, claims)
+        fields = {"cost_usd": sums.cost_usd, "cost_known_usd": sums.known_usd, "cost_provenance": sums.provenance}
+        record = record.model_copy(update={"usage": sums.usage, **fields})
     yield from _escalation(verdict, record.attempts)
     if record.model is not None:
         part = [f"{percent(share)} of the cost"] if share is not None else []

@@ -15,6 +15,7 @@ from delegate.contract.amounts import percent, usd
 from delegate.types import (
     Artifact,
     Candidate,
+    Claim,
     CriterionResult,
     ErrorDetail,
     FalsePassRate,
@@ -203,6 +204,18 @@ def test_several_tasks_are_numbered_and_end_with_one_line_of_totals(
 def test_the_judges_share_of_the_cost_is_shown() -> None:
     shown = _recorded(_result(_verdict()).model_copy(update={"verification_share": 0.25}))
     assert "judge gpt-6-luna: $0.0010, 25.0 % of the cost, 1 call, 90 tokens in, 10 out\n" in shown
+
+
+def test_the_judges_of_earlier_claims_are_in_the_judges_line() -> None:
+    usage = Usage(model_calls=1, input_tokens=90, output_tokens=10)
+    claims = tuple(
+        Claim(
+            n=n, rationale="", step=n, verdict="FAIL", code="not_met", decided_by="judge", usage=usage, cost_usd=0.001
+        )
+        for n in (1, 2)
+    )
+    shown = _recorded(_result(_verdict()).model_copy(update={"claims": claims, "verification_share": 0.5}))
+    assert "judge gpt-6-luna: $0.0020, 50.0 % of the cost, 2 calls, 180 tokens in, 20 out\n" in shown
 
 
 def test_a_verdict_alone_has_the_costs_of_its_judge() -> None:
