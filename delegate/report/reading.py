@@ -127,7 +127,7 @@ def _run_view(
             filters=keys.of(_filter_word(task.verdict, task.state), code_of(None, results[task.handle])),
         )
         views.append(view)
-    began, ended = min(task.began_at for task in tasks), _last_end(tasks)
+    began, ended = min(task.began_at for task in tasks), max(_end(task, records) for task in tasks)
     totals = costs.totals([found for task in roots if (found := results[task.handle])], ended - began)
     if any(results[task.handle] is None for task in roots):
         totals = totals.model_copy(update={"cost_usd": None, "child_cost_usd": None})
@@ -227,9 +227,7 @@ def _batch_totals(batch: BatchSummary, outcomes: Sequence[ItemOutcome]) -> Total
 
 def _course(view: TaskView, task: TaskSummary, records: Mapping[str, JsonObject]) -> Course:
     events = (records.get(task.handle) or {}).get("events") or ()
-    last = float(events[-1]["at"]) if events else task.began_at
-    end = task.ended_at if task.ended_at is not None else time.time() if task.state == "running" else last
-    return Course(view.number, view.anchor, view.goal, task.began_at, max(end, task.began_at), events)
+    return Course(view.number, view.anchor, view.goal, task.began_at, _end(task, records), events)
 
 
 def _task_view(record: JsonObject | None, of: int, redactor: Redactor, **known: Any) -> TaskView:
@@ -248,11 +246,14 @@ def _result(record: JsonObject | None) -> TaskResult | None:
         return TaskResult.model_validate(record["result"]) if record and record["result"] else None
 
 
-def _last_end(tasks: Sequence[TaskSummary]) -> float:
-    """When the last task ended; now, if one is running."""
-    if any(task.state == "running" for task in tasks):
-        return time.time()
-    return max(task.ended_at if task.ended_at is not None else task.began_at for task in tasks)
+def _end(task: TaskSummary, records: Mapping[str, JsonObject]) -> float:
+    """When a task ended; now, if it is running; when it was last heard of, if its process was lost."""
+    if task.ended_at is not None:
+        return max(task.ended_at, task.began_at)
+    if task.state == "running":
+        return max(time.time(), task.began_at)
+    events = (records.get(task.handle) or {}).get("events") or ()
+    return max(task.began_at, float(events[-1]["at"]) if events else 0)
 
 
 # ------------------------------------------------------------------------------------------------------- headlines

@@ -256,6 +256,14 @@ def test_thousands_of_short_waits_are_drawn_as_few() -> None:
     assert [one.title for one in course.lanes[0].segments] == ["child 1 min 40 s", "wait 45 s"]
 
 
+async def test_a_lost_run_lasted_until_it_was_last_heard_of(home: Path) -> None:
+    report = await recorded.run(words(recorded.child()), {"goal": "one"})
+    recorded.reopen(home, report.results[0].handle, process="1/1/gone")
+    recorded.execute(home, "UPDATE events SET at = (SELECT began_at + 42 FROM tasks)")
+    view = await recorded.view(home, report.run_id)
+    assert (view.tasks[0].word, view.figures[-1]) == ("OUTCOME UNKNOWN", "42 s")
+
+
 async def test_rulings_stand_at_their_criterion_and_in_the_row(home: Path) -> None:
     client = words(recorded.child("It is the Rhine."), met_by("It is the Rhine."))
     report = await recorded.run(client, *({"goal": f"Name {n}", "acceptance_criteria": [RIVER]} for n in range(2)))
