@@ -99,7 +99,9 @@ def _write(path: Path, html: str) -> None:
 
     temporary = path.with_name(f".{path.name}.new")
     try:
-        temporary.write_text(html, encoding="utf-8")
+        temporary.unlink(missing_ok=True)  # a link that a child left here would lead to another file
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(html)
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

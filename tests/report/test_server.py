@@ -106,6 +106,9 @@ def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.
     app_with(["report"])(["report", "-o", "-"], standalone_mode=False)
     assert capsys.readouterr().out.startswith("<!doctype html>")
     Path("notes.txt").write_text("mine")
+    Path(".report.html.new").symlink_to("notes.txt")
+    app_with(["report"])(["report"], standalone_mode=False)
+    assert (Path("notes.txt").read_text(), Path("report.html").is_symlink()) == ("mine", False)
     os.mkfifo("pipe")
     for output, problem in (
         ("notes.txt", "isn't a report"),
