@@ -11,6 +11,8 @@ import os
 import posixpath
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 
 from delegate._util.cancellation import reraise_pending_cancel
@@ -19,11 +21,15 @@ from delegate.child.job import ClaimReply, MadeClaim
 from delegate.control.review import refusal, refused_criteria
 from delegate.events import ClaimJudged, ClaimMade, Notify
 from delegate.records.recorder import Recorder
+from delegate.sandbox.paths import remove_file
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, Claim, ErrorDetail, FileCriterion, ShellCriterion, Task, Verdict
 
 Judge = Callable[[ChildRun], Awaitable[Verdict | None]]
 RATIONALE_CHARS = 4_000
+_FEW_FILES = 64
+"""So many are removed faster than a thread is started."""
 
 
 class TaskClaims:
@@ -69,6 +75,10 @@ class TaskClaims:
         artifacts = await self._folder.artifacts()
         # Looked at now, since the checks of this claim may write the same files again.
         self._of_checks = {path: at for path, at in self._of_checks.items() if self._changed_at(path) == at}
+        left = [one.path for one in artifacts if one.path in self._of_checks and one.change == "created"]
+        if left and self._folder.owned:
+            await run_in_thread_if(len(left) > _FEW_FILES, partial(self._remove, left))
+            artifacts = await self._folder.artifacts()
         if own := tuple(one for one in artifacts if one.path not in self._of_checks):
             run = run.model_copy(update={"artifacts": own})
         n = len(self.made) + 1
@@ -162,12 +172,22 @@ class TaskClaims:
 
     async def _note_files_of_checks(self, run: ChildRun) -> None:
         """Remember the files that checks wrote while a claim was judged. Later they aren't the child's work."""
-        if not any(isinstance(one, ShellCriterion) for one in self._task.criteria):
-            return
+        if self._folder.unlisted or not any(isinstance(one, ShellCriterion) for one in self._task.criteria):
+            return  # with files of the child that aren't listed, nobody knows which are those of checks
         known = {one.path for one in run.artifacts}
         for one in await self._folder.artifacts():
             if one.path not in known and (changed := self._changed_at(one.path)) is not None:
                 self._of_checks[one.path] = changed
+
+    def _remove(self, left: Sequence[str]) -> None:
+        """Remove files that earlier checks made, so that no check passes on what its first run left.
+
+        In a shared folder they stay, since somebody else may have written them meanwhile.
+        """
+        for path in left:
+            with suppress(OSError, ValueError):
+                remove_file(self._folder.root, self._folder.root / path)
+                del self._of_checks[path]
 
     def _changed_at(self, path: str) -> int | None:
         try:

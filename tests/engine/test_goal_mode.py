@@ -1,6 +1,7 @@
 """Goal mode from the outside: what a refused child is told, what counts as verified, and what a claim costs."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,12 +117,38 @@ async def test_a_pass_that_rests_on_the_childs_own_tests_is_not_verified() -> No
     assert "own_tests_only" in told(client, 2)
 
 
-async def test_what_a_check_wrote_for_an_earlier_claim_is_not_the_childs_work() -> None:
+@pytest.mark.parametrize(("mode", "code"), [("copy", "not_met"), ("shared", "not_verified")])
+async def test_what_a_check_wrote_for_an_earlier_claim_is_not_the_childs_work(
+    mode: str, code: str, tmp_path: Path
+) -> None:
     writes = {"kind": "shell", "command": "echo built > out.txt; grep -q hello a.txt"}
     client = words([claim("a"), WORK, claim("b"), call("write_file", path="out.txt", content="mine"), claim("c")])
-    result = await run(client, writes, {"kind": "file", "path": "./out.txt"})
-    assert [one.code for one in result.claims] == ["not_met", "not_verified", "met"]
-    assert result.claims[1].reasoning.startswith("./out.txt was written by a check")
+    workspace = {"mode": mode, "path": tmp_path}
+    result = await run(client, writes, {"kind": "file", "path": "./out.txt"}, workspace=workspace)
+    assert [one.code for one in result.claims] == ["not_met", code, "met"]
+    if mode == "shared":
+        assert result.claims[1].reasoning.startswith("./out.txt was written by a check")
+
+
+async def test_a_check_does_not_pass_on_what_its_first_run_left() -> None:
+    once = {"kind": "shell", "command": "mkdir -p d; test -f d/seen && exit 0; touch d/seen; exit 1"}
+    client = words([claim("a"), claim("b"), WORK, claim("c")])
+    result = await run(client, once)
+    assert (result.goal_end, [one.code for one in result.claims]) == ("budget_limited", ["not_met"] * 3)
+    assert [one.path for one in result.artifacts] == ["a.txt"]
+
+
+async def test_what_was_there_before_stays_though_a_check_changes_it(tmp_path: Path) -> None:
+    (tmp_path / "count.txt").write_text("0")
+    check = {"kind": "shell", "command": "test -f count.txt || exit 9; echo 1 >> count.txt; test -f a.txt"}
+    result = await run(words([claim("a"), WORK, claim("b")]), check, workspace={"mode": "copy", "path": tmp_path})
+    assert [one.code for one in result.claims] == ["not_met", "met"]
+
+
+async def test_what_a_child_changed_of_a_checks_files_is_its_own_and_stays() -> None:
+    check = {"kind": "shell", "command": "grep -q mine out.txt && exit 0; echo built > out.txt; exit 1"}
+    client = words([claim("a"), call("write_file", path="out.txt", content="mine"), claim("b")])
+    assert (await run(client, check)).goal_end == "verified"
 
 
 @pytest.mark.parametrize(
