@@ -9,6 +9,8 @@ from delegate.calibration.statistics import Corrected, Table, rogan_gladen
 from delegate.types import JsonObject, Ruling, RulingWord, Verdict
 
 _GOOD = ("met", "trusted")
+JudgeWord = tuple[str, str, bool]
+"""A judge, its version, and whether it found a criterion met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +42,18 @@ class CorrectedRate:
 
 def corrected(
     batch: Sequence[Verdict],
+    answers: Iterable[JudgeWord],
     others: Iterable[tuple[str, Verdict]],
     rulings: Sequence[Ruling],
     measured: Sequence[Measured],
 ) -> list[CorrectedRate]:
     """The corrected rates of a batch: of criteria, per judge, and of PASS.
 
-    `others` are all verdicts on record with their handles. A task is completely ruled if every criterion that a judge
-    decided was drawn at random and ruled; it is good if all of these are met, and a check failed none of the others.
+    `answers` is what each judge said on each criterion of the batch, named and counted as in rulings. `others` are all
+    verdicts on record with their handles. A task is completely ruled if every criterion that a judge decided was drawn
+    at random and ruled; it is good if all of these are met, and a check failed none of the others.
     """
-    found = [_of_criteria(judge, version, counts, measured) for (judge, version), counts in _judged(batch).items()]
+    found = [_of_criteria(judge, version, counts, measured) for (judge, version), counts in _judged(answers).items()]
     judged = [verdict for verdict in batch if _judge_decided(verdict)]
     if judged:
         words: dict[tuple[str, str], RulingWord] = {
@@ -62,14 +66,11 @@ def corrected(
     return found
 
 
-def _judged(batch: Iterable[Verdict]) -> dict[tuple[str, str], Counter[bool]]:
+def _judged(answers: Iterable[JudgeWord]) -> dict[tuple[str, str], Counter[bool]]:
     """How many criteria each judge found met, and how many not."""
     counts: dict[tuple[str, str], Counter[bool]] = {}
-    for verdict in batch:
-        for one in verdict.criteria:
-            if one.decided_by == "judge" and verdict.judge and verdict.judge.model:
-                key = verdict.judge.model, verdict.judge_version
-                counts.setdefault(key, Counter())[one.outcome == "met"] += 1
+    for judge, version, met in answers:
+        counts.setdefault((judge, version), Counter())[met] += 1
     return counts
 
 

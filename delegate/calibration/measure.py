@@ -125,6 +125,13 @@ def _measured(key: tuple[Sampling, str, str, str | None], rulings: Sequence[Ruli
     )
 
 
+def judge_name(one: Measured, measured: Iterable[Measured]) -> str:
+    """The judge, with its version if several are measured."""
+    versions = {other.judge_version for other in measured if other.judge == one.judge}
+    version = one.judge_version.removeprefix("sha256:")[:8]
+    return f"{one.judge} ({version or 'no version'})" if len(versions) > 1 else one.judge
+
+
 def table_by_task(rulings: Iterable[Ruling]) -> dict[tuple[str, str], Table]:
     """The counts of each task. Two workers that did the same task did two pieces of work."""
     pairs = defaultdict[tuple[str, str], list[tuple[bool, bool]]](list)

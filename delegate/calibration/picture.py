@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from delegate.calibration.measure import Measured
+from delegate.calibration.measure import Measured, judge_name
 from delegate.calibration.statistics import Interval
 
 _WIDTH, _LABELS, _ROW, _TOP = 900, 330, 26, 64
@@ -13,6 +13,10 @@ _STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #222 } .small { font-size: 11px; fill: #666 }
 .grid { stroke: #ddd } .interval { stroke: #446; stroke-width: 3 } .limit { stroke: #b00; stroke-dasharray: 4 3 }
 circle { fill: #446 } svg { background: #fff }
+@media (prefers-color-scheme: dark) {
+  text { fill: #ddd } .small { fill: #999 } .grid { stroke: #444 } .interval { stroke: #9ad } .limit { stroke: #f66 }
+  circle { fill: #9ad } svg { background: #181818 }
+}
 """
 
 
@@ -31,7 +35,7 @@ def svg(measured: Sequence[Measured], limit: float | None = None) -> str:
         parts += _axis(column, title, scale, height, limit if column == 0 else None)
     for n, one in enumerate(rows):
         y = _TOP + n * _ROW + _ROW // 2
-        parts.append(f'<text x="{10 if one.worker is None else 26}" y="{y + 4}">{_name(one)}</text>')
+        parts.append(f'<text x="{10 if one.worker is None else 26}" y="{y + 4}">{_name(one, rows)}</text>')
         parts += _bar(0, y, one.false_pass_rate, one.false_pass, scale)
         parts += _bar(1, y, one.false_fail_rate, one.false_fail, scale)
     if not rows:
@@ -43,8 +47,8 @@ def _intervals(one: Measured) -> list[Interval]:
     return [part for part in (one.false_pass, one.false_fail) if part]
 
 
-def _name(one: Measured) -> str:
-    text = one.judge if one.worker is None else f"on {one.worker or 'unknown'}"
+def _name(one: Measured, rows: Sequence[Measured]) -> str:
+    text = judge_name(one, rows) if one.worker is None else f"on {one.worker or 'unknown'}"
     text += f" (n {one.table.n})" + (", chosen" if one.sampling == "chosen" else "")
     text = "".join(char if char.isprintable() else " " for char in text)
     return escape(text if len(text) <= _NAME_CHARS else text[: _NAME_CHARS - 1] + "…")

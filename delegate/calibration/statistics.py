@@ -14,7 +14,7 @@ from typing import NamedTuple
 CONFIDENCE = 0.95
 _DRAWS = 200_000
 """Gamma variates drawn for one bootstrap interval; the number of resamples is this divided by the distinct tasks."""
-_RESAMPLES = (200, 2_000)
+_RESAMPLES = (200, 1_000)
 
 
 class Interval(NamedTuple):

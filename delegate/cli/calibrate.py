@@ -129,7 +129,7 @@ def _print(measured: "Sequence[Measured]") -> None:
     from rich.text import Text
 
     from delegate._util.fencing import one_line
-    from delegate.calibration.measure import LIMITS
+    from delegate.calibration.measure import LIMITS, judge_name
     from delegate.cli.layout import Trimmed
     from delegate.cli.output import console, slim_table
 
@@ -145,7 +145,7 @@ def _print(measured: "Sequence[Measured]") -> None:
             table.add_column(name, no_wrap=True, justify="left" if name == "judge" else "right")
         for one in rows:
             indent, name = (
-                ("  ", f"on {one.worker or 'unknown'}") if one.worker is not None else ("", _judge(one, measured))
+                ("  ", f"on {one.worker or 'unknown'}") if one.worker is not None else ("", judge_name(one, measured))
             )
             cells = [indent + one_line(name, 44), str(one.table.n), _percent(one.false_pass_rate, one.false_pass)]
             cells += [_percent(one.false_fail_rate, one.false_fail), _kappa(one)]
@@ -163,13 +163,6 @@ def _is_repeated(one: "Measured", measured: "Sequence[Measured]") -> bool:
         if (other.judge, other.judge_version, other.sampling) == (one.judge, one.judge_version, one.sampling)
     ]
     return one.worker is not None and len(same) == 2
-
-
-def _judge(one: "Measured", measured: "Sequence[Measured]") -> str:
-    """The judge, with its version if there are several."""
-    versions = {other.judge_version for other in measured if other.judge == one.judge}
-    version = one.judge_version.removeprefix("sha256:")[:8]
-    return f"{one.judge} ({version or 'no version'})" if len(versions) > 1 else one.judge
 
 
 def _percent(rate: float | None, interval: "Interval | None") -> str:
@@ -191,8 +184,6 @@ def _more(count: int | None) -> str:
 
 def _toml(measured: "Sequence[Measured]") -> Iterator[str]:
     """The newest version of each judge as an inline table."""
-    import json
-
     yield "[judge_accuracy]"
     seen = set[str]()
     for one in measured:
@@ -202,8 +193,15 @@ def _toml(measured: "Sequence[Measured]") -> Iterator[str]:
         fields = {"accuracy": round(one.accuracy or 0, 4), "rulings": one.table.n, "bad": one.table.bad}
         fields |= {"false_passes": one.table.false_pass}
         text = ", ".join(f"{name} = {value}" for name, value in fields.items())
-        version = json.dumps(one.judge_version)
-        yield f"{json.dumps(one.judge)} = {{ {text}, judge_version = {version}, measured_on = {one.measured_on} }}"
+        judge, version = _toml_string(one.judge), _toml_string(one.judge_version)
+        yield f"{judge} = {{ {text}, judge_version = {version}, measured_on = {one.measured_on} }}"
+
+
+def _toml_string(text: str) -> str:
+    """As JSON, which is TOML but for two things: no surrogates, and DEL has to be escaped."""
+    import json
+
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 # ---------------------------------------------------------------------------------------------------------- one batch
@@ -213,11 +211,13 @@ def _corrected(
     delegator: "Delegator", rulings: "Sequence[Ruling]", measured: "Sequence[Measured]", text: str
 ) -> "list[CorrectedRate]":
     from delegate.calibration.corrected import corrected
+    from delegate.judging.rulings import judge_words
 
     run_id = _run_id(delegator, text)
     everything = delegator.wait_for(delegator.verdicts())
     batch = [verdict for _, run, verdict in everything if run == run_id]
-    return corrected(batch, [(handle, verdict) for handle, _, verdict in everything], rulings, measured)
+    answers = [word for verdict in batch for word in judge_words(verdict)]
+    return corrected(batch, answers, [(handle, verdict) for handle, _, verdict in everything], rulings, measured)
 
 
 def _run_id(delegator: "Delegator", text: str) -> str:

@@ -185,8 +185,8 @@ async def _drawn(delegator: "Delegator", run: str | None, sample: int | None) ->
     if run is not None:
         record, tasks = await find(delegator, run, None)
         run_id, only = tasks[0].run_id, str(record["handle"]) if record else None
-        if only is not None and sample is not None:
-            hint = "name its whole run, or leave out --sample"
+        if sample is not None and (only is not None or len(tasks) == 1):
+            hint = "name a run of several tasks, or none to draw of all, or leave out --sample"
             raise CallError("invalid_ruling", "a sample of one task that somebody picked is not random", hint=hint)
     found = await delegator.draw(sample, run_id)
     found = [one for one in found if only is None or one[0] == only]

@@ -61,6 +61,14 @@ def rulings_on(
     return [validated({**common, **answer}) for answer in _answers(verdict, decided)]
 
 
+def judge_words(verdict: Verdict) -> list[tuple[str, str, bool]]:
+    """Every judge that answered on a criterion, its version, and whether it found the criterion met; as in rulings."""
+    answers = [answer for one in verdict.criteria for answer in _answers(verdict, one)]
+    return [
+        (answer["judge"], answer["judge_version"], answer["judged"] == "met") for answer in answers if "judge" in answer
+    ]
+
+
 def _answers(verdict: Verdict, decided: CriterionResult) -> Iterator[JsonObject]:
     """What each judge said on a criterion, or what decided it without one."""
     own = {"judged": _said(decided), "decided_by": decided.decided_by, "reason_code": decided.code}
@@ -147,7 +155,7 @@ def read_rows(text: str, name: str, *, by: str, sampling: Sampling) -> list[Json
     Raises CallError that names the first wrong line.
     """
     rows: list[JsonObject] = []
-    for n, line in enumerate(text.splitlines(), start=1):
+    for n, line in enumerate(text.split("\n"), start=1):  # other line breaks may stand in a JSON string
         if not line.strip():
             continue
         try:
@@ -159,6 +167,9 @@ def read_rows(text: str, name: str, *, by: str, sampling: Sampling) -> list[Json
         if not isinstance(given, dict):
             raise CallError("unreadable_row", f"{name}:{n} is not a JSON object", hint="write one object per line")
         fields = {str(key): value for key, value in cast("dict[Any, Any]", given).items()}
+        if "ruling" not in fields:
+            message = f"{name}:{n}: `ruling` is missing"
+            raise CallError("invalid_ruling", message, field="ruling", hint="add it; null if nobody ruled yet")
         row: JsonObject = {"ruled_by": by, "sampling": sampling}
         row |= {key: value for key, value in fields.items() if key not in _DRAWN_ONLY and value is not None}
         if row.get("ruling") is not None:

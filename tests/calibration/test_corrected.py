@@ -43,10 +43,14 @@ def sample() -> tuple[list[tuple[str, Verdict]], list[Ruling]]:
     return verdicts, rulings
 
 
+def said(batch: list[Verdict]) -> list[tuple[str, str, bool]]:
+    return [("j", "v", one.outcome == "met") for verdict in batch for one in verdict.criteria[:-1]]
+
+
 def test_a_batch_is_corrected_by_criteria_and_by_tasks() -> None:
     others, rulings = sample()
     batch = [verdict(n < 58) for n in range(100)]
-    of_criteria, of_tasks = corrected(batch, others, rulings, measure(rulings))
+    of_criteria, of_tasks = corrected(batch, said(batch), others, rulings, measure(rulings))
     assert (of_criteria.of, of_criteria.judge, of_criteria.rulings, of_tasks.of) == ("criteria met", "j", 100, "PASS")
     for one in (of_criteria, of_tasks):
         assert one.rate
@@ -57,19 +61,20 @@ def test_a_batch_is_corrected_by_criteria_and_by_tasks() -> None:
 def test_a_task_counts_only_if_all_that_a_judge_decided_was_ruled_on() -> None:
     others, rulings = sample()
     others = [(handle, verdict(True, True)) for handle, _ in others]
-    _, of_tasks = corrected([verdict(True)], others, rulings, measure(rulings))
+    *_, of_tasks = corrected([verdict(True)], [], others, rulings, measure(rulings))
     assert (of_tasks.rulings, of_tasks.rate) == (0, None)
 
 
 def test_a_task_that_a_check_failed_is_bad() -> None:
     others = [("a", verdict(True, checked=False)), ("b", verdict(True))]
     rulings = [ruling("a", "met", "met"), ruling("b", "met", "met")]
-    _, of_tasks = corrected([verdict(True), verdict(False)], others, rulings, measure(rulings))
+    _, of_tasks = corrected([verdict(True), verdict(False)], [("j", "v", True)], others, rulings, measure(rulings))
     assert of_tasks.rate
     assert of_tasks.rate.corrected == 0.5, "the judge of tasks made no mistake"
 
 
 def test_without_rulings_nothing_is_corrected() -> None:
-    found = corrected([verdict(True), verdict(False)], [], [], [])
+    batch = [verdict(True), verdict(False)]
+    found = corrected(batch, said(batch), [], [], [])
     assert [(one.apparent, one.rate) for one in found] == [(0.5, None), (0.5, None)]
-    assert corrected([], [], [], []) == []
+    assert corrected([], [], [], [], []) == []

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Report, Task
+from delegate.calibration.measure import measure
+from delegate.calibration.picture import svg
 from delegate.models.providers.scripted import Scripted
+from delegate.types import Ruling
 from tests.cli.command import COMMAND, delegate
 from tests.support.words import is_judge, met_by
 
@@ -66,6 +69,13 @@ def test_a_ruling_is_recorded_and_measured(handle: str) -> None:
     ]
 
 
+def test_the_one_task_that_somebody_picked_is_no_random_sample(handle: str) -> None:
+    for named in (handle, "last"):
+        done = delegate("rule", "--review", named, "--sample", "2", "--format", "jsonl")
+        assert done.returncode == 2
+        assert "not random" in json.loads(done.stdout)["error"]["message"]
+
+
 def test_criteria_are_drawn_filled_in_and_imported(handle: str) -> None:
     rows = [json.loads(line) for line in printed("rule", "--sample", "9", "--format", "jsonl").splitlines()]
     assert {(row["task"], row["criterion"], row["ruling"], row["sampling"]) for row in rows} == {
@@ -85,11 +95,15 @@ def test_a_batch_its_layers_and_lines_for_the_settings_are_printed(
         json.dumps({"task": handle, "criterion": id, "ruling": word, "sampling": "random"})
         for id, word in (("c1", "met"), ("c2", "not_met"))
     )
-    printed("rule", "--import", "-", stdin=filled)
+    odd = {"task": "x", "criterion": "c", "ruling": "met", "judged": "met", "judge": "a \U0001f600 judge\x7f"}
+    odd |= {"judge_version": "v", "sampling": "random"}
+    printed("rule", "--import", "-", stdin=f"{filled}\n{json.dumps(odd)}")
     assert re.search(r"^PASS: 100.0% of 1 as judged; too few", printed("calibrate", "--batch", "last"), re.MULTILINE)
     layers = json.loads(printed("calibrate", "--layers", "--json"))
     assert (layers["verdicts"], layers["passed"], [one["stopped"] for one in layers["layers"]]) == (1, 1, [0] * 4)
     toml = printed("calibrate", "--toml")
+    assert '"a \U0001f600 judge\\u007f" = {' in toml, "TOML has no surrogates"
+    toml = "".join(line for line in toml.splitlines(keepends=True) if "judge\\u007f" not in line)
     Path("delegate.toml").write_text(toml)
     model = next(iter(json.loads(line.partition(" = ")[0]) for line in toml.splitlines()[1:]))
     monkeypatch.setenv("DELEGATE_CONFIG", "delegate.toml")
@@ -108,6 +122,15 @@ def test_the_picture_is_valid_and_escapes_names(tmp_path: Path) -> None:
     printed("calibrate", "--svg", str(tmp_path / "x.svg"))
     root = ET.fromstring((tmp_path / "x.svg").read_text(encoding="utf-8"))
     assert "<b>& " in "".join(root.itertext())
+
+
+def test_the_picture_tells_versions_of_a_judge_apart_and_has_dark_colors() -> None:
+    row = Ruling(task="t", criterion="c1", ruling="not_met", judged="met", ruled_by="ann", judge="j")
+    versions = [row.model_copy(update={"judge_version": f"sha256:{name * 8}9"}) for name in "ab"]
+    drawn = svg(measure(versions))
+    assert "j (aaaaaaaa) (n 1)" in drawn
+    assert "j (bbbbbbbb) (n 1)" in drawn
+    assert "prefers-color-scheme: dark" in drawn
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from delegate import CallError, Delegator, Task
+from delegate.judging.rulings import judge_words
 from delegate.judging.versions import judge_version
 from delegate.models.providers.scripted import Scripted
 from delegate.types import TaskResult
@@ -86,6 +87,16 @@ async def test_both_judges_of_an_escalated_criterion_are_ruled_on() -> None:
     assert [made.judge_version for made in both] == [judge_version(one), judge_version(other)], "each of its own"
 
 
+async def test_a_batch_is_counted_by_the_same_judges_as_its_rulings() -> None:
+    first, second = {"c1": MET, "c2": UNSURE}, {"c2": ("met", "4 seconds")}
+    async with Delegator(client=suite(first, second), escalate=True) as delegator:
+        handle, result = await done(delegator, CRITERIA)
+        assert result.verdict
+        rulings = [made for id in ("c1", "c2") for made in await delegator.rule(handle, id, "met", by="ann")]
+    assert sorted(judge_words(result.verdict)) == sorted((m.judge, m.judge_version, m.judged == "met") for m in rulings)
+    assert len(rulings) == 3, "two judges answered on c2, and none on the check"
+
+
 async def test_a_judge_that_may_not_decide_alone_is_held_to_what_it_said() -> None:
     async with Delegator(client=suite(), max_false_pass=0.05) as delegator:
         handle, result = await done(delegator, CRITERIA[:2])
@@ -153,6 +164,13 @@ async def test_rulings_on_work_that_was_judged_elsewhere_are_imported() -> None:
     ]
 
 
+async def test_a_line_break_that_json_allows_in_a_text_ends_no_row() -> None:
+    row = json.dumps(json.loads(line(because="a\u2028b\x85c")), ensure_ascii=False)
+    async with Delegator(client=suite()) as delegator:
+        assert await delegator.import_rulings(f"{row}\r\n", by="ann") == 1
+        assert (await delegator.rulings())[0].because == "a\u2028b\x85c"
+
+
 async def test_rows_that_were_drawn_are_imported_once_somebody_ruled() -> None:
     async with Delegator(client=suite()) as delegator:
         handle, _ = await done(delegator)
@@ -171,6 +189,7 @@ async def test_rows_that_were_drawn_are_imported_once_somebody_ruled() -> None:
         ("[" * 100_000, ["f:2 is not JSON"]),
         (line(judgd="met"), ["f:2", "did you mean judge"]),
         (line(ruling="yes"), ["f:2: `ruling`"]),
+        (line(ruling="met").replace("ruling", "rulling"), ["f:2: `ruling` is missing"]),
         (line(task=""), ["f:2: `task`"]),
         (line(task=None), ["f:2: `task`: it is missing"]),
         (line(at=1e300), ["f:2: `at`"]),
