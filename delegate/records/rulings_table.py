@@ -64,10 +64,16 @@ SELECT COUNT(*), COALESCE(SUM(words > 1), 0) FROM (
 ) WHERE rulers > 1
 """
 _SELECT_FALSE_PASSES = """
-SELECT judge, judge_version, worker, COUNT(*), SUM(judged = 'met'), MAX(at) FROM rulings_in_force
-WHERE sampling = 'random' AND decided_by = 'judge' AND judge <> '' AND ruling = 'not_met'
-GROUP BY judge, judge_version, worker
+SELECT judge, judge_version, worker, COUNT(*), SUM(found_met), MAX(at) FROM (
+    SELECT
+        judge, judge_version, worker, MAX(judged IN ('met', 'trusted')) AS found_met, MAX(ruling = 'met') AS good,
+        MAX(ruling = 'not_met') AS bad, MAX(at) AS at
+    FROM rulings WHERE decided_by = 'judge' AND judge <> '' AND judged NOT IN ('skipped', 'error')
+    GROUP BY task, criterion, worker, judge, judge_version HAVING MAX(sampling = 'random')
+) WHERE bad AND (found_met OR NOT good) GROUP BY judge, judge_version, worker
 """
+# Where people disagree, what counts is what is worse for the judge: else who wants to clear one would rule anew on its
+# false passes only.
 
 
 class FalsePasses(NamedTuple):

@@ -184,6 +184,22 @@ async def test_rulings_on_another_method_or_on_picked_criteria_do_not_count(fiel
     assert (verdict.code, verdict.judge.false_pass) == ("not_confident", None)
 
 
+async def test_people_who_disagree_do_not_clear_a_judge() -> None:
+    some = lines(CHEAPEST, 90, 6)
+    overruled = some.replace('"not_met", "judged": "met"', '"met", "judged": "met", "ruled_by": "bob"')
+    assert (await judged(everybody(MET), some, overruled)).code == "not_confident"
+    picked = overruled.replace("random", "chosen")
+    assert (await judged(everybody(MET), some, picked)).code == "not_confident"
+    same_person = overruled.replace("bob", "me")
+    assert (await judged(everybody(MET), some, same_person)).code == "met", "who ruled may change their mind"
+
+
+@pytest.mark.parametrize("word", ["skipped", "error", "trusted"])
+async def test_what_a_judge_did_not_refuse_speaks_not_for_it(word: str) -> None:
+    rulings = lines(CHEAPEST, 100).replace('"judged": "not_met"', f'"judged": "{word}"')
+    assert (await judged(everybody(MET), rulings)).code == "not_confident"
+
+
 WORKER = "gpt-6-luna"
 
 
