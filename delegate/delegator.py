@@ -36,7 +36,7 @@ from delegate.engine.consumers import as_consumer
 from delegate.engine.delegation import Delegation
 from delegate.engine.executor import Executor
 from delegate.engine.task_run import Services
-from delegate.errors import CallError, DelegateError
+from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.events import EventSink
 from delegate.judging import standalone
 from delegate.judging.checks.json_schema import check_schema
@@ -47,6 +47,7 @@ from delegate.models.catalog import Model
 from delegate.models.connections import connect, through_client, with_host_models
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.overrides import effective_catalog
+from delegate.policy.approvals import OnApproval
 from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.sandbox.commands import Commands
@@ -97,6 +98,8 @@ class Delegator:
             `Tool.from_function`.
         on_event: Receives the events of all calls, in addition to the `on_event` of a single call. It may be an `async`
             function. See `delegate.events`.
+        on_approval: An async function that asks a person whether a child may make a call, where the settings `policy`
+            or `commands` say so, unless a single call has its own. Without one, such calls are refused.
         **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources and
             `settings`.
 
@@ -114,6 +117,7 @@ class Delegator:
         runner: ChildRunner | ChildFunction | None = None,
         tools: Sequence[Tool | Callable[..., Any]] | None = None,
         on_event: EventSink | None = None,
+        on_approval: OnApproval | None = None,
         **options: Unpack[SettingsOptions],
     ) -> None:
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
@@ -128,6 +132,7 @@ class Delegator:
         )
         self.connections = with_host_models(connections, host_models) if host_models else connections
         runner = AgentLoop() if runner is None else runner_of(runner)
+        _refuse_unenforceable(settings, runner)
         self._secret_variables = frozenset(
             {endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env}
             | set(getattr(runner, "secret_variables", ()))
@@ -173,6 +178,7 @@ class Delegator:
             host_tools=self.child_tools,
             secret_variables=self._secret_variables,
             write_locks=WeakKeyDictionary(),
+            on_approval=on_approval,
         )
         self._admission = Admission(
             settings,
@@ -224,6 +230,7 @@ class Delegator:
         *,
         parent: Parent | None = None,
         on_event: EventSink | None = None,
+        on_approval: OnApproval | None = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
         """Execute one tool call as the parent's model wrote it.
@@ -234,7 +241,7 @@ class Delegator:
         await self._preparation.wait(_CHILDREN)
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
-            context = self._runs.context(parent, author="model")
+            context = self._runs.context(parent, author="model", on_approval=on_approval)
             self._remember(context.run.id)
             return await self._admission.execute(
                 tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation
@@ -243,12 +250,19 @@ class Delegator:
             return refusal(error)
 
     async def start_call(
-        self, arguments: Arguments, *, parent: Parent | None = None, on_event: EventSink | None = None
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        on_approval: OnApproval | None = None,
     ) -> Delegation:
         """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused."""
 
         def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
-            return self.call(arguments, parent=parent, on_event=sink, cancellation=cancellation)
+            return self.call(
+                arguments, parent=parent, on_event=sink, on_approval=on_approval, cancellation=cancellation
+            )
 
         return await self._started(Delegation(run, on_event))
 
@@ -377,12 +391,17 @@ class Delegator:
         *tasks: Task,
         parent: Parent | None = None,
         on_event: EventSink | None = None,
+        on_approval: OnApproval | None = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
         """Run any number of tasks written by a person or a program. They can use every field of `Task`."""
         try:
             return await self._admission.execute(
-                tasks, "person", self._runs.context(parent), consumer=as_consumer(on_event), cancellation=cancellation
+                tasks,
+                "person",
+                self._runs.context(parent, on_approval=on_approval),
+                consumer=as_consumer(on_event),
+                cancellation=cancellation,
             )
         except CallError as error:
             return refusal(error)
@@ -822,7 +841,23 @@ class Delegator:
             report = await self.call(arguments)
             return ToolOutput(self.render(report), "error" if report.error else "ok")
 
-        return Tool(definition["name"], definition["description"], definition["inputSchema"], call)
+        return Tool(
+            definition["name"],
+            definition["description"],
+            definition["inputSchema"],
+            call,
+            effects=frozenset({"delegation"}),
+        )
+
+
+def _refuse_unenforceable(settings: Settings, runner: ChildRunner) -> None:
+    """Raise ConfigError for a policy over calls that nobody would ask it about."""
+    if settings.policy.restricts and not getattr(runner, "uses_job_tools", False):
+        name = getattr(runner, "name", type(runner).__qualname__)
+        raise ConfigError(
+            f"policy: it can't be enforced on the runner {name}, which calls tools of its own; unset `policy`, or use "
+            "the built-in child, or a runner with `uses_job_tools = True`, which calls only `job.tools`"
+        )
 
 
 def _tool_of(given: Tool | Callable[..., Any]) -> Tool:

@@ -22,6 +22,16 @@ WaitReason = Literal[
     "rate_limit",  # a provider's rate limit, or the pause before a call is repeated
     "permit",  # other children of the run, of which only some may run at the same time
     "budget",  # what the run's other model calls have reserved of its budget
+    "approval",  # a person's answer
+]
+
+ApprovalOutcome = Literal[
+    "approved",
+    "refused",
+    "no_answer",  # nobody answered in time
+    "failed",  # whoever asks people raised an error, or gave an answer that is none
+    "other_call",  # what was approved is another call than the one that was asked about
+    "cancelled",  # the child was stopped while it waited
 ]
 
 
@@ -145,6 +155,81 @@ class ChildTool(_TaskEvent):
     seconds: float = 0.0
     sandbox: str | None = None
     """For commands: the sandbox mechanism."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ApprovalAsked(_TaskEvent):
+    """A person is asked whether the child may make a call. The child waits."""
+
+    kind: Literal["approval.asked"] = "approval.asked"
+    n: int
+    """1 for the task's first request."""
+    tool: str
+    text: str
+    """The command, as a person is shown it, or else the tool's name."""
+    arguments: Mapping[str, Any]
+    args_sha256: str
+    """As in the receipt of the call."""
+    sha256: str
+    """The digest of tool, arguments and workspace, to which an approval is bound."""
+    workspace: str
+    code: str
+    """Why the policy asks."""
+    reason: str
+    expected: str = ""
+    """What is to come of the call, in the words of the child."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ApprovalAnswered(_TaskEvent):
+    """The request has its answer."""
+
+    kind: Literal["approval.answered"] = "approval.answered"
+    n: int
+    """That of the request."""
+    tool: str
+    sha256: str
+    args_sha256: str
+    approved: bool
+    outcome: ApprovalOutcome
+    by: str = ""
+    """Who answered, if that is known."""
+    same_again: bool = False
+    """Whether the answer also holds for the same call made again in this task."""
+    note: str = ""
+    """What the child is told besides."""
+    seconds: float = 0.0
+    """How long the child waited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepDeclared(_TaskEvent):
+    """In a task with steps, the child declares what it does next, and with which tools."""
+
+    kind: Literal["step.declared"] = "step.declared"
+    n: int
+    """1 for the first step."""
+    goal: str
+    tools: tuple[str, ...]
+    expected: str
+    """What is to come of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepVerified(_TaskEvent):
+    """The child ends a step. What it says of it is its own word; what was called is the runtime's."""
+
+    kind: Literal["step.verified"] = "step.verified"
+    n: int
+    outcome: str
+    held: bool
+    """Whether what was expected holds, by the child's own word."""
+    called: tuple[str, ...]
+    """The calls in the step's scope, such as `write_file (ok) ×2`."""
+    outside: tuple[str, ...]
+    """The calls outside of its scope that may change something."""
+    unused: tuple[str, ...]
+    """The tools that were declared and not called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -306,6 +391,10 @@ TaskEvent = (
     | ChildWaiting
     | ChildToolStarted
     | ChildTool
+    | ApprovalAsked
+    | ApprovalAnswered
+    | StepDeclared
+    | StepVerified
     | ChildDone
     | ClaimMade
     | ClaimJudged
@@ -326,6 +415,10 @@ EventKind = Literal[
     "child.waiting",
     "child.tool.started",
     "child.tool",
+    "approval.asked",
+    "approval.answered",
+    "step.declared",
+    "step.verified",
     "child.done",
     "claim.made",
     "claim.judged",
@@ -382,15 +475,15 @@ def from_json(make: Callable[_P, TaskEvent], values: JsonObject, **header: Any) 
     return cast("Callable[..., TaskEvent]", make)(**cut, **header)
 
 
-def read_only(value: Any) -> Any:
-    """A copy of a JSON value that can't be changed, with the beginning of each text."""
+def read_only(value: Any, chars: int | None = LIVE_CHARS) -> Any:
+    """A copy of a JSON value that can't be changed, with the beginning of each text; None for the whole text."""
     if isinstance(value, str):
-        return value[:LIVE_CHARS]
+        return value[:chars]
     if isinstance(value, dict):
         parts = cast("dict[str, Any]", value)
-        return MappingProxyType({name: read_only(part) for name, part in parts.items()})
+        return MappingProxyType({name: read_only(part, chars) for name, part in parts.items()})
     if isinstance(value, (list, tuple)):
-        return tuple(read_only(part) for part in cast("list[Any]", value))
+        return tuple(read_only(part, chars) for part in cast("list[Any]", value))
     return value
 
 

@@ -4,7 +4,7 @@ Implementations are in `models/providers/`, in `child/` and in the hosts' own co
 instead of pydantic models because a conversation creates thousands of them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -159,6 +159,15 @@ class ChatClient(Protocol):
 
 # ------------------------------------------------------------------------------------------------------------ tools
 
+Effect = Literal[
+    "files",  # changes files in the workspace
+    "commands",  # runs programs
+    "network",  # sends requests to other machines
+    "delegation",  # starts other agents
+    "external",  # changes anything else, such as a database or somebody's mailbox
+]
+"""What a call of a tool may change."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
@@ -179,6 +188,9 @@ class Tool:
     an error of the tool. With `parallel`, the tool may run concurrently with others of the same turn; otherwise it runs
     alone, in order. `read_only` promises that a call changes nothing: only such tools can be called by `probe`
     criteria, and their calls don't show that anything was done.
+
+    The other fields are for the policy: `effects` is what a call may change (None: not declared; empty: nothing),
+    `irreversible` says that it can't be undone, and `cost_usd` is what it costs at most besides model calls.
     """
 
     name: str
@@ -187,6 +199,9 @@ class Tool:
     call: Callable[[Mapping[str, Any]], Awaitable[str | ToolOutput]]
     parallel: bool = True
     read_only: bool = False
+    effects: frozenset[Effect] | None = None
+    irreversible: bool = False
+    cost_usd: float = 0
 
     @property
     def spec(self) -> ToolSpec:
@@ -194,7 +209,15 @@ class Tool:
 
     @classmethod
     def from_function(
-        cls, function: Callable[..., Any], *, name: str | None = None, parallel: bool = True, read_only: bool = False
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        parallel: bool = True,
+        read_only: bool = False,
+        effects: Collection[Effect] | None = None,
+        irreversible: bool = False,
+        cost_usd: float = 0,
     ) -> "Tool":
         """Make a tool of a function with type hints; its docstring describes it and its parameters to the model.
 
@@ -210,4 +233,15 @@ class Tool:
             answer = await read.call(arguments)
             return answer if isinstance(answer, (str, ToolOutput)) else to_json(answer, fallback=str).decode()
 
-        return cls(read.name, read.description, read.parameters, call, parallel, read_only)
+        declared = None if effects is None else frozenset(effects)
+        return cls(
+            read.name,
+            read.description,
+            read.parameters,
+            call,
+            parallel,
+            read_only,
+            effects=declared,
+            irreversible=irreversible,
+            cost_usd=cost_usd,
+        )

@@ -20,11 +20,12 @@ from delegate._util.similar import most_similar
 from delegate.errors import ConfigError
 from delegate.models.catalog import JudgeAccuracy, Model, Price, hint_for
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
+from delegate.policy.rules import Policy, Rule
 from delegate.types import Effort, Text, Tier, TierBound, Value
 
 _PREFIX = "DELEGATE_"
 Sandbox = Literal["auto", "require", "off"]
-CommandPolicy = Literal["sandboxed", "allow", "deny"]
+CommandPolicy = Literal["sandboxed", "ask", "allow", "deny"]
 NetworkPolicy = Literal["off", "loopback", "open"]
 
 
@@ -96,7 +97,11 @@ class Settings(Value):
     """`auto`: use bubblewrap if it works, or else Landlock. `require`: refuse commands if neither works. `off`: use
     neither."""
     commands: CommandPolicy = "sandboxed"
-    """When to run commands written by a model: only in a sandbox (`sandboxed`), always (`allow`) or never (`deny`)."""
+    """When to run commands written by a model: only in a sandbox (`sandboxed`), also without one if a person approves
+    each (`ask`), always (`allow`) or never (`deny`)."""
+    policy: Policy = Field(default_factory=Policy)
+    """What a child may do alone, what a person has to approve, and what is refused (only in `delegate.toml` or Python).
+    The default changes nothing."""
     network: NetworkPolicy = "off"
     """The network of commands in a sandbox. `off`: none, or a loopback of their own. `loopback`: always a loopback of
     their own; refuse commands where that can't be had. `open`: the machine's. A command without a sandbox has the
@@ -149,6 +154,7 @@ class SettingsOptions(TypedDict, total=False):
     strict_checks: bool
     sandbox: Sandbox
     commands: CommandPolicy
+    policy: Policy | Mapping[str, Any]
     network: NetworkPolicy
     fetch_hosts: Sequence[str]
     result_chars: int
@@ -159,7 +165,7 @@ class SettingsOptions(TypedDict, total=False):
     models: Sequence[Model | Mapping[str, Any]]
 
 
-ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models")
+ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models", "policy")
 """Structured fields, which can't be set by an environment variable."""
 
 
@@ -276,6 +282,8 @@ def _hint_for_table(name: str, fields: Mapping[str, Any]) -> str | None:
 
 _TABLES: Mapping[tuple[str, ...], type[Value]] = {
     (): Settings,
+    ("policy",): Policy,
+    ("policy", "rules"): Rule,
     ("endpoints",): DeclaredEndpoint,
     ("endpoints", "models"): DeclaredModel,
     ("endpoints", "models", "prices"): Price,

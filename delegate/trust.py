@@ -212,7 +212,7 @@ LIMITS = frozenset({
 })  # fmt: skip
 """A lower value narrows; None is no limit."""
 ORDERS: Mapping[str, tuple[object, ...]] = {
-    "commands": ("deny", "sandboxed", "allow"),
+    "commands": ("deny", "sandboxed", "ask", "allow"),
     "sandbox": ("require", "auto", "off"),
     "network": ("off", "loopback", "open"),
     "gate": (True, False),
@@ -241,6 +241,8 @@ def widens(field: str, value: Any, allowed: Any) -> bool:
         return any(one not in allowed for one in value)
     if field == "max_false_pass":
         return value is None or (allowed is not None and value > allowed)
+    if field == "policy":
+        return value.widens(allowed)
     if field == "min_judge_accuracy":
         return value is None or not value >= (allowed or 0)
     if field == "max_tier":

@@ -386,6 +386,9 @@ class Task(Value):
     """`goal`: the child works until its claim is verified, it gives up, or a limit ends it."""
     max_claims: int = Field(default=3, ge=1, le=1_000)
     """In goal mode, how often the child may claim that its work is done."""
+    steps: bool = False
+    """Whether the child declares each step before it changes anything. What it calls outside of a step's tools is for
+    the policy to decide: by default it has to be approved."""
 
     if TYPE_CHECKING:
         # Type checkers know only the validated types, but criteria and the workspace also have short forms.
@@ -406,6 +409,7 @@ class Task(Value):
             effort: Effort | None = None,
             mode: TaskMode = "once",
             max_claims: int = 3,
+            steps: bool = False,
         ) -> None: ...
 
     @model_validator(mode="before")

@@ -26,6 +26,9 @@ def test_a_list_in_the_environment_is_separated_by_commas() -> None:
 ENDPOINT = '[[endpoints]]\nname = "x"\nbase_url = "http://x"\n[[endpoints.models]]\nid = "m"\ntier = "fast"\n'
 
 
+RULE = '[[policy.rules]]\nreason = "r"\n'
+
+
 @pytest.mark.parametrize(
     ("toml", "environ", "words"),
     [
@@ -53,6 +56,13 @@ ENDPOINT = '[[endpoints]]\nname = "x"\nbase_url = "http://x"\n[[endpoints.models
         (MODEL + "judge_accuracy = 90", {}, ["models[m].judge_accuracy", "less than or equal to 1"]),
         ("[[models]]\ntier = 3", {}, ["models[0].id", "it is missing"]),
         ("models = 3", {}, ["models (in delegate.toml)"]),
+        ('policy = "rules.toml"', {}, ["policy (in delegate.toml)", "write [policy]"]),
+        ('[policy]\nirreversable = "ask"', {}, ["policy.irreversable", "did you mean irreversible?"]),
+        ('[policy]\nirreversible = "never"', {}, ["policy.irreversible", "'allow', 'ask' or 'deny'", "never"]),
+        (RULE + 'decision = "allow"', {}, ["policy.rules[0].decision", "'ask' or 'deny'"]),
+        (RULE + 'decision = "ask"\ntool = ["a"]', {}, ["policy.rules[0].tool", "did you mean tools?"]),
+        (RULE + 'decision = "ask"\narguments = {to = "("}', {}, ["policy.rules[0].arguments.to", "missing )"]),
+        ("", {"DELEGATE_POLICY": "x"}, ["DELEGATE_POLICY", "write it in delegate.toml"]),
         ("[judge_accuracy]\ngpt-6-luna = 90", {}, ["judge_accuracy.gpt-6-luna", "less than or equal to 1", "90"]),
     ],
 )
@@ -102,7 +112,7 @@ def test_the_options_for_type_checkers_are_the_settings() -> None:
 @pytest.mark.parametrize("name", Settings.model_fields)
 def test_an_option_accepts_what_its_setting_does(name: str) -> None:
     """The types that are written twice, up to constraints: lists, tables, and paths as text are accepted besides."""
-    wider = {"home", "fetch_hosts", "endpoints", "models", "judge_accuracy"}
+    wider = {"home", "fetch_hosts", "endpoints", "models", "judge_accuracy", "policy"}
     option = get_type_hints(SettingsOptions)[name]
     assert name in wider or option == get_type_hints(Settings)[name]
 

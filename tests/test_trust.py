@@ -51,6 +51,7 @@ NARROWED = {
     "run_timeout_seconds": "run_timeout_seconds = 60",
     "call_timeout_seconds": "call_timeout_seconds = 60",
     "strict_checks": "strict_checks = true",
+    "policy": 'policy = {irreversible = "ask", rules = [{decision = "deny", reason = "r"}]}',
 }
 """What the operator's own file narrows; a folder's file may not undo it."""
 WIDENED = {
@@ -66,6 +67,7 @@ WIDENED = {
     "run_timeout_seconds": "run_timeout_seconds = 61",
     "call_timeout_seconds": "call_timeout_seconds = inf",
     "strict_checks": "strict_checks = false",
+    "policy": 'policy = {irreversible = "deny"}',
 }
 
 
@@ -104,6 +106,17 @@ def test_a_folders_file_cannot_undo_what_the_operators_own_file_narrows(field: s
         load()
 
 
+@pytest.mark.parametrize(
+    "policy",
+    ['outside_scope = "allow"', "max_requests = 21", "answer_seconds = 601", 'irreversible = "allow"', "rules = []"],
+)
+def test_a_folders_policy_may_only_be_stricter(policy: str) -> None:
+    own_settings('policy = {irreversible = "ask", rules = [{decision = "ask", reason = "r", tools = ["send"]}]}')
+    folder_settings(f"[policy]\n{policy}")
+    with pytest.raises(ConfigError, match=" sets policy, "):
+        load()
+
+
 @pytest.mark.parametrize("field", [*WIDER, *NARROWED])
 def test_what_the_operators_own_file_says_may_be_repeated(field: str) -> None:
     own_settings({**WIDER, **NARROWED}[field])
@@ -122,6 +135,7 @@ def test_what_the_operators_own_file_says_may_be_repeated(field: str) -> None:
         'model = "gpt-6-luna"\ntier = "deep"\nmin_tier = "standard"\neffort = "high"',
         "fetch_hosts = []\nendpoints = []\nmodels = []",
         'max_tier = "parent-1"',
+        'policy = {undeclared_effect = "deny", max_requests = 1}',
         "",
     ],
 )

@@ -21,6 +21,7 @@ from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
+from delegate.policy.approvals import OnApproval
 from delegate.sandbox.commands import Author
 from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals, Workspace
@@ -97,6 +98,8 @@ class RunContext:
     """The caller's own deadline on the monotonic clock, or None."""
     workspace: Workspace | None = None
     """The workspace of the children that a model asks for; None for a fresh one."""
+    on_approval: OnApproval | None = None
+    """Asks a person about what its children want to do; None for whom the operator has named."""
     delegated: list[Totals] = field(default_factory=list[Totals])
     """The totals of each task that it delegated."""
 
@@ -165,10 +168,13 @@ class RunRegistry:
         self._recent_runs.clear()
         _current.set(None)
 
-    def context(self, parent: Parent | None = None, *, author: Author = "person") -> RunContext:
+    def context(
+        self, parent: Parent | None = None, *, author: Author = "person", on_approval: OnApproval | None = None
+    ) -> RunContext:
         """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`.
 
-        A call that a model wrote has a parent, which counts as `standard` if nothing is known about it.
+        A call that a model wrote has a parent, which counts as `standard` if nothing is known about it. `on_approval`
+        asks a person about what the call's children want to do; None for whoever is asked already.
         """
         parent = parent or Parent()
         current = _current.get()
@@ -179,13 +185,28 @@ class RunRegistry:
         tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
             run = self._host_run(parent.run_id) if parent.run_id else Run(self._settings)
-            return RunContext(run, run.ledger, tier=tier, tools=tools, deadline=deadline, workspace=parent.workspace)
+            return RunContext(
+                run,
+                run.ledger,
+                tier=tier,
+                tools=tools,
+                deadline=deadline,
+                workspace=parent.workspace,
+                on_approval=on_approval,
+            )
         deadlines = [one for one in (deadline, current.deadline) if one is not None]
         if current.tools is not None:
             tools = current.tools if tools is None else current.tools & tools
         # A child's own children get fresh folders: the host's project is for the parent's children.
         workspace = None if current.depth else parent.workspace
-        return replace(current, tier=tier, tools=tools, deadline=min(deadlines, default=None), workspace=workspace)
+        return replace(
+            current,
+            tier=tier,
+            tools=tools,
+            deadline=min(deadlines, default=None),
+            workspace=workspace,
+            on_approval=on_approval or current.on_approval,
+        )
 
     def batch(self, *, concurrency: int, id: str | None = None, max_cost_usd: float | None = None) -> RunContext:
         """The context of a batch: a new run that executes `concurrency` tasks at once and may also limit its cost.

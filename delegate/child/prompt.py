@@ -39,6 +39,13 @@ because of that.\
 """
 
 
+_STEPS = """\
+Work in steps. Before you change anything, call `declare_step` with the goal of the step, the tools that you will call \
+for it, and what you expect to come of it; then do it, and call `verify_step` when you have checked what came of it. \
+What you call outside of a step's tools has to be approved, and may be refused.\
+"""
+
+
 def system_text(
     task: Task,
     workspace: Path,
@@ -60,6 +67,7 @@ def system_text(
     )
     ending = _REPORT if task.mode == "once" else _CLAIM
     rules = [_RULES, ending, _NO_COMMANDS] if _has_no_commands(tools) else [_RULES, ending]
+    rules += [_STEPS] if task.steps else []
     claims = f" You may claim {task.max_claims} times." if task.mode == "goal" else ""
     limits = f"You have {max_steps} turns{_time(seconds)}.{claims}"
     return "\n\n".join([*rules, *_place(workspace, today), limits, *_requirements(task), frames])

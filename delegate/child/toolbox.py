@@ -18,9 +18,9 @@ from delegate._util.signatures import argument_error
 from delegate.child import media
 from delegate.child.fetch import FetchPolicy, fetch_url
 from delegate.errors import CallError, ToolError
-from delegate.ports import Attachment, Tool, ToolOutput, ToolSpec
+from delegate.ports import Attachment, Effect, Tool, ToolOutput, ToolSpec
 from delegate.sandbox import files, search
-from delegate.sandbox.commands import CommandResult, Commands, Mechanism
+from delegate.sandbox.commands import Approve, CommandResult, Commands, Mechanism
 from delegate.sandbox.files import Excerpt
 from delegate.sandbox.git_files import shown_text
 from delegate.sandbox.threads import run_in_thread, run_in_thread_if
@@ -44,16 +44,22 @@ MAX_MATCHES = 200
 
 
 def toolbox(
-    folder: Folder, commands: Commands, *, fetch: FetchPolicy | None = None, attachments: Set[str] = frozenset()
+    folder: Folder,
+    commands: Commands,
+    *,
+    fetch: FetchPolicy | None = None,
+    attachments: Set[str] = frozenset(),
+    approve: Approve | None = None,
 ) -> tuple[Tool, ...]:
     """The built-in tools, working in `folder`. The definitions are built once per process and shared.
 
     `run_shell` is left out if the settings are known to refuse every command of a model: see `Commands.refusal`.
     `attachments` are the media types that the model reads, such as `image/png`: `read_file` returns such files as they
-    are.
+    are. `approve` asks a person about commands, where the settings say so; None if nobody is there.
     """
-    refused = commands.refusal("model") is not None
-    context = _Context(folder, commands, fetch or _PUBLIC_ONLY, frozenset(attachments), has_shell=not refused)
+    refused = commands.refusal("model", can_ask=approve is not None) is not None
+    policy = fetch or _PUBLIC_ONLY
+    context = _Context(folder, commands, policy, frozenset(attachments), has_shell=not refused, approve=approve)
     mechanism = commands.known_mechanism()
     tools = [
         Tool(
@@ -63,6 +69,7 @@ def toolbox(
             partial(_call, one, context),
             one.parallel,
             one.read_only,
+            _effects_of(one, commands),
         )
         for one in _DEFINITIONS
         if one is not _RUN_SHELL or not refused
@@ -95,6 +102,8 @@ class _Context:
     attachments: frozenset[str]
     """Media types that the model reads."""
     has_shell: bool
+    approve: Approve | None = None
+    """Asks a person about a command that nothing would confine."""
 
 
 _PUBLIC_ONLY = FetchPolicy()
@@ -114,6 +123,7 @@ class _Definition:
     run: Callable[[_Context, Any], Awaitable[str | ToolOutput]]
     parallel: bool = True
     read_only: bool = False
+    effects: frozenset[Effect] = frozenset()
 
     @cached_property
     def parameters(self) -> JsonObject:
@@ -134,6 +144,12 @@ class _Definition:
             return self.description
         network = "with network" if has_network else "without network, so nothing can be downloaded or installed,"
         return f"{self.description} {_PLACES[mechanism].format(network=network)}"
+
+
+def _effects_of(definition: _Definition, commands: Commands) -> frozenset[Effect]:
+    """What a call may change. A command that nothing cuts off from the network may also send something."""
+    open_network = commands.network == "open" or commands.known_mechanism() == "process"
+    return definition.effects | _NETWORK if definition is _RUN_SHELL and open_network else definition.effects
 
 
 async def _call(definition: _Definition, context: _Context, given: Mapping[str, Any]) -> str | ToolOutput:
@@ -346,6 +362,7 @@ async def _run_shell(context: _Context, args: _RunShell) -> ToolOutput:
         timeout_seconds=args.timeout_seconds,
         author="model",
         has_repository=context.folder.repository is not None,
+        approve=context.approve,
     )
     status = "timeout" if result.timed_out else "ok" if result.exit_code == 0 else "error"
     return ToolOutput(_command_text(result, args.timeout_seconds), status, result.sandbox)
@@ -385,6 +402,9 @@ async def _think(given: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------------------------------------ definitions
 
 
+_FILES: frozenset[Effect] = frozenset({"files"})
+_NETWORK: frozenset[Effect] = frozenset({"network"})
+_COMMANDS: frozenset[Effect] = frozenset({"files", "commands"})
 _RUN_SHELL = _Definition(
     "run_shell",
     "Run a command in a new shell and wait until it ends: `cd` and variables don't last, what it started ends with it, "
@@ -392,6 +412,7 @@ _RUN_SHELL = _Definition(
     _RunShell,
     _run_shell,
     parallel=False,
+    effects=_COMMANDS,
 )
 _PLACES: Mapping[Mechanism, str] = {
     "bubblewrap": "It runs in a sandbox {network} and can write only in the workspace and in an empty /tmp.",
@@ -407,18 +428,33 @@ _DEFINITIONS = (
         _read_file,
         read_only=True,
     ),
-    _Definition("write_file", "Create or overwrite a file in the workspace.", _WriteFile, _write_file, parallel=False),
-    _Definition("edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False),
+    _Definition(
+        "write_file",
+        "Create or overwrite a file in the workspace.",
+        _WriteFile,
+        _write_file,
+        parallel=False,
+        effects=_FILES,
+    ),
+    _Definition(
+        "edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False, effects=_FILES
+    ),
     _Definition("list_files", "List files in the workspace, with sizes.", _ListFiles, _list_files, read_only=True),
     _Definition(
         "search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files, read_only=True
     ),
     _RUN_SHELL,
-    _Definition("fetch_url", "Fetch a web page as text, with its links as [text](url).", _FetchUrl, _fetch_url),
+    _Definition(
+        "fetch_url",
+        "Fetch a web page as text, with its links as [text](url).",
+        _FetchUrl,
+        _fetch_url,
+        effects=_NETWORK,
+    ),
 )
 
 
 @cache
 def _think_tool() -> Tool:
     shipped = resources.schema("think")
-    return Tool(shipped["name"], shipped["description"], shipped["parameters"], _think)
+    return Tool(shipped["name"], shipped["description"], shipped["parameters"], _think, effects=frozenset())

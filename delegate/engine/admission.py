@@ -10,6 +10,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS
+from delegate.child.steps import STEP_TOOLS
 from delegate.child.toolbox import toolbox_names
 from delegate.contract import Limits
 from delegate.engine.consumers import Consumer, settle
@@ -102,6 +103,7 @@ class Admission:
         """
         self._refuse_unknown_tools(task)
         self._refuse_goal_mode(task)
+        self._refuse_steps(task)
         tools = self.executor.services.tools_of(context)
         refuse_undecidable(task, strict_checks=self.settings.strict_checks, tools=tools)
         return self._model_for(task, context) if self.executor.services.runner.needs_model else None
@@ -159,6 +161,18 @@ class Admission:
             if tool.name in GOAL_TOOLS:
                 message = f"goal mode has its own tool {tool.name}, and a tool of the host has the same name"
                 raise CallError("no_goal_mode", message, field="mode", hint="rename the host's tool")
+
+    def _refuse_steps(self, task: Task) -> None:
+        """Raise CallError if the task's child can't be held to steps: its runner has tools of its own."""
+        services = self.executor.services
+        if not task.steps:
+            return
+        if not getattr(services.runner, "uses_job_tools", False):
+            message = "only a child that calls nothing but delegate's tools can be held to steps"
+            raise CallError("no_steps", message, field="steps", hint="leave out `steps`, or use the built-in child")
+        if taken := STEP_TOOLS.intersection(tool.name for tool in services.host_tools or ()):
+            message = f"steps have their own tool {min(taken)}, and a tool of the host has the same name"
+            raise CallError("no_steps", message, field="steps", hint="rename the host's tool")
 
     def _select_models(self, tasks: Sequence[Task], context: RunContext) -> list[Model | None]:
         """Return the model of each task. If there are several tasks, errors name the task by its position."""

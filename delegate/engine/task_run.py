@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, MutableMapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.models.tiers import weaker
+from delegate.policy.approvals import OnApproval
 from delegate.ports import Tool
 from delegate.records.history import Records
 from delegate.records.recorder import Recorder, is_large
@@ -63,6 +64,7 @@ from delegate.telemetry import operations
 from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResult, Tier, Verdict
 
 if TYPE_CHECKING:
+    from delegate.child.permissions import Permissions
     from delegate.engine.claims import TaskClaims
     from delegate.engine.resume import Resumed
 
@@ -95,6 +97,8 @@ class Services:
     """Environment variables whose values are secrets, regardless of their names."""
     write_locks: MutableMapping[Run, WriteLocks]
     """The writers of the files in shared folders, per run."""
+    on_approval: OnApproval | None = None
+    """Asks a person about a call of a child, unless its own call says who does."""
 
     @property
     def records_tools(self) -> bool:
@@ -163,6 +167,8 @@ class TaskRun:
     """The child's tools, if its runner gives it exactly those of the job."""
     _claims: "TaskClaims | None" = None
     """In goal mode, what the child claimed."""
+    _permissions: "Permissions | None" = None
+    """What the child may do, if anything could be refused."""
 
     async def run(self) -> TaskResult:
         """Run the task and store its result, however it ends."""
@@ -422,6 +428,7 @@ class TaskRun:
             weaker(self._model.tier if self._model else None, caller.tier),
             permit,
             deadline=caller.deadline,
+            on_approval=caller.on_approval,
         )
 
     async def _prepare_folder(self) -> Folder:
@@ -458,7 +465,7 @@ class TaskRun:
 
     def _job(self, context: RunContext, folder: Folder, recorder: Recorder, deadline: Deadline, seconds: float) -> Job:
         settings = self.call.services.settings
-        tools = self._tools(context, folder)
+        tools = self._permitted_tools(context, folder, recorder, deadline, seconds)
         self._offered = tools if getattr(self.call.services.runner, "uses_job_tools", False) else None
         context.tools = frozenset(tool.name for tool in tools)
         if self.task.mode == "goal":
@@ -496,6 +503,40 @@ class TaskRun:
             done_before=self.resumed.transcript if self.resumed else "",
         )
 
+    def _permitted_tools(
+        self, context: RunContext, folder: Folder, recorder: Recorder, deadline: Deadline, seconds: float
+    ) -> tuple[Tool, ...]:
+        """The child's tools. If the policy could refuse one of their calls, they ask it."""
+        settings = self.call.services.settings
+        if not (settings.policy.restricts or settings.commands == "ask" or self.task.steps):
+            return self._tools(context, folder)
+        from delegate.child.permissions import Asker, Permissions  # loaded only where anything could be refused
+        from delegate.child.steps import Steps
+
+        ends = time.monotonic() + seconds
+        steps = Steps(lambda: recorder.receipts, self.notify) if self.task.steps else None
+        asker = Asker(
+            on_approval=self.call.context.on_approval or self.call.services.on_approval,
+            run_id=context.run.id,
+            handle=self.handle,
+            task_index=self.index,
+            goal=self.task.goal,
+            workspace=str(folder.root),
+            notify=self.notify,
+            waiting=partial(self._waiting, deadline),
+            waiting_for_check=self._reporting_wait,
+            while_waiting=context.permit.released if context.permit else nullcontext,
+        )
+        self._permissions = permissions = Permissions(
+            settings.policy,
+            asker,
+            ledger=context.ledger,
+            seconds_left=lambda: ends - time.monotonic(),
+            steps=steps,
+        )
+        tools = tuple(map(permissions.guarded, self._tools(context, folder)))
+        return tools if steps is None else (*tools, *steps.offered(tools))
+
     def _tools(self, context: RunContext, folder: Folder) -> tuple[Tool, ...]:
         """Return the available tools that the task names, except those that its parent doesn't have."""
         services = self.call.services
@@ -511,7 +552,8 @@ class TaskRun:
         if services.host_tools is not None:
             return services.host_tools
         fetch = FetchPolicy(allowed_hosts=services.settings.fetch_hosts)
-        return toolbox(folder, services.commands, fetch=fetch, attachments=self._readable_media())
+        approve = self._permissions.command_approval() if self._permissions else None
+        return toolbox(folder, services.commands, fetch=fetch, attachments=self._readable_media(), approve=approve)
 
     @property
     def _uses_toolbox(self) -> bool:
@@ -544,6 +586,7 @@ class TaskRun:
             has_receipts=self.call.services.records_tools,
             tools=self._offered,
             probe_tools=self._probe_tools(),
+            approve=self._permissions.check_approval() if self._permissions else None,
             redactor=self.call.redactor,
         )
 

@@ -8,6 +8,7 @@ from delegate._util.redaction import Redactor
 from delegate.judging.effects import is_named_like_a_lookup
 from delegate.models.catalog import Model
 from delegate.ports import Tool
+from delegate.sandbox.commands import Approve
 from delegate.sandbox.workspace import Folder
 from delegate.types import AnyCriterion, ChildRun, CriterionOutcome, CriterionResult, DecidedBy, Task, Tier
 
@@ -42,6 +43,8 @@ class Submission:
     """The tools for `probe` criteria. Those that aren't read-only are never called."""
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held during a probe, so that tools are called one at a time."""
+    approve: Approve | None = None
+    """Asks a person about a check's command that nothing would confine; None if nobody is there."""
     redactor: Redactor = field(default_factory=Redactor)
     """Removes secrets from what a judge sees, and so from what it quotes. `run` is already redacted."""
 

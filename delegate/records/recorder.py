@@ -123,6 +123,11 @@ class Recorder:
         self.charge, self.steps, self.output = charge, steps, output
         self._started -= seconds
 
+    @property
+    def receipts(self) -> Sequence[Receipt]:
+        """The receipts of the calls that have ended so far, in the order in which they ended."""
+        return tuple(self._receipts.values())
+
     def call_lost(self, charge: Charge) -> None:
         """Record the estimated charge of a model call that was sent and got no reply."""
         self.charge += charge
@@ -145,7 +150,7 @@ class Recorder:
             args=encodable(dict(args)),
             status=answer.status,
             output=_shortened(whole, max(len(text), len(whole))) if is_long else text,
-            args_sha256=hashlib.sha256(_canonical(args)).hexdigest(),
+            args_sha256=args_digest(args),
             output_sha256=hashlib.sha256(data).hexdigest(),
             output_bytes=len(data),
             seconds=round(seconds, 6),
@@ -224,6 +229,11 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str
 
 def _canonical(args: Mapping[str, Any]) -> bytes:
     return _CANONICAL.encode(args).encode("utf-8", "surrogatepass")
+
+
+def args_digest(args: Mapping[str, Any]) -> str:
+    """The digest of a call's arguments, as its receipt has it."""
+    return hashlib.sha256(_canonical(args)).hexdigest()
 
 
 def encodable(value: Any) -> Any:

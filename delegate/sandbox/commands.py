@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,6 +44,9 @@ _NetworkPolicy = Literal["off", "loopback", "open"]
 _Probe = Literal["host", "none", "loopback"]
 """A network that a command is to have: `loopback` is `none` with a loopback of the command's own."""
 _WANTED: Mapping[_NetworkPolicy, _Probe] = {"off": "none", "loopback": "loopback", "open": "host"}
+
+Approve = Callable[[str], Awaitable[str | None]]
+"""Asks a person about a command that nothing would confine. Returns why it must not run, or None if it may."""
 
 _ALLOW = 'set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
 
@@ -80,8 +83,8 @@ class Commands:
     """Runs commands under one policy. The sandboxes and the subreaper are probed once, when first needed.
 
     `sandbox`: `auto` uses a sandbox where one works, `require` refuses to run without one, `off` never uses one.
-    `commands`: the policy for commands written by a model: `sandboxed` runs them only inside a sandbox, `allow`
-    anywhere, `deny` never.
+    `commands`: the policy for commands written by a model: `sandboxed` runs them only inside a sandbox, `ask` without
+    one if it is approved, `allow` anywhere, `deny` never.
     `network`: what commands in a sandbox have unless they ask for something else: `off` none, `loopback` one that ends
     at their own loopback, `open` the machine's. Without a sandbox, they can't be cut off.
     `hidden`: folders that a sandbox hides, except for a command's own folder inside one.
@@ -91,7 +94,7 @@ class Commands:
         self,
         *,
         sandbox: _SandboxPolicy = "auto",
-        commands: Literal["sandboxed", "allow", "deny"] = "sandboxed",
+        commands: Literal["sandboxed", "ask", "allow", "deny"] = "sandboxed",
         network: _NetworkPolicy = "off",
         max_output_bytes: int = 64_000,
         hidden: Sequence[Path] = (),
@@ -133,15 +136,17 @@ class Commands:
         """What confines a command here, without a probe. None if nothing may run, or if a probe hasn't shown it yet."""
         return self._found
 
-    def refusal(self, author: Author) -> CommandsNotAllowed | None:
+    def refusal(self, author: Author, *, can_ask: bool = False) -> CommandsNotAllowed | None:
         """Why every command of `author` is refused here, or None if one may run, as far as that is known.
 
-        Starts nothing: what works here is known only after `probe` or a command.
+        Starts nothing: what works here is known only after `probe` or a command. `can_ask` says that a person can be
+        asked.
         """
         denied = author == "model" and self._commands == "deny"
         if not denied and not self._is_probed:
             return None
-        return self._why_refused(author, self._found) or self._why_not_on(None, author, self._found)
+        refused = self._why_refused(author, self._found, can_ask=can_ask)
+        return refused or self._why_not_on(None, author, self._found)
 
     async def run(
         self,
@@ -152,16 +157,18 @@ class Commands:
         author: Author,
         network: Network | None = None,
         has_repository: bool = False,
+        approve: Approve | None = None,
     ) -> CommandResult:
         """Run `command` in a shell in `cwd` and wait until it ends; no process of it outlives this call.
 
         `network` is None for what the setting says. With `has_repository`, `cwd` is somebody's git repository: what git
-        runs there can't be changed by a command in a sandbox.
+        runs there can't be changed by a command in a sandbox. `approve` is asked where the settings say so; None if
+        nobody is there.
 
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
         `SandboxFailed` if the sandbox fails before the command ends.
         """
-        mechanism, allowed = await self._permitted(author, network)
+        mechanism, allowed = await self._permitted(command, author, network, approve)
         spec = self._spec(command, cwd, timeout_seconds, allowed)
         return await self._run(mechanism, await _with_repository(spec) if has_repository else spec)
 
@@ -176,13 +183,14 @@ class Commands:
         by_child: bool = True,
         copy: Path | None = None,
         recompile: bool = True,
+        approve: Approve | None = None,
     ) -> CommandResult:
         """Like `run`, for a check. With `recompile`, no compiled Python file that is in the workspace is used.
 
         Python then compiles its standard library anew as well, which takes some tenths of a second.
 
         `by_child` says that a child worked in `cwd`. The command then runs what a model wrote, also if a person typed
-        it, and needs a sandbox unless `commands` is `allow`.
+        it, and needs a sandbox unless `commands` is `allow`, or an approval if it is `ask`.
 
         With `copy`, the command runs in this copy of `cwd`: under bubblewrap at the path of `cwd`, otherwise with that
         path replaced in the command and the environment.
@@ -190,7 +198,7 @@ class Commands:
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
         `SandboxFailed` if the sandbox fails before the command ends.
         """
-        mechanism, allowed = await self._permitted(author, network, by_child=by_child)
+        mechanism, allowed = await self._permitted(command, author, network, approve, by_child=by_child)
         with _compiled_files(mechanism) if recompile else nullcontext("") as folder:
             spec = self._spec(command, cwd, timeout_seconds, allowed)
             env = {**spec.env, **({"PYTHONPYCACHEPREFIX": folder} if recompile else {"PYTHONDONTWRITEBYTECODE": "1"})}
@@ -221,24 +229,35 @@ class Commands:
         )
 
     async def _permitted(
-        self, author: Author, asked: Network | None, *, by_child: bool = False
+        self, command: str, author: Author, asked: Network | None, approve: Approve | None, *, by_child: bool = False
     ) -> tuple[Mechanism, Network]:
-        """The mechanism to run under, and the command's network. Raises `CommandsNotAllowed`."""
+        """The mechanism to run under, and the command's network. Raises `CommandsNotAllowed`.
+
+        Where the settings say so, a person is asked about the command last, when nothing else forbids it.
+        """
         denied = author == "model" and self._commands == "deny"  # nothing needs to be probed for it
         mechanism = None if denied else await self.mechanism()
-        refusal = self._why_refused(author, mechanism, by_child=by_child)
+        refusal = self._why_refused(author, mechanism, by_child=by_child, can_ask=approve is not None)
         if refusal := refusal or self._why_not_on(asked, author, mechanism):
             raise refusal
         assert mechanism is not None
+        allowed = await self._network(asked, mechanism)
+        is_free = mechanism != "process" or self._commands == "allow" or (author == "person" and not by_child)
+        if not is_free and (why := await approve(command) if approve else "nobody is there to approve it"):
+            raise CommandsNotAllowed("commands_not_allowed", f'commands = "{self._commands}": {why}')
+        return mechanism, allowed
+
+    async def _network(self, asked: Network | None, mechanism: Mechanism) -> Network:
+        """The network of a command. Raises `CommandsNotAllowed`."""
         if asked is None:
-            return mechanism, "host" if mechanism == "process" or self.network == "open" else "none"
+            return "host" if mechanism == "process" or self.network == "open" else "none"
         if asked == "none" and (mechanism == "process" or not await self._sandbox_works(mechanism, "none")):
             raise CommandsNotAllowed(
                 "network_isolation_unavailable",
                 'network = "none" needs a sandbox that can take the network away, which does not work here; '
                 'install bubblewrap, or use network = "host".',
             )
-        return mechanism, asked
+        return asked
 
     def _why_not_on(
         self, asked: Network | None, author: Author, mechanism: Mechanism | None
@@ -262,9 +281,9 @@ class Commands:
         return None
 
     def _why_refused(
-        self, author: Author, mechanism: Mechanism | None, *, by_child: bool = False
+        self, author: Author, mechanism: Mechanism | None, *, by_child: bool = False, can_ask: bool = False
     ) -> CommandsNotAllowed | None:
-        """Why a command of `author` may not run under `mechanism`, the one that works here."""
+        """Why a command of `author` may not run under `mechanism`, the one that works here, whatever a person says."""
         if author == "model" and self._commands == "deny":
             return CommandsNotAllowed(
                 "commands_not_allowed",
@@ -281,12 +300,15 @@ class Commands:
                 f'sandbox = "require", but neither bubblewrap nor Landlock works here: {how_to_get_sandbox()}, or set '
                 'sandbox = "auto" in delegate.toml (or DELEGATE_SANDBOX=auto).',
             )
+        if self._commands == "ask" and can_ask:
+            return None
         if mechanism == "process" and self._commands != "allow" and (author == "model" or by_child):
             what = "a model's commands" if author == "model" else "commands on what a child left, also a person's,"
             why = "none that works here" if self._sandbox != "off" else 'sandbox = "off"'
+            nobody = " and nobody is there to approve anything else" if self._commands == "ask" else ""
             return CommandsNotAllowed(
                 "commands_not_allowed",
-                f'commands = "{self._commands}" runs {what} only inside a sandbox, and there is {why}: '
+                f'commands = "{self._commands}" runs {what} only inside a sandbox, and there is {why}{nobody}: '
                 f"{how_to_get_sandbox(self._sandbox)}, or {_ALLOW}.",
             )
         return None

@@ -216,6 +216,7 @@ class CheckGuard:
                 by_child=self._submission.by_child,
                 copy=room.tree if room is not None else None,
                 recompile=self._recompile,
+                approve=self._submission.approve,
             )
         except ToolError as error:
             return error

@@ -1,0 +1,167 @@
+"""Steps with a scope, for children that are given them: what a step is to do and with which tools, and what came of it.
+
+    declare_step(goal, tools, expected) ──▶ calls of these tools ──▶ verify_step(outcome, held)
+
+A call that may change something and isn't in the scope of an open step is for the policy to decide. The declaration and
+its end are ordinary tool calls with receipts, so that checks and judges see them; the end says what really was called.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delegate._util.fencing import one_line
+from delegate._util.similar import most_similar
+from delegate.errors import ToolError
+from delegate.events import Notify, StepDeclared, StepVerified
+from delegate.ports import Tool
+from delegate.types import Receipt
+
+DECLARE, VERIFY = "declare_step", "verify_step"
+STEP_TOOLS = frozenset({DECLARE, VERIFY})
+MAX_STEPS = 200
+"""How many steps one child may declare."""
+_CHARS = 2_000
+
+
+@dataclass(slots=True)
+class Step:
+    """One declared step."""
+
+    n: int
+    goal: str
+    tools: tuple[str, ...]
+    expected: str
+    first_receipt: int
+    """The number of its declaration among the child's calls."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """The steps of one child."""
+
+    receipts: Callable[[], Sequence[Receipt]]
+    """The calls that have ended so far."""
+    notify: Notify
+    open: Step | None = None
+    declared: int = 0
+    _tools: Sequence[Tool] = ()
+    """The child's other tools."""
+
+    def offered(self, tools: Sequence[Tool]) -> tuple[Tool, Tool]:
+        """The two tools that a child gets besides `tools`."""
+        self._tools = tools
+        return (
+            Tool(
+                DECLARE,
+                "Declare your next step before you change anything: its goal, the tools that you will call for it, and "
+                "what you expect to come of it. What you call outside of a step's tools has to be approved. Tools that "
+                "only read need no step.",
+                _object(
+                    goal=_text("What this step is to achieve."),
+                    tools={
+                        "type": "array",
+                        "items": {"enum": [tool.name for tool in tools]},
+                        "minItems": 1,
+                        "description": "The names of the tools that this step will call.",
+                    },
+                    expected=_text("What will be true when it is done, so that it can be checked."),
+                ),
+                self._declare,
+                parallel=False,
+                read_only=True,
+            ),
+            Tool(
+                VERIFY,
+                "End the open step: say what came of it, and whether what you expected holds. You get back what was "
+                "called in it.",
+                _object(
+                    outcome=_text("What came of it, with the words and numbers that show it."),
+                    held={"type": "boolean", "description": "Whether what you expected holds."},
+                ),
+                self._verify,
+                parallel=False,
+                read_only=True,
+            ),
+        )
+
+    async def _declare(self, arguments: Mapping[str, Any]) -> str:
+        goal, expected = _given(arguments, "goal"), _given(arguments, "expected")
+        names = arguments.get("tools")
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
+            raise ToolError("`tools` has to be a list of the names of your tools")
+        for name in names:  # pyright: ignore[reportUnknownVariableType]
+            self._refuse_unknown(str(name))  # pyright: ignore[reportUnknownArgumentType]
+        if self.open is not None:
+            raise ToolError(f"step {self.open.n} is still open; call {VERIFY} first")
+        if self.declared >= MAX_STEPS:
+            raise ToolError(f"a task has at most {MAX_STEPS} steps")
+        self.declared += 1
+        tools = tuple(dict.fromkeys(str(name) for name in names))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        self.open = Step(self.declared, goal, tools, expected, max((one.n for one in self.receipts()), default=0))
+        self.notify(StepDeclared, n=self.declared, goal=goal, tools=tools, expected=expected)
+        return f"step {self.declared} is open; its tools: {', '.join(tools)}"
+
+    async def _verify(self, arguments: Mapping[str, Any]) -> str:
+        outcome, held = _given(arguments, "outcome"), arguments.get("held")
+        if not isinstance(held, bool):
+            raise ToolError("`held` is missing; send true or false")
+        step = self.open
+        if step is None:
+            raise ToolError(f"no step is open; call {DECLARE} first")
+        called = [one for one in self.receipts() if one.n > step.first_receipt and one.tool not in STEP_TOOLS]
+        inside = Counter(f"{one.tool} ({one.status})" for one in called if one.tool in step.tools)
+        outside = Counter(f"{one.tool} ({one.status})" for one in called if self._is_outside(one.tool, step))
+        unused = [name for name in step.tools if not any(one.tool == name for one in called)]
+        self.open = None
+        self.notify(
+            StepVerified,
+            n=step.n,
+            outcome=outcome,
+            held=held,
+            called=_counted(inside),
+            outside=_counted(outside),
+            unused=tuple(unused),
+        )
+        lines = [f"step {step.n} is closed; what it expected {'holds' if held else 'does not hold'}, by your own word"]
+        lines.append(f"called in its scope: {', '.join(_counted(inside)) or 'nothing'}")
+        lines += [f"called outside its scope: {', '.join(_counted(outside))}"] if outside else []
+        lines += [f"declared and not called: {', '.join(unused)}"] if unused else []
+        return "\n".join(lines)
+
+    def _is_outside(self, name: str, step: Step) -> bool:
+        return name not in step.tools and any(tool.name == name and not tool.read_only for tool in self._tools)
+
+    def _refuse_unknown(self, name: str) -> None:
+        names = [tool.name for tool in self._tools]
+        if name not in names:
+            meant = most_similar(name, names)
+            guess = f"; did you mean {meant}?" if meant else f"; your tools are {', '.join(names)}"
+            raise ToolError(f"there is no tool {one_line(name, 60)!r}{guess}")
+
+
+def _given(arguments: Mapping[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise ToolError(f"`{name}` is missing; send it as a text")
+    if len(value) > _CHARS:
+        raise ToolError(f"`{name}` has {len(value):,} characters; at most {_CHARS:,} are allowed")
+    return value.strip()
+
+
+def _counted(calls: Counter[str]) -> tuple[str, ...]:
+    return tuple(f"{name} ×{count}" if count > 1 else name for name, count in calls.items())
+
+
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
