@@ -194,12 +194,13 @@ def _refuse_conflicts(args: _Arguments) -> None:
 
 
 def _run(args: _Arguments) -> "Batch":
+    from delegate.cli.approvals import at_terminal
     from delegate.cli.batch_progress import run_with_progress
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
 
     _raise_file_limit(args.concurrency)
-    delegator = Delegator()
+    delegator = Delegator(on_approval=at_terminal())
     engine = _engine(args, delegator.settings)
 
     async def call(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Batch":

@@ -16,6 +16,7 @@ from delegate.batch.batch import Batch, Tally
 from delegate.batch.item import ItemOutcome
 from delegate.cli import PROGRAM
 from delegate.cli.layout import Prose
+from delegate.cli.progress import shown
 from delegate.cli.screens import REASON_CHARS
 from delegate.contract.amounts import percent, usd
 
@@ -36,7 +37,7 @@ async def run_with_progress(batch: Batch) -> None:
     live = Live(progress, console=console, refresh_per_second=4, redirect_stdout=False, transient=True)
     printer = None if on_terminal else asyncio.create_task(_print_lines(progress))
     try:
-        with live if on_terminal else nullcontext():
+        with shown(live) if on_terminal else nullcontext():
             async for outcome in batch:
                 if on_terminal and not outcome.good:
                     console.print(failure(outcome))

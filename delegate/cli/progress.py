@@ -20,7 +20,12 @@ _ENDS = {"PASS": ("✓ PASS", "bold green"), "FAIL": ("✗ FAIL", "bold red"), "
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TITLE_CHARS = 100
 _STEP_CHARS = 40
-_WAITS: dict[WaitReason, str] = {"rate_limit": "rate limit", "permit": "other children", "budget": "budget"}
+_WAITS: dict[WaitReason, str] = {
+    "rate_limit": "rate limit",
+    "permit": "other children",
+    "budget": "budget",
+    "approval": "your approval",
+}
 _LEAST_TITLE = 6
 """Columns that a title keeps, however narrow the terminal is."""
 
@@ -34,8 +39,37 @@ def live(titles: Sequence[str]) -> Generator[EventSink | None]:
     progress = RunProgress(titles)
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     # stdout isn't redirected, because results must not end up on stderr.
-    with Live(get_renderable=progress.tree, console=console, refresh_per_second=12, redirect_stdout=False):
+    with shown(Live(get_renderable=progress.tree, console=console, refresh_per_second=12, redirect_stdout=False)):
         yield progress.show
+
+
+_shown_now: list[Live] = []
+
+
+@contextmanager
+def shown(display: Live) -> Generator[None]:
+    """Show a display inside the block, except while it is `hidden`."""
+    with display:
+        _shown_now.append(display)
+        try:
+            yield
+        finally:
+            _shown_now.remove(display)
+
+
+@contextmanager
+def hidden() -> Generator[None]:
+    """Take all displays off the terminal inside the block, so that a person can be asked something."""
+    displays = [(one, one.transient) for one in _shown_now]
+    for one, _ in displays:
+        one.transient = True
+        one.stop()
+    try:
+        yield
+    finally:
+        for one, transient in displays:
+            one.transient = transient
+            one.start(refresh=True)
 
 
 @dataclass(slots=True)
@@ -95,6 +129,14 @@ class RunProgress:
                 branch.doing = f"asking {_short(event.model)} to judge"
             case "verdict":
                 branch.verdict, branch.ended = event.verdict or "no criteria", self._clock()
+            case "approval.asked":
+                branch.doing = _short(f"asks you about {event.text}")
+            case "approval.answered":
+                branch.doing = "thinking" if event.approved else _short(f"{event.tool} (not approved)")
+            case "step.declared":
+                branch.doing = _short(f"step {event.n}: {event.goal}")
+            case "step.verified":
+                branch.doing = "thinking"
             case "task.queued" | "check.started" | "judge.done" | "task.done":
                 pass
 

@@ -221,6 +221,7 @@ def _refuse_options_with_resume(
 def _resume(text: str, format: Format) -> NoReturn:
     """Go on with a task on record, and print its report."""
     from delegate.cli import exits
+    from delegate.cli.approvals import at_terminal
     from delegate.cli.output import print_report, print_report_as
     from delegate.cli.recorded import find
     from delegate.cli.work import stoppable
@@ -232,7 +233,7 @@ def _resume(text: str, format: Format) -> NoReturn:
         from delegate.events import EventSink
         from delegate.types import Report
 
-    delegator, goals = Delegator(), list[str]()
+    delegator, goals = Delegator(on_approval=at_terminal()), list[str]()
 
     async def resume(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Report":
         record, tasks = await find(delegator, text, None)
@@ -298,6 +299,7 @@ def _run(
     from functools import partial
 
     from delegate.cli import exits
+    from delegate.cli.approvals import at_terminal
     from delegate.cli.out import Out
     from delegate.cli.output import print_report, print_report_as
     from delegate.cli.work import stoppable
@@ -308,7 +310,7 @@ def _run(
     if runner is not None:
         _refuse_limits_with_runner(tasks)
     goals = [task.goal for task in tasks]
-    delegator = Delegator(_raise_limits(load_settings(), tasks), runner=runner)
+    delegator = Delegator(_raise_limits(load_settings(), tasks), runner=runner, on_approval=at_terminal())
     _refuse_absent_workspaces(tasks)
     out = Out.open(folder, tasks, force=force) if folder is not None else None
     report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)

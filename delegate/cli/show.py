@@ -102,7 +102,7 @@ def _print_task(record: "JsonObject", number: int | None, *, transcript: bool) -
     from delegate.cli.layout import Trimmed
     from delegate.cli.output import console, slim_table
     from delegate.cli.screens import record_screen
-    from delegate.cli.transcript import receipts, transcript_lines
+    from delegate.cli.transcript import approvals, receipts, transcript_lines
     from delegate.types import ChildRun, TaskResult
 
     out = console()
@@ -111,6 +111,9 @@ def _print_task(record: "JsonObject", number: int | None, *, transcript: bool) -
         out.print(record_screen(result, record["task"]["goal"], number=number, report=run.output))
     else:
         out.print(_unfinished(record))
+    if asked := approvals(record):
+        out.print()
+        out.print(Text("\n").join((Text("approvals:", "dim"), *asked)), soft_wrap=True)
     if transcript:
         out.print()
         out.print(Text("\n").join(transcript_lines(record)), soft_wrap=True)

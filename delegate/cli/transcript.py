@@ -71,6 +71,18 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
             yield _at(seconds, "waited", f"{event['seconds']:.2f} s ({event['reason']})")
         case "child.done":
             yield _at(seconds, "the child ended", event["status"])
+        case "approval.asked":
+            yield _at(seconds, f"asks {event['n']}", f"{event['tool']}: {event['reason']} ({event['code']})")
+            yield from _block(str(event["text"]))
+            yield _line(f"sha256 {event['sha256']}")
+        case "approval.answered":
+            yield _at(seconds, f"answer {event['n']}", approval_words(event))
+        case "step.declared":
+            yield _at(seconds, f"step {event['n']}", f"{event['goal']} (with {', '.join(event['tools'])})")
+            yield _line(f"expects: {event['expected']}")
+        case "step.verified":
+            yield _at(seconds, f"step {event['n']} ends", f"{_held(event)}: {event['outcome']}")
+            yield _line(f"called: {', '.join((*event['called'], *event['outside'])) or 'nothing'}")
         case "claim.made":
             yield _at(seconds, "claims to be done", event["rationale"])
         case "claim.judged":
@@ -87,6 +99,31 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
             pass
         case kind:  # recorded by a newer version
             yield _at(seconds, str(kind), "")
+
+
+def approvals(record: JsonObject) -> list[Text]:
+    """A line for each approval that was asked for: what for, and the answer."""
+    answers = {event["n"]: event for event in _of_kind(record, "approval.answered")}
+    lines: list[Text] = []
+    for asked in _of_kind(record, "approval.asked"):
+        answer = answers.get(asked["n"])
+        words = approval_words(answer) if answer else "no answer is recorded"
+        mark, style = ("✓", "green") if answer and answer["approved"] else ("✗", "red")
+        line = Text(f"{mark} ", style).append(one_line(str(asked["text"]), 200))
+        lines.append(line.append(f"  {words} ({asked['code']}, {asked['sha256'][:12]})", "dim"))
+    return lines
+
+
+def approval_words(answer: JsonObject) -> str:
+    """How an approval was answered, by whom, and after how long."""
+    by = f" by {one_line(answer['by'], 80)}" if answer["by"] else ""
+    again = ", also for the same call again" if answer["same_again"] and answer["approved"] else ""
+    note = f": {one_line(answer['note'], 300)}" if answer["note"] else ""
+    return f"{answer['outcome'].replace('_', ' ')}{by}{again}, after {answer['seconds']:.1f} s{note}"
+
+
+def _held(event: JsonObject) -> str:
+    return "holds, by its own word" if event["held"] else "does not hold"
 
 
 def _model_call(event: JsonObject, seconds: float) -> Iterator[Text]:

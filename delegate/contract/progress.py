@@ -12,6 +12,7 @@ WAITS: dict[WaitReason, str] = {
     "rate_limit": "waits for a provider's rate limit",
     "permit": "waits for other children",
     "budget": "waits for what others have reserved of the budget",
+    "approval": "waits for an approval",
 }
 _HALF_DONE_STEPS = 8
 """A task counts as half done after this many events, since their total isn't known in advance."""
@@ -123,6 +124,10 @@ def _activity(event: Event) -> str | None:
             return WAITS[event.reason] if event.seconds is None else "thinks"
         case "child.tool.started":
             return f"{'uses' if event.text == event.tool else 'runs'} `{_quoted(event.text)}`"
+        case "approval.asked":
+            return f"waits for an approval of `{_quoted(event.text)}`"
+        case "approval.answered":
+            return "thinks"
         case "child.done" | "claim.made":
             return "is being checked"
         case "judge.waiting" if event.seconds is None:

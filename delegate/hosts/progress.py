@@ -36,6 +36,14 @@ def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each
             return f"failed to run {event.tool}"
         case "child.done":
             return f"ended: {event.status}"
+        case "approval.asked":
+            return f"asks for an approval of {event.text if content else event.tool}"
+        case "approval.answered":
+            return f"{'may' if event.approved else 'may not'} call {event.tool}"
+        case "step.declared":
+            return f"begins step {event.n} {event.goal if content else ''}"
+        case "step.verified":
+            return f"ends step {event.n}"
         case "claim.made":
             return f"claims to be done {event.rationale if content else ''}"
         case "claim.judged":
@@ -63,7 +71,7 @@ def is_news(event: Event) -> bool:
             return event.status != "ok"
         case "child.started" | "child.usage" | "child.tool.started" | "child.done" | "check.done":
             return True
-        case "judge.asked" | "verdict" | "claim.made" | "claim.judged":
+        case "judge.asked" | "verdict" | "claim.made" | "claim.judged" | "approval.asked" | "step.declared":
             return True
         case "child.waiting" | "judge.waiting":
             return event.seconds is None

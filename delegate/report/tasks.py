@@ -77,12 +77,18 @@ _WITHOUT_RESULT = {
     "outcome_unknown": "its process was lost; it may have done anything",
     "unreadable": "its record was written by another version of delegate, or is damaged",
 }
-_TOLD = ("id", "text", "model", "status", "outcome", "verdict", "fault", "reason", "tool")
+_TOLD = (
+    "id", "goal", "text", "model", "status", "outcome", "verdict", "fault", "reason", "tool", "by", "note", "expected",
+)  # fmt: skip
 """The fields of an event that the transcript shows."""
 _STEP_WORDS = {
     "task.queued": "queued",
     "child.started": "child starts",
     "child.waiting": "begins to wait",
+    "approval.asked": "asks for an approval",
+    "approval.answered": "approval",
+    "step.declared": "begins a step",
+    "step.verified": "ends a step",
     "child.done": "child ended",
     "check.started": "check starts",
     "check.done": "check",
