@@ -243,6 +243,8 @@ class Permissions:
         except Exception:
             _log.exception("nobody could be asked for an approval")
             return no, "failed"
+        if answer is None:
+            return no, "failed"
         if isinstance(answer, bool):
             answer = ApprovalAnswer(approved=answer)
         if not isinstance(answer, ApprovalAnswer) or answer.approved not in (True, False):

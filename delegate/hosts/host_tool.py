@@ -16,6 +16,7 @@ from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
 from delegate.errors import CallError, ConfigError, ToolDenied
 from delegate.events import EventSink
+from delegate.policy.approvals import OnApproval
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Report, Usage
 
@@ -29,6 +30,8 @@ class Invocation:
     session: Hashable = None
     """Overlapping calls with the same session share a ledger if `parent.run_id` is None. None: they don't."""
     on_event: EventSink | None = None
+    on_approval: OnApproval | None = None
+    """Asks the host's user about calls of children; None for whom the delegator asks."""
     cancellation: Cancellation | None = None
     answer_within: float | None = None
     """Seconds after which a call that still runs goes on in the background, and is answered with its handles. None: no
@@ -130,10 +133,14 @@ def make_delegate_tool(
             context = held.enter_context(runs.assign(caller, invocation.session))
             if seconds is None:
                 report = await delegator.call(
-                    arguments, parent=context, on_event=invocation.on_event, cancellation=invocation.cancellation
+                    arguments,
+                    parent=context,
+                    on_event=invocation.on_event,
+                    on_approval=invocation.on_approval,
+                    cancellation=invocation.cancellation,
                 )
             else:
-                delegation = await delegator.start_call(arguments, parent=context)
+                delegation = await delegator.start_call(arguments, parent=context, on_approval=invocation.on_approval)
                 if not await _finished_within(seconds, delegation, invocation):
                     delegation.add_done_callback(held.pop_all().close)
                     return ToolAnswer(contract.render_running(delegation.progress), running=delegation)

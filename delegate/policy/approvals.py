@@ -79,8 +79,9 @@ class ApprovalAnswer:
     """The digest that was approved, where the answer comes from elsewhere. Another one than the request's is a no."""
 
 
-OnApproval = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | bool]]
-"""Asks a person about a call. The child waits meanwhile, and none of that time is its own."""
+OnApproval = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | bool | None]]
+"""Asks a person about a call. The child waits meanwhile, and none of that time is its own. None means that nobody could
+be asked."""
 
 
 def digest_of(tool: str, arguments: Mapping[str, Any], workspace: str) -> str:

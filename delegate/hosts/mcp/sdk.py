@@ -18,6 +18,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.redaction import logger
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
+from delegate.hosts.mcp.approvals import Elicit, HeldCall, HeldCalls, Question
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
 from delegate.hosts.mcp.policy import WorkspacePolicy
@@ -34,6 +35,8 @@ ANSWER_WITHIN_SECONDS = 45.0
 _TOOLS: "WeakKeyDictionary[Server[Any], Tools]" = WeakKeyDictionary()
 _ROOTS = "roots"
 """The name under which a client of the protocol of 2026-07-28 is asked for its roots."""
+_APPROVAL = "approval"
+"""The name under which such a client is asked for an approval."""
 DISCONNECTED = "delegate.disconnected"
 """The key in an HTTP request's scope for the `Cancellation` that is canceled when the request ends."""
 
@@ -97,9 +100,34 @@ def _server_v2(tools: Tools) -> Server[Any]:
     async def list_tools(context: Any, params: Any) -> Any:
         return types.ListToolsResult.model_validate({"tools": tools.listed})
 
-    protocol_tasks = ProtocolTasks()
+    protocol_tasks, held_calls = ProtocolTasks(), HeldCalls()
 
     async def call_tool(context: Any, params: Any) -> Any:
+        if _is_modern(context) and _has_forms(context.session.client_capabilities):
+            return await _held_answer(context, params)
+        return await _answer(context, params)
+
+    async def _held_answer(context: Any, params: Any) -> Any:
+        """Answer a call of the latest protocol, whose client may have to be asked something before it ends."""
+        client, start = tools.client_of(context.request), None
+        if params.request_state is None:
+            held = HeldCall(client)
+            start = _answer(context, params, held)
+        elif (known := held_calls.take(client, params.request_state)) is not None:
+            held = known
+            held.reply((params.input_responses or {}).get(_APPROVAL))
+        else:
+            text = "there is no call that waits for this answer; call again without it"
+            return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+        held.report_progress = context.session.report_progress if "progress_token" in (context.meta or {}) else None
+        answer = await held_calls.answer(held, start, _disconnected(context.request))
+        if not isinstance(answer, Question):
+            return answer
+        form = types.ElicitRequestFormParams(message=answer.message, requested_schema=answer.form)
+        requests = {_APPROVAL: types.ElicitRequest(params=form)}
+        return types.InputRequiredResult(input_requests=requests, request_state=answer.state)
+
+    async def _answer(context: Any, params: Any, held: HeldCall | None = None) -> Any:
         meta = cast("Mapping[str, Any]", context.meta or {})
         wants_progress = "progress_token" in meta
         request = ToolRequest(
@@ -107,10 +135,11 @@ def _server_v2(tools: Tools) -> Server[Any]:
             arguments=params.arguments or {},
             http=context.request,
             meta=meta,
-            report_progress=context.session.report_progress if wants_progress else None,
-            disconnected=_disconnected(context.request),
+            report_progress=(held.progress if held else context.session.report_progress) if wants_progress else None,
+            disconnected=held.cancellation if held else _disconnected(context.request),
             as_task=protocol_tasks.create if _declares_tasks(context) else None,
             list_roots=_roots(context.session.client_capabilities, partial(_request_roots, context, params)),
+            elicit=held.elicit if held else _elicit(context.session.client_capabilities, context),
         )
         try:
             answer = await tools.answer(request)
@@ -212,6 +241,7 @@ def _server_v1(tools: Tools) -> Server[Any]:
             report_progress=_progress_v1(context),
             disconnected=_disconnected(context.request),
             list_roots=_roots(client and client.capabilities, context.session.list_roots),
+            elicit=_elicit(client and client.capabilities, context),
         )
         return types.CallToolResult.model_validate(await tools.answer(request))
 
@@ -242,6 +272,19 @@ def _roots(capabilities: Any, request: Callable[[], Awaitable[Any]]) -> ListRoot
             return []
 
     return ask
+
+
+def _elicit(capabilities: Any, context: Any) -> Elicit | None:
+    """Asks the client's user in a form. None if the client has no forms."""
+    if not _has_forms(capabilities):
+        return None
+    return lambda message, form: context.session.elicit_form(message, form, related_request_id=context.request_id)
+
+
+def _has_forms(capabilities: Any) -> bool:
+    """Whether a client shows its user forms. One that declares no modes of elicitation has them."""
+    declared = capabilities.elicitation if capabilities is not None else None
+    return declared is not None and (declared.form is not None or declared.url is None)
 
 
 def _disconnected(http: Any) -> Cancellation | None:

@@ -20,6 +20,7 @@ from delegate.events import Event, EventSink
 from delegate.hosts import host_tool
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
+from delegate.hosts.mcp.approvals import ClientApprovals, Elicit
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.policy import WorkspacePolicy
 from delegate.hosts.mcp.projects import ListRoots, Project, Projects
@@ -59,6 +60,8 @@ class ToolRequest:
     """
     list_roots: ListRoots | None = None
     """Asks the client for its roots; None if it has none to name."""
+    elicit: Elicit | None = None
+    """Asks the client's user something; None if it has no elicitation."""
 
 
 class Tools:
@@ -82,6 +85,7 @@ class Tools:
         self._projects = Projects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
         self._answer_within = answer_within
         self._structured = structured
+        self._approvals = ClientApprovals()
         self._running: dict[str, set[Delegation]] = {}
         """For each client, its calls in the background."""
         self._delegate = host_tool.make_delegate_tool(delegator, parent=parent, background=True)
@@ -112,12 +116,14 @@ class Tools:
             invocation = Invocation(
                 parent=parent,
                 session=client,
+                on_approval=self._approvals.asker(client) if request.elicit is not None else None,
                 cancellation=request.disconnected,
                 answer_within=self._seconds(request.meta) if as_task is None else 0,
             )
         except CallError as error:
             return self._result(ToolAnswer(tool.delegator.render(refusal(error)), is_error=True))
-        answer = await _run_to_completion(_answer(tool, request, invocation))
+        with self._approvals.waits(client, request.elicit):
+            answer = await _run_to_completion(_answer(tool, request, invocation))
         if project.note and not answer.is_error:
             folders = "from the last commit" if project.workspace else "in empty folders"
             text, _, last = answer.text.rpartition("\n")  # the last line counts the verdicts, as the first one does

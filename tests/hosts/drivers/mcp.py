@@ -68,14 +68,24 @@ def _wire(value: Any) -> JsonObject:
 
 @asynccontextmanager
 async def connected(
-    transport: AbstractAsyncContextManager[Any], *, latest: bool = False, roots: Sequence[str] | None = None
+    transport: AbstractAsyncContextManager[Any],
+    *,
+    latest: bool = False,
+    roots: Sequence[str] | None = None,
+    person: Callable[[str], Awaitable[JsonObject]] | None = None,
 ) -> AsyncGenerator[Session]:
-    """A client on this transport. `latest` selects the newest protocol; version 2 of the SDK supports two."""
+    """A client on this transport. `latest` selects the newest protocol; version 2 of the SDK supports two. `person`
+    answers the forms that the server sends."""
 
     async def list_roots(context: Any) -> Any:
         return types.ListRootsResult.model_validate({"roots": [{"uri": root} for root in roots or ()]})
 
-    callback = {} if roots is None else {"list_roots_callback": list_roots}
+    async def elicited(context: Any, params: Any) -> Any:
+        assert person is not None
+        return types.ElicitResult.model_validate(await person(params.message))
+
+    callback: dict[str, Any] = {} if roots is None else {"list_roots_callback": list_roots}
+    callback |= {} if person is None else {"elicitation_callback": elicited}
     if V2:
         async with mcp.Client(transport, mode="auto" if latest else "legacy", **callback) as client:
             yield Session(client)

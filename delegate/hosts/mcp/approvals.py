@@ -1,0 +1,170 @@
+"""Asks the users of MCP clients whether a child may make a call, by elicitation.
+
+A client can be asked only while it waits for an answer: to the call of `delegate_task`, or to one of `read_delegation`
+afterwards. A client without elicitation, one that waits for nothing, and one without a clear answer approve nothing.
+
+The latest protocol has no requests of servers. There, a call is answered with the question, and goes on meanwhile; the
+client repeats the call together with the answer.
+"""
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio
+
+from delegate._util.cancellation import Cancellation
+from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval
+from delegate.types import JsonObject
+
+Elicit = Callable[[str, JsonObject], Awaitable[Any]]
+"""Sends a client the message and the schema of a form, and returns the SDK's result."""
+
+FORM: JsonObject = {
+    "type": "object",
+    "properties": {
+        "approve": {"type": "boolean", "title": "Allow this call", "description": "Only this call, exactly as shown"},
+        "same_again": {
+            "type": "boolean",
+            "title": "Allow it again",
+            "description": "Also the same call again in this task",
+            "default": False,
+        },
+    },
+    "required": ["approve"],
+}
+_KEPT = 1_000
+_USER = "the user of the MCP client"
+
+
+class ClientApprovals:
+    """Knows which clients of one server wait for an answer now, and so can be asked."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Elicit]] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
+
+    @contextmanager
+    def waits(self, client: str, elicit: Elicit | None) -> Generator[None]:
+        """Inside the block, the client waits for an answer. `elicit` is None if it can't be asked."""
+        if elicit is None:
+            yield
+            return
+        waiting = self._waiting.setdefault(client, [])
+        waiting.append(elicit)
+        try:
+            yield
+        finally:
+            waiting.remove(elicit)
+            if not waiting:
+                self._waiting.pop(client, None)
+
+    def asker(self, client: str) -> OnApproval:
+        """Asks the user of this client, one request after the other."""
+
+        async def ask(request: ApprovalRequest) -> ApprovalAnswer | None:
+            async with self._asking.setdefault(client, asyncio.Lock()):
+                if not (waiting := self._waiting.get(client)):
+                    return None
+                return _answer(await waiting[-1](request.describe(), FORM))
+
+        return ask
+
+
+def _answer(result: Any) -> ApprovalAnswer:
+    """The answer in a client's result: only `accept` with `approve` as true is a yes."""
+    if getattr(result, "action", None) != "accept":
+        return ApprovalAnswer(approved=False, by=_USER)
+    content = getattr(result, "content", None)
+    form = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
+    return ApprovalAnswer(approved=form.get("approve") is True, same_again=form.get("same_again") is True, by=_USER)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a call is answered with, where the client's user has to be asked."""
+
+    message: str
+    form: JsonObject
+    state: str
+    """What the client sends with the answer."""
+
+
+@dataclass(slots=True)
+class HeldCall:
+    """A call that goes on while its client is asked, and repeats it."""
+
+    client: str
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    """Stops the call."""
+    report_progress: Any = None
+    """Sends a notification with the request that waits now, if it wants any."""
+    running: "asyncio.Task[JsonObject] | None" = None
+    _questions: "asyncio.Queue[tuple[str, JsonObject]]" = field(
+        default_factory=lambda: asyncio.Queue[tuple[str, JsonObject]]()
+    )
+    _reply: "asyncio.Future[Any] | None" = None
+
+    async def elicit(self, message: str, form: JsonObject) -> Any:
+        """Have the client asked, and wait for what it sends."""
+        self._reply = asyncio.get_running_loop().create_future()
+        self._questions.put_nowait((message, form))
+        return await self._reply
+
+    async def progress(self, *given: Any) -> None:
+        """Send a notification, if the client wants any."""
+        if self.report_progress is not None:
+            await self.report_progress(*given)
+
+    def reply(self, answer: Any) -> None:
+        """Take what the client sends. An answer that nobody waits for any more is dropped."""
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_result(answer)
+
+    async def next_question(self) -> tuple[str, JsonObject] | None:
+        """Wait until the client's user has to be asked something. None if the call has ended."""
+        assert self.running is not None
+        asked = asyncio.ensure_future(self._questions.get())
+        try:
+            await asyncio.wait([self.running, asked], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.running.cancel()
+            with anyio.CancelScope(shield=True):  # children need time to end
+                await asyncio.wait([self.running])
+            raise
+        finally:
+            asked.cancel()
+        return None if self.running.done() or asked.cancelled() else asked.result()
+
+
+class HeldCalls:
+    """The calls of one server whose clients are asked something. The latest 1,000 are remembered."""
+
+    def __init__(self) -> None:
+        self._held = OrderedDict[str, HeldCall]()
+
+    def take(self, client: str, state: str) -> HeldCall | None:
+        """The call that a client repeats; None if it has no such call. It can be repeated once."""
+        held = self._held.get(state)
+        return self._held.pop(state) if held is not None and held.client == client else None
+
+    async def answer(
+        self, held: HeldCall, start: Coroutine[Any, Any, JsonObject] | None, disconnected: Cancellation | None
+    ) -> JsonObject | Question:
+        """Start the call, or go on with it, until it is answered or its client's user has to be asked something."""
+        with (disconnected or Cancellation()).linked(held.cancellation):
+            if start is not None:
+                held.running = asyncio.ensure_future(start)
+            question = await held.next_question()
+        assert held.running is not None
+        if question is None:
+            return held.running.result()
+        state = secrets.token_urlsafe(24)
+        self._held[state] = held
+        if len(self._held) > _KEPT:
+            self._held.popitem(last=False)[1].cancellation.cancel()
+        return Question(*question, state)
