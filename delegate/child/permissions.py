@@ -26,7 +26,7 @@ from delegate.budget.ledger import Ledger
 from delegate.child.job import Waiting
 from delegate.child.steps import Steps
 from delegate.errors import ToolDenied
-from delegate.events import ApprovalAnswered, ApprovalAsked, Notify, read_only
+from delegate.events import ApprovalAnswered, ApprovalAsked, ApprovalOutcome, Notify, read_only
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval, digest_of, shown
 from delegate.policy.decide import Action, BudgetLeft, Decision, decide
 from delegate.policy.rules import Policy
@@ -38,6 +38,8 @@ EXPECTED = "expected_outcome"
 """The argument in which a child says what is to come of a call. The tool doesn't get it."""
 CHECK = "shell criterion"
 """What a person is told is called, where a check is to run without a sandbox."""
+RECORDED_CHARS = 4_000
+"""How much of each text in the arguments the event of a request has. The receipt of the call has all of it."""
 _EXPECTED_SPEC = {"type": "string", "description": "What is to come of this call, in one sentence."}
 
 _log = logger(__name__)
@@ -171,7 +173,7 @@ class Permissions:
             self._asked += 1
             request = ApprovalRequest(
                 tool=action.tool,
-                arguments=_frozen(action.arguments),
+                arguments=read_only(dict(action.arguments), chars=None),
                 sha256=digest,
                 workspace=self._asker.workspace,
                 code=decision.code,
@@ -192,7 +194,7 @@ class Permissions:
             n=self._asked,
             tool=request.tool,
             text=shown(request.command) if request.command is not None else request.tool,
-            arguments=_thawed(request.arguments),
+            arguments=_thawed(read_only(_thawed(request.arguments), RECORDED_CHARS)),
             args_sha256=args_sha256,
             sha256=request.sha256,
             workspace=request.workspace,
@@ -200,7 +202,8 @@ class Permissions:
             reason=request.reason,
             expected=request.expected,
         )
-        answer, outcome = ApprovalAnswer(approved=False), "cancelled"
+        answer = ApprovalAnswer(approved=False)
+        outcome: ApprovalOutcome = "cancelled"
         try:
             with asker.waiting("approval"):
                 async with asker.while_waiting():
@@ -226,7 +229,7 @@ class Permissions:
         note = f": {one_line(answer.note, 1_000)}" if answer.note else ""
         return None if answer.approved else f"{_WHY_NOT[outcome]}{note}"
 
-    async def _answer_to(self, request: ApprovalRequest) -> tuple[ApprovalAnswer, str]:
+    async def _answer_to(self, request: ApprovalRequest) -> tuple[ApprovalAnswer, ApprovalOutcome]:
         """A person's answer, and what came of it. Only cancellation of the child is raised."""
         no, ask = ApprovalAnswer(approved=False), self._asker.on_approval
         assert ask is not None
@@ -269,11 +272,6 @@ def _seconds(arguments: Mapping[str, Any]) -> float:
     value = arguments.get("timeout_seconds")
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if is_number and value is not None else 0.0
-
-
-def _frozen(value: Any) -> Any:
-    """A copy that can't be changed, with the whole text."""
-    return read_only(value, chars=None)
 
 
 def _thawed(value: Any) -> Any:

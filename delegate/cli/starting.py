@@ -124,7 +124,7 @@ def settings_text(allowed: Settings, start: Start) -> str:
 # max_concurrent = {_value(allowed.max_concurrent)} # children at the same time
 
 # What children may do
-# commands = {_value(allowed.commands)} # when commands run: deny, sandboxed or allow
+# commands = {_value(allowed.commands)} # when commands run: deny, sandboxed, ask or allow
 # network = {_value(allowed.network)} # of commands in the sandbox: off, loopback or open
 
 # How strictly their work is judged

@@ -388,7 +388,7 @@ class TaskRun:
         )
 
     @contextmanager
-    def _reporting_wait(self, reason: WaitReason | None) -> Generator[None]:
+    def _reporting_wait(self, reason: WaitReason | None = None) -> Generator[None]:
         """Report the beginning and the end of a wait, if it has a reason."""
         if reason is None:
             yield

@@ -100,10 +100,11 @@ def shown(text: str, limit: int = SHOWN_CHARS) -> str:
 
 
 def notes(text: str, noun: str) -> list[str]:
-    """What a person should know about a text before they approve it."""
+    """What a person should know about what they are shown of a text before they approve it."""
     found: list[str] = []
     if len(text) > SHOWN_CHARS:
         found.append(f"the {noun} has {len(text):,} characters, and you don't see all of them")
+        text = text[: SHOWN_CHARS // 2] + text[-SHOWN_CHARS // 2 :]
     if any(char != "\n" and _is_hidden(char) for char in set(text)):
         found.append("characters that can't be seen are shown as escapes, such as \\u200b")
     if others := sorted(char for char in set(text) if not char.isascii() and not _is_hidden(char)):

@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -57,7 +57,11 @@ def sends(*names: str) -> Scripted:
 
 
 async def run(
-    client: Scripted, person: OnApproval | None, tool: Tool | None = None, task: Any = None, **options: Any
+    client: Scripted,
+    person: OnApproval | None,
+    tool: Tool | None = None,
+    task: dict[str, Any] | None = None,
+    **options: Any,
 ) -> tuple[TaskResult, list[Event]]:
     events: list[Event] = []
     tools = None if tool is None else (tool,)
@@ -117,9 +121,9 @@ async def test_a_refused_call_is_not_made_and_its_receipt_says_why() -> None:
         "yes",
         1,
         {"approved": True},
-        ApprovalAnswer(approved="no"),
+        ApprovalAnswer(approved=cast("bool", "no")),
         ApprovalAnswer(approved=True, sha256="0"),
-    ],  # type: ignore[arg-type]
+    ],
 )
 async def test_everything_but_a_clear_yes_is_a_no(answer: Any) -> None:
     mail = Mailer()
@@ -215,7 +219,7 @@ async def test_the_arguments_that_are_shown_are_those_that_are_called() -> None:
     def sneak(request: ApprovalRequest) -> bool:
         given["to"] = "everybody"
         with pytest.raises(TypeError):
-            request.arguments["to"] = "everybody"  # type: ignore[index]
+            request.arguments["to"] = "everybody"  # pyright: ignore[reportIndexIssue]
         return True
 
     client = words([ChatReply("", "tool_calls", *_usage_and(given)), DONE])

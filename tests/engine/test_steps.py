@@ -24,7 +24,9 @@ def declare(*tools: str, goal: str = "Write a.txt") -> ChatReply:
 VERIFY = call("verify_step", outcome="a.txt says hello", held=True)
 
 
-async def run(*turns: Any, asks: bool | None = None, task: Any = None, **options: Any) -> tuple[TaskResult, Any, Any]:
+async def run(
+    *turns: Any, asks: bool | None = None, task: dict[str, Any] | None = None, **options: Any
+) -> tuple[TaskResult, Any, Any]:
     requests, events = list[Any](), list[Event]()
 
     async def person(request: Any) -> bool:

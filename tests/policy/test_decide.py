@@ -168,6 +168,14 @@ def test_of_a_long_command_both_ends_are_shown_and_its_length_is_named() -> None
     assert len(shown(text)) < 5_000
 
 
+def test_a_hostile_argument_of_any_size_is_shown_in_no_time() -> None:
+    every_character = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
+    started = time.perf_counter()
+    told = request(command=every_character).describe() + request(content=every_character).describe()
+    assert time.perf_counter() - started < 1
+    assert len(told) < 60_000
+
+
 def test_a_digest_is_that_of_one_tool_with_its_arguments_in_one_workspace() -> None:
     one = digest_of("run_shell", {"command": "ls", "timeout_seconds": 1}, "/w")
     assert one == digest_of("run_shell", {"timeout_seconds": 1, "command": "ls"}, "/w")
