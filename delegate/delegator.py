@@ -47,7 +47,6 @@ from delegate.models.catalog import Model
 from delegate.models.connections import connect, through_client, with_host_models
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.overrides import effective_catalog
-from delegate.policy.approvals import OnApproval
 from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.sandbox.commands import Commands
@@ -71,6 +70,7 @@ from delegate.types import (
 if TYPE_CHECKING:
     from delegate.calibration.detector import Detector
     from delegate.calibration.fitting import RuledRun
+    from delegate.policy.approvals import OnApproval
 
 _log = logger(__name__)
 _KEPT_RUNS = 1_000
@@ -117,7 +117,7 @@ class Delegator:
         runner: ChildRunner | ChildFunction | None = None,
         tools: Sequence[Tool | Callable[..., Any]] | None = None,
         on_event: EventSink | None = None,
-        on_approval: OnApproval | None = None,
+        on_approval: "OnApproval | None" = None,
         **options: Unpack[SettingsOptions],
     ) -> None:
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
@@ -230,7 +230,7 @@ class Delegator:
         *,
         parent: Parent | None = None,
         on_event: EventSink | None = None,
-        on_approval: OnApproval | None = None,
+        on_approval: "OnApproval | None" = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
         """Execute one tool call as the parent's model wrote it.
@@ -255,7 +255,7 @@ class Delegator:
         *,
         parent: Parent | None = None,
         on_event: EventSink | None = None,
-        on_approval: OnApproval | None = None,
+        on_approval: "OnApproval | None" = None,
     ) -> Delegation:
         """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused."""
 
@@ -391,7 +391,7 @@ class Delegator:
         *tasks: Task,
         parent: Parent | None = None,
         on_event: EventSink | None = None,
-        on_approval: OnApproval | None = None,
+        on_approval: "OnApproval | None" = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
         """Run any number of tasks written by a person or a program. They can use every field of `Task`."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from delegate._util import forking
@@ -21,10 +22,12 @@ from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
-from delegate.policy.approvals import OnApproval
 from delegate.sandbox.commands import Author
 from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals, Workspace
+
+if TYPE_CHECKING:
+    from delegate.policy.approvals import OnApproval
 
 KEPT_RUNS = 10_000
 """The number of host runs that are remembered. The least recently used one is dropped first."""
@@ -98,7 +101,7 @@ class RunContext:
     """The caller's own deadline on the monotonic clock, or None."""
     workspace: Workspace | None = None
     """The workspace of the children that a model asks for; None for a fresh one."""
-    on_approval: OnApproval | None = None
+    on_approval: "OnApproval | None" = None
     """Asks a person about what its children want to do; None for whom the operator has named."""
     delegated: list[Totals] = field(default_factory=list[Totals])
     """The totals of each task that it delegated."""
@@ -169,7 +172,7 @@ class RunRegistry:
         _current.set(None)
 
     def context(
-        self, parent: Parent | None = None, *, author: Author = "person", on_approval: OnApproval | None = None
+        self, parent: Parent | None = None, *, author: Author = "person", on_approval: "OnApproval | None" = None
     ) -> RunContext:
         """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`.
 

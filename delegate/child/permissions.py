@@ -36,6 +36,7 @@ from delegate.sandbox.commands import Approve
 
 EXPECTED = "expected_outcome"
 """The argument in which a child says what is to come of a call. The tool doesn't get it."""
+SHELL = "run_shell"
 CHECK = "shell criterion"
 """What a person is told is called, where a check is to run without a sandbox."""
 RECORDED_CHARS = 4_000
@@ -119,13 +120,12 @@ class Permissions:
             raise ToolDenied(f"not called ({decision.code}): {decision.reason}")
         if problem := await self._ask(action, decision, receipt_args=given):
             raise ToolDenied(f"not called ({decision.code}): {decision.reason}; {problem}")
-        command = arguments.get("command")
-        approved = command if isinstance(command, str) else None
-        self._approved_commands[approved or ""] += 1
+        approved = [str(arguments.get("command"))] if tool.name == SHELL else []
+        self._approved_commands.update(approved)
         try:
             return await tool.call(arguments)
         finally:
-            self._approved_commands[approved or ""] -= 1
+            self._approved_commands.subtract(approved)
 
     def command_approval(self) -> Approve | None:
         """Asks about a command of the child that nothing would confine. None if nobody is there."""
@@ -133,7 +133,7 @@ class Permissions:
         async def approve(command: str) -> str | None:
             if self._approved_commands[command] > 0:
                 return None
-            return await self._ask(Action("run_shell", {"command": command}), _NO_SANDBOX)
+            return await self._ask(Action(SHELL, {"command": command}), _NO_SANDBOX)
 
         return approve if self._asker.on_approval is not None else None
 

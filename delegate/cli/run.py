@@ -155,9 +155,9 @@ def run(
 
     A task file is a list of tasks, or an object with the list as `tasks`. A
     task has the fields goal, context, acceptance_criteria, output_schema, tier,
-    model, tools, workspace, max_steps, timeout_seconds, max_cost_usd, mode and
-    max_claims. A criterion in it is a sentence or a typed object, and a relative
-    workspace is resolved against the folder of the file.
+    model, tools, workspace, max_steps, timeout_seconds, max_cost_usd, mode,
+    max_claims and steps. A criterion in it is a sentence or a typed object, and a
+    relative workspace is resolved against the folder of the file.
 
     The child gets a new, empty folder; with --in, --worktree or --copy, it gets
     a project. Its files stay there; --out copies them to a folder of yours. It

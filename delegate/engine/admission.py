@@ -10,7 +10,6 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS
-from delegate.child.steps import STEP_TOOLS
 from delegate.child.toolbox import toolbox_names
 from delegate.contract import Limits
 from delegate.engine.consumers import Consumer, settle
@@ -167,6 +166,8 @@ class Admission:
         services = self.executor.services
         if not task.steps:
             return
+        from delegate.child.steps import STEP_TOOLS  # loaded only where it is used
+
         if not getattr(services.runner, "uses_job_tools", False):
             message = "only a child that calls nothing but delegate's tools can be held to steps"
             raise CallError("no_steps", message, field="steps", hint="leave out `steps`, or use the built-in child")

@@ -51,7 +51,6 @@ from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.models.tiers import weaker
-from delegate.policy.approvals import OnApproval
 from delegate.ports import Tool
 from delegate.records.history import Records
 from delegate.records.recorder import Recorder, is_large
@@ -67,6 +66,7 @@ if TYPE_CHECKING:
     from delegate.child.permissions import Permissions
     from delegate.engine.claims import TaskClaims
     from delegate.engine.resume import Resumed
+    from delegate.policy.approvals import OnApproval
 
 GRACE_SECONDS = 10.0
 """How long a runner may take to stop after it was canceled."""
@@ -97,7 +97,7 @@ class Services:
     """Environment variables whose values are secrets, regardless of their names."""
     write_locks: MutableMapping[Run, WriteLocks]
     """The writers of the files in shared folders, per run."""
-    on_approval: OnApproval | None = None
+    on_approval: "OnApproval | None" = None
     """Asks a person about a call of a child, unless its own call says who does."""
 
     @property

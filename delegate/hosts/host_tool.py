@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 from uuid import uuid4
 
 from delegate import contract
@@ -16,9 +16,11 @@ from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
 from delegate.errors import CallError, ConfigError, ToolDenied
 from delegate.events import EventSink
-from delegate.policy.approvals import OnApproval
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Report, Usage
+
+if TYPE_CHECKING:
+    from delegate.policy.approvals import OnApproval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class Invocation:
     session: Hashable = None
     """Overlapping calls with the same session share a ledger if `parent.run_id` is None. None: they don't."""
     on_event: EventSink | None = None
-    on_approval: OnApproval | None = None
+    on_approval: "OnApproval | None" = None
     """Asks the host's user about calls of children; None for whom the delegator asks."""
     cancellation: Cancellation | None = None
     answer_within: float | None = None
