@@ -106,15 +106,32 @@ def test_a_folders_file_cannot_undo_what_the_operators_own_file_narrows(field: s
         load()
 
 
+OWN_POLICY = 'irreversible = "ask", rules = [{decision = "ask", reason = "r", tools = ["send"]}]'
+
+
 @pytest.mark.parametrize(
-    "policy",
-    ['outside_scope = "allow"', "max_requests = 21", "answer_seconds = 601", 'irreversible = "allow"', "rules = []"],
+    ("own", "folder"),
+    [
+        ("", 'outside_scope = "allow"'),
+        ("", "max_requests = 21"),
+        ("", "answer_seconds = 601"),
+        ('irreversible = "ask"', 'irreversible = "allow"'),
+        (OWN_POLICY, 'irreversible = "ask"'),
+        (OWN_POLICY, OWN_POLICY.replace("send", "*")),
+    ],
 )
-def test_a_folders_policy_may_only_be_stricter(policy: str) -> None:
-    own_settings('policy = {irreversible = "ask", rules = [{decision = "ask", reason = "r", tools = ["send"]}]}')
-    folder_settings(f"[policy]\n{policy}")
+def test_a_folders_policy_may_only_be_stricter(own: str, folder: str) -> None:
+    own_settings(f"policy = {{{own}}}")
+    folder_settings(f"policy = {{{folder}}}")
     with pytest.raises(ConfigError, match=" sets policy, "):
         load()
+
+
+def test_a_folders_policy_may_add_rules_to_the_operators_own() -> None:
+    own_settings(f"policy = {{{OWN_POLICY}}}")
+    added = OWN_POLICY.replace("}]", '}, {decision = "deny", reason = "s"}]')
+    folder_settings(f"policy = {{{added}}}")
+    assert len(load().policy.rules) == 2
 
 
 @pytest.mark.parametrize("field", [*WIDER, *NARROWED])
