@@ -140,7 +140,8 @@ class ResultsFile:
         """Replace the file with one that holds these outcomes, which are all that are on record."""
         temporary = self.path.with_name(f".{self.path.name}.new")
         try:
-            self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            temporary.unlink(missing_ok=True)  # a link that a child left here would lead to another file
+            self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise _unwritable(self.path, error) from None
         self._append_header(inputs, outputs)

@@ -222,7 +222,8 @@ def _write(file: Path, text: str) -> Path | None:
         )
         shutil.copy2(target, backup)
     new = target.with_name(f".{target.name}.new")
-    new.touch(mode=0o600)
+    new.unlink(missing_ok=True)  # a link of this name, in a project that somebody else wrote, would lead elsewhere
+    new.touch(mode=0o600, exist_ok=False)
     new.write_text(text, encoding="utf-8")
     if backup:
         shutil.copymode(backup, new)

@@ -58,6 +58,15 @@ async def test_rewriting_removes_partial_and_duplicate_lines() -> None:
     assert [found.name for found in Path().iterdir()] == ["r.jsonl"]
 
 
+async def test_rewriting_writes_past_a_link_that_a_child_left() -> None:
+    Path("mine.txt").write_text("mine")
+    Path(".r.jsonl.new").symlink_to("mine.txt")
+    file = ResultsFile(Path("r.jsonl"))
+    await file.rewrite(_all(_outcome("a")))
+    file.close()
+    assert (ids(lines(Path("r.jsonl"))), Path("mine.txt").read_text()) == (["a"], "mine")
+
+
 def test_no_part_of_a_line_remains_if_the_disk_is_full() -> None:
     path, limits = Path("r.jsonl"), resource.getrlimit(resource.RLIMIT_FSIZE)
     file = ResultsFile(path)

@@ -177,6 +177,14 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     assert "delegate" in (tmp_path / "real.json").read_text()
 
 
+def test_a_link_at_the_place_of_the_new_file_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / ".mcp.json.new").symlink_to(tmp_path / "mine.txt")
+    installed("cursor", tmp_path / "mcp.json")
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert not (tmp_path / "mcp.json").is_symlink()
+
+
 def test_an_unknown_client_is_refused_with_the_known_ones() -> None:
     done = delegate("mcp", "install", "emacs", COLUMNS="200")
     assert done.returncode == 2
