@@ -147,6 +147,25 @@ async def test_a_client_that_leaves_while_its_call_goes_on_stops_it() -> None:
     assert await calls.answer(held, work(), gone) == {"stopped": True}
 
 
+async def test_a_call_that_is_cancelled_ends_before_its_cancel_is_passed_on() -> None:
+    calls, held, ended = HeldCalls(), HeldCall("a"), list[str]()
+
+    async def work() -> JsonObject:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("work")
+        return {}
+
+    running = asyncio.create_task(calls.answer(held, work(), None))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended == ["work"]
+
+
 async def test_only_a_client_that_waits_for_an_answer_is_asked() -> None:
     approvals, asked = ClientApprovals(), list[str]()
 

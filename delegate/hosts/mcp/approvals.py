@@ -80,7 +80,7 @@ def _answer(result: Any) -> ApprovalAnswer:
     if getattr(result, "action", None) != "accept":
         return ApprovalAnswer(approved=False, by=_USER)
     content = getattr(result, "content", None)
-    form = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
+    form: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
     return ApprovalAnswer(approved=form.get("approve") is True, same_again=form.get("same_again") is True, by=_USER)
 
 

@@ -124,7 +124,7 @@ def _server_v2(tools: Tools) -> Server[Any]:
         if not isinstance(answer, Question):
             return answer
         form = types.ElicitRequestFormParams(message=answer.message, requested_schema=answer.form)
-        requests = {_APPROVAL: types.ElicitRequest(params=form)}
+        requests: dict[str, Any] = {_APPROVAL: types.ElicitRequest(params=form)}
         return types.InputRequiredResult(input_requests=requests, request_state=answer.state)
 
     async def _answer(context: Any, params: Any, held: HeldCall | None = None) -> Any:
