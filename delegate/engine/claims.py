@@ -24,7 +24,7 @@ from delegate.records.recorder import Recorder
 from delegate.sandbox.paths import remove_file
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
-from delegate.types import ChildRun, Claim, ErrorDetail, FileCriterion, ShellCriterion, Task, Verdict
+from delegate.types import Artifact, ChildRun, Claim, ErrorDetail, FileCriterion, ShellCriterion, Task, Verdict
 
 Judge = Callable[[ChildRun], Awaitable[Verdict | None]]
 RATIONALE_CHARS = 4_000
@@ -131,6 +131,10 @@ class TaskClaims:
         limit = ErrorDetail(code="budget_exceeded", message=verdict.reasoning) if spent else None
         return self._noted(judged, refusal(verdict), limit, examined=verdict.examined)
 
+    def artifacts_of(self, child: ChildRun) -> tuple[Artifact, ...] | None:
+        """The artifacts that the latest claim was judged by, if the child made no model call since; else None."""
+        return self._latest[0].artifacts if self._latest and self._latest[0].steps == child.steps else None
+
     def verdict_on(self, child: ChildRun) -> tuple[ChildRun, Verdict | None]:
         """The run with its verdict, if the child made no model call since its latest claim. Without one, judge the run.
 
@@ -175,7 +179,8 @@ class TaskClaims:
         if self._folder.unlisted or not any(isinstance(one, ShellCriterion) for one in self._task.criteria):
             return  # with files of the child that aren't listed, nobody knows which are those of checks
         known = {one.path for one in run.artifacts}
-        for one in await self._folder.artifacts():
+        # Without writing a worktree's diff again: what is taken over is what was judged.
+        for one in await run_in_thread_if(not self._folder.is_small, self._folder.changes):
             if one.path not in known and (changed := self._changed_at(one.path)) is not None:
                 self._of_checks[one.path] = changed
 

@@ -311,7 +311,8 @@ class TaskRun:
                         _log.exception("the child of task %d crashed", self.index + 1)
                     child = recorder.finish(status, error=detail)
                 child = await run_in_thread_if(is_large(child), partial(recorder.redacted, child))
-            artifacts = await folder.artifacts()
+            judged = self._claims.artifacts_of(child) if self._claims else None
+            artifacts = await folder.artifacts() if judged is None else judged
             return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
 
     async def _run_within_size(self, work: Coroutine[Any, Any, ChildRun], folder: Folder) -> ChildRun:

@@ -1,6 +1,8 @@
 """Goal mode from the outside: what a refused child is told, what counts as verified, and what a claim costs."""
 
 import asyncio
+import hashlib
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +145,20 @@ async def test_what_was_there_before_stays_though_a_check_changes_it(tmp_path: P
     check = {"kind": "shell", "command": "test -f count.txt || exit 9; echo 1 >> count.txt; test -f a.txt"}
     result = await run(words([claim("a"), WORK, claim("b")]), check, workspace={"mode": "copy", "path": tmp_path})
     assert [one.code for one in result.claims] == ["not_met", "met"]
+
+
+async def test_what_is_taken_over_is_what_was_judged_and_not_what_checks_left(home: Path, tmp_path: Path) -> None:
+    git = "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"
+    subprocess.run(git, shell=True, cwd=tmp_path, check=True)
+    check = {"kind": "shell", "command": "echo built > out.txt; test -f a.txt"}
+    workspace = {"mode": "worktree", "path": tmp_path}
+    result = await run(words([claim("a"), WORK, claim("b")]), check, workspace=workspace)
+    assert result.goal_end == "verified"
+    (diff,) = (home / "workspaces").glob("*.diff")
+    assert "b/a.txt" in diff.read_text()
+    assert "out.txt" not in diff.read_text()
+    listed = next(one for one in result.artifacts if one.path.endswith(".diff"))
+    assert listed.sha256 == hashlib.sha256(diff.read_bytes()).hexdigest()
 
 
 async def test_what_a_child_changed_of_a_checks_files_is_its_own_and_stays() -> None:
