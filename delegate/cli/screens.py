@@ -96,7 +96,7 @@ def _labeled(label: str, texts: Sequence[str]) -> list[Row]:
 
 
 def verdict_rows(verdict: Verdict | None, result: TaskResult | None, *, full: bool = False) -> Iterator[Row]:
-    """A row per criterion, then what a reader should know: the gate's reason, why there is no judge, findings."""
+    """A row per criterion, then what a reader should know: the gate's reason, judges without an answer, findings."""
     if verdict is None:
         yield row("- nobody", "no criteria were given, so nothing was checked")
         return
@@ -153,7 +153,7 @@ def _place(one: CriterionResult) -> str:
 
 
 def _judges(verdict: Verdict) -> Iterator[Row]:
-    """Why no model could judge, and which judges gave no answer."""
+    """Which judges gave no answer, and how often the one that did is wrong."""
     for attempt in verdict.judge.attempts if verdict.judge else ():
         if failure := failed_judge(attempt):
             yield row("! judge", failure, style="yellow")
@@ -162,12 +162,6 @@ def _judges(verdict: Verdict) -> Iterator[Row]:
         day = f", {rate.measured_on}" if rate.measured_on else ""
         counts = f"{rate.false_passes} of {rate.n} rulings{on}{day}"
         yield row("  judge", one_line(f"false PASS at most {rate.upper:.1%} ({counts})", FULL_CHARS), style="dim")
-    if verdict.code == "no_eligible_judge" and verdict.judge is not None:
-        reasons = Counter(one.reason for one in verdict.judge.candidates)
-        listed = "; ".join(
-            f"{reason} ({count} of {reasons.total()} models)" for reason, count in reasons.most_common(4)
-        )
-        yield row("! judge", one_line(f"no model can judge: {listed}", FULL_CHARS), style="red")
 
 
 def failed_judge(attempt: JudgeAttempt) -> str:

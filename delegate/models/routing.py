@@ -6,6 +6,7 @@ clock or the network, so the same request always gives the same result, with a r
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -75,6 +76,14 @@ class Routing:
     """All eligible models, best first. If one can't be reached, the next one judges."""
     candidates: tuple[Candidate, ...]
     """Every model of the catalog, ranked ones first. `reason` is None for the chosen one."""
+
+    @property
+    def why_none(self) -> str:
+        """Why no model may judge: the two most frequent reasons, with the number of models that each rules out."""
+        reasons = Counter(one.reason for one in self.candidates)
+        listed = [f"{reason} ({count} of {reasons.total()} models)" for reason, count in reasons.most_common(2)]
+        others = ["`judge.candidates` has the others"] if len(reasons) > len(listed) else []
+        return f"no model may judge this: {'; '.join([*listed, *others])}"
 
 
 @lru_cache(256)

@@ -141,7 +141,7 @@ def test_without_a_key_it_says_why_no_model_may_judge() -> None:
     done = delegate(*WORK, "-c", "the note greets the reader")
     assert done.returncode == 3
     assert "no_eligible_judge" in done.stdout
-    assert "no model can judge: no key (set OPENAI_API_KEY) (" in done.stdout
+    assert "no model may judge this: no key (set OPENAI_API_KEY) (" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,11 @@ def test_junit_tells_a_judge_that_could_not_look_from_bad_work() -> None:
     error = cases["c1"].find("error")
     assert error is not None
     assert error.get("type") == "no_eligible_judge"
+    assert "no model may judge this: no key (set OPENAI_API_KEY) (" in (error.get("message") or "")
     assert cases["c1"].find("failure") is None
     properties = {one.get("name"): one.get("value") for one in ElementTree.fromstring(xml).iter("property")}
     assert (properties["verdict"], properties["examined"]) == ("FAIL", "false")
+    assert "score" not in properties, "the criterion that a check decided is met, which says nothing about the rest"
 
 
 def test_a_fail_of_the_gate_is_a_failing_case_of_its_own() -> None:

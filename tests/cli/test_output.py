@@ -14,7 +14,6 @@ from delegate.cli.screens import record_screen, task_screen
 from delegate.contract.amounts import percent, usd
 from delegate.types import (
     Artifact,
-    Candidate,
     Claim,
     CriterionResult,
     ErrorDetail,
@@ -290,16 +289,6 @@ def test_the_reason_of_the_gate_is_shown_even_if_it_is_off() -> None:
     )
     assert "  ✗ gate   empty_output: the child ended without a report" in refused
     assert "  ! gate   is off; it would have refused: empty_output" in _shown_alone(gate="empty_output")
-
-
-def test_why_no_model_can_judge_is_shown_once_per_reason() -> None:
-    def candidate(model: str, reason: str) -> Candidate:
-        return Candidate(model=model, provider="p", tier="fast", family="f", reason=reason)
-
-    judge = JudgeRecord(candidates=(candidate("a", "no key"), candidate("b", "no key"), candidate("c", "too small")))
-    assert "  ! judge  no model can judge: no key (2 of 3 models); too small (1 of 3 models)" in _shown_alone(
-        code="no_eligible_judge", judge=judge
-    )
 
 
 def test_json_is_complete_and_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:

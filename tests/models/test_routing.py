@@ -1,6 +1,7 @@
 """Selection of judges and of models for children: the rules, the reasons, and properties for every catalog."""
 
 import random
+import re
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
@@ -143,6 +144,15 @@ def test_with_one_providers_key_its_own_cheapest_model_judges() -> None:
     assert ids(routing)[:2] == ["claude-haiku-5-5", "claude-haiku-4-5"]
     assert reason(routing, "gpt-6-luna") == "no key (set OPENAI_API_KEY)"
     assert reason(routing, "gemini-2.5-flash-lite") == "no key (set GEMINI_API_KEY)"
+
+
+def test_without_a_judge_the_two_most_frequent_reasons_say_why() -> None:
+    alone = choose_judge(Catalog.shipped(), request(None, available=frozenset()))
+    assert re.fullmatch(
+        r"no model may judge this: no key \(set OPENAI_API_KEY\) \((\d+) of (\d+) models\); "
+        r"no key \(set ANTHROPIC_API_KEY\) \(\d+ of \2 models\); `judge.candidates` has the others",
+        alone.why_none,
+    )
 
 
 def test_every_model_is_a_candidate_and_only_the_chosen_one_has_no_reason() -> None:

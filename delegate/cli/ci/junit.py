@@ -42,7 +42,7 @@ def _facts(verdict: Verdict) -> dict[str, str]:
         "verified": str(verdict.verified).lower(),
         "examined": str(verdict.examined).lower(),
         "reasoning": bounded(verdict.reasoning),
-        "score": verdict.score,
+        "score": verdict.score if verdict.examined else None,  # else it is about the rest of the criteria
         "judge": judge.model if judge else None,
         "judge_cost_usd": judge.cost_usd if judge else None,
         "rubric_version": verdict.rubric_version,

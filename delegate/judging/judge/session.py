@@ -95,7 +95,7 @@ class JudgeReply:
 
     reply: ChatReply | None = None
     code: str = "no_eligible_judge"
-    reason: str = "no model may judge this; `judge.candidates` has the reason for each"
+    reason: str = "no model may judge this"
 
     @classmethod
     def answered(cls, reply: ChatReply) -> Self:
@@ -131,9 +131,7 @@ class JudgeSession:
         routing = self._route(question, other_than=recorder.answered[-1].model.family if second else None)
         recorder.routed(routing, second=second)
         left, attempts = self._reachable(routing.ranked), 1 if second else MAX_ATTEMPTS
-        reply = JudgeReply()
-        if routing.ranked and not left:
-            reply = JudgeReply(code=_UNAVAILABLE, reason=self._down[_endpoint(routing.ranked[0])])
+        reply = JudgeReply() if left else self._nobody_asked(routing)
         while left and attempts:
             attempts -= 1
             model = left[0] if attempts else _at_other_endpoint(left, failed)
@@ -171,6 +169,12 @@ class JudgeSession:
             finally:
                 self._report_end(model, time.monotonic() - started, known_attempts)
         return reply
+
+    def _nobody_asked(self, routing: Routing) -> JudgeReply:
+        """The reply if no candidate can be asked: there is none, or the endpoints of all have failed."""
+        if routing.ranked:
+            return JudgeReply(code=_UNAVAILABLE, reason=self._down[_endpoint(routing.ranked[0])])
+        return JudgeReply(reason=routing.why_none)
 
     def _reported_wait(self, model: Model, reason: WaitReason) -> AbstractContextManager[None]:
         """Report a wait before a question is sent."""
