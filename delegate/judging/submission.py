@@ -32,7 +32,7 @@ class Submission:
     by_child: bool = True
     """Whether a child worked in `folder`. Its files are then untrusted: checks of them need a sandbox."""
     has_receipts: bool = True
-    """Whether tool calls were recorded. If so, a call without a receipt wasn't made."""
+    """Whether every tool call was recorded. If so, a call without a receipt wasn't made."""
     has_report: bool = True
     """Whether the worker wrote a report. Without one, the files and the receipts are all there is to judge."""
     said: str = ""
@@ -52,6 +52,16 @@ class Submission:
         """Whether a tool changes nothing: it is marked so, or its name says so, as in `get_weather`."""
         known = next((one for one in self.tools or () if one.name == tool), None)
         return (known is not None and known.read_only) or is_named_like_a_lookup(tool)
+
+    @property
+    def why_no_receipts(self) -> str:
+        """Why no criterion about tool calls can be decided, if `has_receipts` is false."""
+        if not self.by_child:
+            return "no tool calls were recorded for this work: no receipts were given"
+        return (
+            "the child's runner doesn't promise a complete record of its tool calls, so the receipts prove nothing "
+            "(a runner that records every call says so with `records_tools=True`)"
+        )
 
     @property
     def can_act(self) -> bool | None:

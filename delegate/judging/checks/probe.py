@@ -107,7 +107,7 @@ def _bound(value: Any, submission: Submission) -> Any:
 def _value_of(wanted: Reference, submission: Submission) -> Any:
     """The value at the path in the result of the child's last successful call of the tool that has one."""
     if not submission.has_receipts:
-        raise _Unbound(code="no_receipts", reason="no tool calls were recorded for this run")
+        raise _Unbound(code="no_receipts", reason=submission.why_no_receipts)
     for receipt in reversed(submission.run.receipts):
         if receipt.tool != wanted.name or receipt.status != "ok":
             continue

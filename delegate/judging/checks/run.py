@@ -159,7 +159,7 @@ async def _json_predicate(
 
 async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     if not submission.has_receipts:
-        return result(criterion, "error", "nobody", "no_receipts", "no tool calls were recorded for this run")
+        return result(criterion, "error", "nobody", "no_receipts", submission.why_no_receipts)
     decide = partial(receipts.decide, criterion, submission.run.receipts)
     decision = await run_in_thread_if(bool(submission.run.receipts), decide)
     source = None if decision.outcome == "error" else f"check:{criterion.id}"
