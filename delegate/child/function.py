@@ -1,9 +1,12 @@
 """Runs any async function as the child: a host's own agent, a call to another service, a Python script."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
+
+from pydantic import BaseModel
 
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError
@@ -11,8 +14,11 @@ from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, ErrorDetail
 
-ChildFunction = Callable[[Job], Awaitable[str | ChildRun]]
-"""Does a task and returns the child's report, or a whole run made by `job.recorder.finish`."""
+ChildFunction = Callable[[Job], Awaitable[str | Mapping[str, Any] | Sequence[Any] | BaseModel | ChildRun]]
+"""Does a task and returns the child's report, or a whole run made by `job.recorder.finish`.
+
+A report that isn't text is a dict, a list or a Pydantic model, and is reported as JSON.
+"""
 
 
 class FunctionRunner:
@@ -52,11 +58,30 @@ class FunctionRunner:
         returned = cast("object", await self._function(job))
         if isinstance(returned, ChildRun):
             return returned
-        if isinstance(returned, str):
-            finish = partial(job.recorder.finish, "completed", output=returned)
-            return await run_in_thread_if(len(returned) > LARGE_CHARS, finish)
-        message = f"the child's function returned a {type(returned).__name__}, which is neither text nor a ChildRun"
-        return job.recorder.finish("failed", error=ErrorDetail(code="bad_report", message=message))
+        try:
+            report = returned if isinstance(returned, str) else _as_json(returned)
+        except (TypeError, ValueError, RecursionError) as problem:
+            message = f"the child's function returned a {type(returned).__name__}, which {problem}"
+            return job.recorder.finish("failed", error=ErrorDetail(code="bad_report", message=message))
+        finish = partial(job.recorder.finish, "completed", output=report)
+        return await run_in_thread_if(len(report) > LARGE_CHARS, finish)
+
+
+def _as_json(value: object) -> str:
+    """The JSON text of a report that isn't text. Raises TypeError, ValueError or RecursionError if there is none."""
+    if not isinstance(value, (dict, list, BaseModel)):
+        raise TypeError("is neither text nor a ChildRun, a dict, a list or a Pydantic model")
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_dumped)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise ValueError(f"can't be written as JSON: {problem}") from None
+
+
+def _dumped(value: object) -> object:
+    """A value that `json` can write, for one inside a report that it can't."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    raise TypeError(f"it contains a {type(value).__name__}")
 
 
 def runner_of(given: ChildRunner | ChildFunction) -> ChildRunner:

@@ -1,20 +1,24 @@
 """A host's async functions as children: what they get and return, and how they are stopped."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from delegate import Cancellation, ConfigError, Delegator, Job, Task
 from delegate.child.function import FunctionRunner
 from delegate.engine import task_run
-from delegate.ports import ToolOutput
+from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, TaskResult, Usage
 from tests.support.words import met_by, words
 
 CALLED = {"kind": "receipt", "calls": [{"tool": "send"}]}
+SHOWN = {"kind": "probe", "tool": "read", "args": {"id": {"from": {"tool": "send", "path": "$"}}}, "expr": "value > 0"}
 NEVER = {"kind": "receipt", "mode": "none", "calls": [{"tool": "send"}]}
 
 
@@ -58,15 +62,51 @@ async def test_a_run_that_a_function_makes_itself_is_taken_as_it_is() -> None:
     assert (result.status, result.summary) == ("max_steps", "not yet")
 
 
-async def test_a_function_that_gives_back_something_else_has_failed_and_says_so() -> None:
+class Count(BaseModel):
+    total: float
+
+
+@pytest.mark.parametrize("report", [{"total": 3}, Count(total=3), {"total": 3, "parts": [Count(total=3)]}], ids=str)
+async def test_a_report_that_is_a_value_is_its_json(report: Any) -> None:
     async def child(job: Job) -> Any:
-        return {"answer": 3}
+        return report
+
+    result = await done(child, output_schema={"type": "object", "required": ["total"]})
+    assert result.verdict
+    assert (result.verdict.verdict, (result.structured_output or {})["total"]) == ("PASS", 3)
+
+
+@pytest.mark.parametrize(
+    ("report", "why"),
+    [
+        (3, "a int, which is neither text"),
+        (None, "a NoneType, which is neither text"),
+        ({"path": Path("x")}, "a dict, which can't be written as JSON: it contains a PosixPath"),
+        ([float("nan")], "a list, which can't be written as JSON: "),
+        (Count(total=float("inf")), "a Count, which can't be written as JSON: "),
+    ],
+    ids=["int", "None", "path", "nan", "infinity"],
+)
+async def test_a_function_that_gives_back_something_else_has_failed_and_says_so(report: Any, why: str) -> None:
+    async def child(job: Job) -> Any:
+        return report
 
     result = await done(child)
     assert result.status == "failed"
     assert result.error
     assert result.error.code == "bad_report"
-    assert "dict" in result.error.message
+    assert f"the child's function returned {why}" in result.error.message
+
+
+async def test_a_report_that_contains_itself_has_failed_and_says_so() -> None:
+    async def child(job: Job) -> Any:
+        report: list[Any] = []
+        report.append(report)
+        return report
+
+    result = await done(child)
+    assert result.error
+    assert result.error.code == "bad_report"
 
 
 async def test_what_a_function_raises_is_its_result() -> None:
@@ -226,6 +266,21 @@ async def test_without_a_record_of_tools_no_criterion_about_calls_can_be_met(cri
     assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "no_receipts")
     assert result.verdict.receipts == "unavailable"
     assert not result.receipts.recorded
+
+
+@pytest.mark.parametrize("criterion", [CALLED, SHOWN], ids=["receipt", "probe"])
+async def test_receipts_that_may_be_incomplete_name_what_is_missing(criterion: Any) -> None:
+    async def read(arguments: Mapping[str, Any]) -> str:
+        return "1"
+
+    reader = Tool("read", "Read a mail.", {"type": "object"}, read, read_only=True)
+    async with Delegator(runner=send, tools=[reader]) as delegator:
+        report = await delegator.run(Task.model_validate({"goal": "Send it.", "acceptance_criteria": [criterion]}))
+    result = report.results[0]
+    assert result.verdict
+    assert (result.receipts.total, result.verdict.code) == (2, "no_receipts")
+    assert "doesn't promise a complete record" in result.verdict.reasoning
+    assert "`records_tools=True`" in result.verdict.reasoning
 
 
 class Silent:
