@@ -473,7 +473,7 @@ class Delegator:
         rerun: Collection[Rerun] = (),
         skip_bad: bool = False,
         once: bool = False,
-        results: Path | None = None,
+        results: str | Path | None = None,
         options: str = "{}",
         engine: Backend | None = None,
         on_event: Callable[[Item], EventSink] | None = None,
@@ -500,7 +500,7 @@ class Delegator:
                 (`fail`), or both.
             skip_bad: Whether to skip invalid rows instead of refusing the batch.
             once: Whether to refuse a batch of the same tasks that has already been run.
-            results: A JSONL or CSV file to which the results are written.
+            results: A JSONL or CSV file to which a line is appended for each outcome, in the same order.
             options: The options of the caller, as JSON, to be kept in the journal.
             engine: A backend that runs the tasks elsewhere.
             on_event: Returns the receiver of an item's progress events.
@@ -526,7 +526,7 @@ class Delegator:
             resumed=items.resume,
             skip_bad=skip_bad,
             once=once,
-            results=ResultsFile(results) if results is not None else None,
+            results=ResultsFile(Path(results)) if results is not None else None,
             options=options,
             on_event=on_event,
             consumer=self._admission.consumer,

@@ -1,7 +1,8 @@
 """One child per row of a CSV file, each with its own criteria, and a file of results.
 
 Shows `Delegator.batch`: tasks run side by side within a limit on cost, each at most once, and every result is written
-as it comes. A batch that was stopped can be continued: `delegator.batch(..., resume=RUN_ID)`.
+as it comes, beside the columns of its row. A batch that was stopped can be continued: `delegator.batch(...,
+resume=RUN_ID)`.
 
     export OPENAI_API_KEY=...      # or ANTHROPIC_API_KEY, or GEMINI_API_KEY
     python examples/csv_fanout.py examples/tickets.csv results.csv
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from delegate import Delegator, Task
+from delegate.batch.item import Item
 from delegate.types import TextCriterion
 
 SHAPE = {
@@ -27,16 +29,17 @@ SHAPE = {
 }
 
 
-def tasks(path: Path) -> Iterator[Task]:
+def tasks(path: Path) -> Iterator[Item]:
     with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            yield Task(
+        for n, row in enumerate(csv.DictReader(file), start=1):
+            task = Task(
                 goal="Sort the support ticket into one category and draft a reply to the customer.",
                 context=f"The ticket:\n{row['text']}",
                 tier="fast",
                 output_schema=SHAPE,  # decided by code
                 acceptance_criteria=(TextCriterion(text="the reply addresses what the ticket asks for"),),  # by a judge
             )
+            yield Item(str(n), task, row=n, input=row)  # the results repeat the columns of `input`
 
 
 async def main(source: Path, results: Path) -> int:

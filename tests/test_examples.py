@@ -147,7 +147,9 @@ def test_the_fan_out_writes_a_line_with_a_verdict_per_row() -> None:
     with open("results.csv", newline="", encoding="utf-8") as file:
         lines = {line["row"]: line for line in csv.DictReader(file)}
     assert {row: line["verdict"] for row, line in lines.items()} == {"1": "PASS", "2": "PASS", "3": "FAIL", "4": "PASS"}
-    assert json.loads(lines["1"]["structured_output"])["category"] == "bug"
+    assert json.loads(lines["1"]["structured_output"])["category"] == lines["1"]["output.category"] == "bug"
+    with open(EXAMPLES / "tickets.csv", newline="", encoding="utf-8") as file:
+        assert [lines[str(n)]["text"] for n in range(1, 5)] == [row["text"] for row in csv.DictReader(file)]
     tickets = [call.texts[0] for call in server.calls if "The ticket:" in call.texts[0]]
     assert any("charged twice" in ticket for ticket in tickets)
 

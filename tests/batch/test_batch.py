@@ -1,6 +1,7 @@
 """`Delegator.batch`: one outcome per task, each run at most once, and no outcome kept in memory."""
 
 import asyncio
+import csv
 import gc
 import subprocess
 import sys
@@ -46,6 +47,15 @@ async def test_every_task_has_one_outcome_and_one_line_verdict_first(delegator: 
 async def test_items_keep_their_own_ids(delegator: Delegator) -> None:
     given = [Item(id, task) for id, task in zip(("x", "y"), tasks("a", "b"), strict=True)]
     assert words(await outcomes(delegator.batch(given))) == {"x": "PASS", "y": "PASS"}
+
+
+async def test_the_columns_of_an_items_input_are_in_a_csv_of_results(delegator: Delegator) -> None:
+    (task,) = tasks("a")
+    await outcomes(delegator.batch([Item("1", task, row=1, input={"company": "Acme", "id": "7"})], results="r.csv"))
+    with Path("r.csv").open(newline="") as text:
+        (row,) = csv.DictReader(text)
+    assert list(row)[:4] == ["verdict", "id", "row", "company"]
+    assert (row["id"], row["row"], row["company"]) == ("1", "1", "Acme")
 
 
 async def test_concurrency_is_that_of_the_batch_and_not_that_of_a_call() -> None:
@@ -123,7 +133,7 @@ async def test_nothing_is_run_if_one_task_is_invalid(delegator: Delegator, child
 
 async def test_bad_tasks_can_be_skipped_and_are_reported(delegator: Delegator) -> None:
     bad = Task.model_validate({"goal": "b", "model": "no-such-model"})
-    found = await outcomes(delegator.batch([*tasks("a"), bad, *tasks("c")], skip_bad=True, results=Path("r.jsonl")))
+    found = await outcomes(delegator.batch([*tasks("a"), bad, *tasks("c")], skip_bad=True, results="r.jsonl"))
     assert words(found) == {"1": "PASS", "2": "bad_row", "3": "PASS"}
     assert "no-such-model" in found["2"].why
     assert ids(lines(Path("r.jsonl"))) == ["1", "2", "3"]
