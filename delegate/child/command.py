@@ -93,7 +93,7 @@ class CommandRunner:
     def _run_of(self, job: Job, ended: ProcessResult) -> ChildRun:
         """The child's run, as the ended program reports it."""
         if ended.exit_code != 0:
-            return _failed(job, "exit_code", self._failure(ended), output=ended.stdout)
+            return _failed(job, "exit_code", self._failure(job, ended), output=ended.stdout)
         if self._output == "text":
             return job.recorder.finish("completed", output=ended.stdout.strip())
         return self._read_json(job, ended)
@@ -115,10 +115,15 @@ class CommandRunner:
             self._confinement = subreaper if await confinement.works(subreaper) else Confinement(None, subreaper=False)
         return self._confinement
 
-    def _failure(self, ended: ProcessResult) -> str:
+    def _failure(self, job: Job, ended: ProcessResult) -> str:
         stderr = ended.stderr.strip()[-STDERR_CHARS:]
         how = "was stopped after a day" if ended.timed_out else f"ended with exit code {ended.exit_code}"
-        return f"`{self._name}` {how}" + (f": {stderr}" if stderr else ", without output on stderr")
+        said = f"`{self._name}` {how}" + (f": {stderr}" if stderr else ", without output on stderr")
+        for name in self._argv[1:]:
+            if os.path.isfile(name) and not os.path.lexists(job.workspace / name):
+                said += f"\n{name} is a file here but not in the task's folder, where the program runs: "
+                said += f"give it as {os.path.abspath(name)}"
+        return said
 
     def _read_json(self, job: Job, ended: ProcessResult) -> ChildRun:
         try:

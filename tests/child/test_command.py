@@ -270,6 +270,17 @@ async def test_a_relative_program_is_found_from_the_workspace() -> None:
     assert (await done("./agent.sh")).summary == "found"
 
 
+async def test_a_relative_file_that_is_not_in_the_folder_is_named() -> None:
+    Path("program.sh").write_text("echo found\n")
+    path = Path("program.sh").resolve()
+    result = await done("sh program.sh --to /dev/null none.txt")
+    assert result.error
+    assert result.error.message.splitlines()[-1] == (
+        f"program.sh is a file here but not in the task's folder, where the program runs: give it as {path}"
+    )
+    assert (await done(f"sh {path}")).summary == "found"
+
+
 async def test_a_program_deleted_in_the_meantime_is_a_failed_run() -> None:
     Path("agent.sh").write_text("#!/bin/sh\necho found\n")
     Path("agent.sh").chmod(0o755)
