@@ -27,7 +27,12 @@ from delegate.sandbox.commands import SANDBOXES, Commands, how_to_get_sandbox
 from delegate.settings import Settings
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
-BASE_URLS = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL")
+BASE_URLS = {
+    "OPENAI_BASE_URL": ("OPENAI_API_KEY",),
+    "ANTHROPIC_BASE_URL": ("ANTHROPIC_API_KEY",),
+    "GOOGLE_GEMINI_BASE_URL": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+}
+"""The variables for other addresses, with those of the keys that are sent there."""
 PACKAGES = ("delegate-task", "openai", "anthropic", "google-genai", "pydantic")
 NEEDED_BYTES = 65_536
 """What new records take up."""
@@ -161,13 +166,20 @@ def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
     found = [name for name in KEYS if environ.get(name)]
     if found:
         yield DiagnosticCheck("keys", "ok", f"set: {', '.join(found)}")
-    else:
+    elif not environ.get("OPENAI_BASE_URL"):
         yield DiagnosticCheck(
             "keys", "note", "none set", f"set one of {', '.join(KEYS)}, or declare a server in your own delegate.toml"
         )
-    for name in BASE_URLS:
-        if environ.get(name):
-            yield DiagnosticCheck("keys", "ok", f"{name} is set: the models of its provider are called there")
+    for name, keys in BASE_URLS.items():
+        if not environ.get(name):
+            continue
+        called = f"{name} is set: the models of its provider are called there"
+        if any(key in found for key in keys):
+            yield DiagnosticCheck("keys", "ok", called)
+        elif name == "OPENAI_BASE_URL":
+            yield DiagnosticCheck("keys", "ok", f"{called}, without a key")
+        else:
+            yield DiagnosticCheck("keys", "note", f"{name} is set, but without a key", f"set {' or '.join(keys)}")
 
 
 def _endpoints(

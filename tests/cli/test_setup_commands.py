@@ -29,6 +29,16 @@ def test_without_a_key_doctor_names_the_variables_and_exits_with_1() -> None:
     assert "sandbox: " in done.stdout
 
 
+def test_an_address_without_a_key_is_one_line_that_says_so() -> None:
+    with ModelServer([], models=["gpt-6-luna"]) as server:
+        done = delegate("doctor", OPENAI_BASE_URL=server.openai_url, ANTHROPIC_BASE_URL=server.anthropic_url)
+    said = " ".join(done.stdout.split())
+    assert "keys: OPENAI_BASE_URL is set: the models of its provider are called there, without a key" in said
+    assert "keys: ANTHROPIC_BASE_URL is set, but without a key" in said
+    assert "set ANTHROPIC_API_KEY" in said
+    assert "none set" not in said
+
+
 def test_doctor_finds_a_server_that_answers_and_never_prints_a_key() -> None:
     with ModelServer([], models=["gpt-6-luna", "gpt-6.1-terra"]) as server:
         done = delegate("doctor", "--format", "json", **openai_at(server))
