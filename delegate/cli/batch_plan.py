@@ -43,7 +43,7 @@ def _estimate(group: "Group") -> str:
     if group.each_usd is None or group.usd is None:
         return "cost unknown"
     basis = {
-        "records": f"median of {counted(group.records, 'task')} on record for this model, judging included",
+        "records": f"median of {counted(group.records, 'task')} of any kind on record for this model, judging included",
         "assumed": "assumes 20,000 input and 2,000 output tokens per child, without judging",
         "unknown": "",
     }[group.basis]
