@@ -114,8 +114,9 @@ def batch(
     --rerun unknown; failed tasks run again only with --rerun fail.
 
     The first Ctrl-C stops the running tasks and records what they cost. The
-    second exits at once. Exits with 1 if any work is bad, and with 3 if none
-    is, but some could not be looked at.
+    second exits at once. Exits with 0 if every verdict is PASS, 1 if any work
+    is bad, 2 if it was refused before anything ran (such as without a key), and
+    3 if no work is bad, but some could not be looked at.
     """
     from delegate.cli import exits
     from delegate.cli.output import refusals_as

@@ -18,7 +18,8 @@ def call(
     """Execute one delegate_task call exactly as a host would and print its report as JSON.
 
     A call that can't be executed costs nothing, prints an object with the key
-    `error` and exits with 2.
+    `error` and exits with 2, also without a key. Otherwise exits as `delegate
+    run` does.
     """
     from functools import partial
 

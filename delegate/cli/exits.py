@@ -11,7 +11,7 @@ SUCCESS = 0
 BAD_WORK = 1
 """At least one verdict is FAIL because of the work, or a child didn't complete its task."""
 INVALID = 2
-"""The command, a file or a setting can't be used."""
+"""Refused before anything ran: the command, a file or a setting can't be used, or no model for the children."""
 NOT_EXAMINED = 3
 """No work was found to be bad, but of some of it nobody can tell: a child couldn't run, or nobody could look."""
 

@@ -87,7 +87,8 @@ def judge(
     OpenAI's or Anthropic's models are accepted too.
 
     One of the files may be `-` for stdin. Exits with 0 on PASS, 1 if the work
-    is bad, 2 if the input is invalid, and 3 if nobody could look: no judge, no
+    is bad, 2 if it was refused before anything ran (an invalid option, file or
+    setting), and 3 if nobody could look: no judge, such as without a key, no
     budget, or a check that can't run here.
     """
     from delegate.cli import exits

@@ -175,6 +175,11 @@ def run(
     task's folder. It gets only the API keys named with --runner-env. Its tool
     calls aren't recorded, so verify its work with checks; if all criteria are
     checks, no model is called and no API key is needed.
+
+    Exits with 0 if every verdict is PASS, 1 if any work is bad, 2 if it was
+    refused before anything ran (an invalid option, file or setting, or no model
+    for the children, such as without a key), and 3 if no work is bad, but a
+    child couldn't run or nobody could look at its work.
     """
     from delegate.cli.taskfile import read_schema, read_tasks
 
