@@ -44,7 +44,7 @@ async def main() -> None:
             TextCriterion(text="the answer says when the order arrives, and promises nothing else"),
         ),
     )
-    # `records_tools` says that the function reports every tool call. Without it, verdicts say that nobody did.
+    # `records_tools` says that the function reports every tool call. Without it, receipts prove nothing.
     async with Delegator(runner=FunctionRunner(answer_customer, records_tools=True)) as delegator:
         report = await delegator.run(task)
         print(delegator.render(report))
