@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, ErrorDetail
 
-ChildFunction = Callable[[Job], Awaitable[str | Mapping[str, Any] | Sequence[Any] | BaseModel | ChildRun]]
+ChildFunction = Callable[[Job], Awaitable[str | dict[str, Any] | list[Any] | BaseModel | ChildRun]]
 """Does a task and returns the child's report, or a whole run made by `job.recorder.finish`.
 
 A report that isn't text is a dict, a list or a Pydantic model, and is reported as JSON.

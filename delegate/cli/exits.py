@@ -11,7 +11,7 @@ SUCCESS = 0
 BAD_WORK = 1
 """At least one verdict is FAIL because of the work, or a child didn't complete its task."""
 INVALID = 2
-"""Refused before anything ran: the command, a file or a setting can't be used, or no model for the children."""
+"""Refused before anything ran: the command, a file or a setting can't be used, or there is no model for a child."""
 NOT_EXAMINED = 3
 """No work was found to be bad, but of some of it nobody can tell: a child couldn't run, or nobody could look."""
 
