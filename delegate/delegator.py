@@ -5,7 +5,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -17,14 +17,6 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
 from delegate._util.redaction import Redactor, load_formats, logger
-from delegate.batch.backend import Backend
-from delegate.batch.batch import Batch, BatchConfig
-from delegate.batch.item import Item
-from delegate.batch.journal import BatchSummary, Journal, Rerun
-from delegate.batch.plan import BatchPlan
-from delegate.batch.results_file import ResultsFile
-from delegate.batch.runner import BatchRunner
-from delegate.batch.sources import Source, source_of
 from delegate.budget.runs import RunRegistry
 from delegate.child.function import ChildFunction, runner_of
 from delegate.child.job import ChildRunner
@@ -68,6 +60,12 @@ from delegate.types import (
 )
 
 if TYPE_CHECKING:
+    from delegate.batch.backend import Backend
+    from delegate.batch.batch import Batch
+    from delegate.batch.item import Item
+    from delegate.batch.journal import BatchSummary, Journal, Rerun
+    from delegate.batch.plan import BatchPlan
+    from delegate.batch.sources import Source
     from delegate.calibration.detector import Detector
     from delegate.calibration.fitting import RuledRun
     from delegate.policy.approvals import OnApproval
@@ -139,7 +137,6 @@ class Delegator:
         )
         self._preparation = preparation = Preparation(phases=2)
         self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=discard)
-        self._journal = Journal(settings.home, keep_days=settings.keep_days)
         self._runs = RunRegistry(settings, catalog)
         commands = Commands(
             sandbox=settings.sandbox,
@@ -463,22 +460,22 @@ class Delegator:
 
     def batch(
         self,
-        tasks: Iterable[Task | Item] | Source,
+        tasks: "Iterable[Task | Item] | Source",
         *,
         concurrency: int = 3,
         max_cost_usd: float | None = None,
         max_minutes: float | None = None,
         stop_after_failures: int | None = None,
         resume: str | None = None,
-        rerun: Collection[Rerun] = (),
+        rerun: "Collection[Rerun]" = (),
         skip_bad: bool = False,
         once: bool = False,
         results: str | Path | None = None,
         options: str = "{}",
-        engine: Backend | None = None,
-        on_event: Callable[[Item], EventSink] | None = None,
+        engine: "Backend | None" = None,
+        on_event: "Callable[[Item], EventSink] | None" = None,
         cancellation: Cancellation | None = None,
-    ) -> Batch:
+    ) -> "Batch":
         """Run any number of tasks, up to `concurrency` at the same time.
 
             async for outcome in delegator.batch(tasks):
@@ -509,6 +506,11 @@ class Delegator:
         Raises:
             CallError: The tasks or the options are invalid.
         """
+        from delegate.batch.batch import Batch, BatchConfig  # only batches need these
+        from delegate.batch.results_file import ResultsFile
+        from delegate.batch.runner import BatchRunner
+        from delegate.batch.sources import source_of
+
         context = self._runs.batch(concurrency=concurrency, id=resume, max_cost_usd=max_cost_usd)
         items = BatchRunner(self._admission, self._records, context)
         setup = BatchConfig(
@@ -535,27 +537,38 @@ class Delegator:
         )
         return Batch(setup)
 
-    async def plan(self, tasks: Iterable[Task | Item] | Source, *, skip_bad: bool = False) -> BatchPlan:
+    async def plan(self, tasks: "Iterable[Task | Item] | Source", *, skip_bad: bool = False) -> "BatchPlan":
         """Return what a batch of these tasks would run and its estimated cost. Nothing is spent.
 
         Raises:
             CallError: The tasks are invalid.
         """
+        from delegate.batch.runner import BatchRunner
+        from delegate.batch.sources import source_of
+
         items = BatchRunner(self._admission, self._records, self._runs.batch(concurrency=1))
         return await items.plan(source_of(tasks), skip_bad=skip_bad)
 
-    def engine(self, concurrency: int) -> Backend:
+    def engine(self, concurrency: int) -> "Backend":
         """Return a backend that runs items of a batch journaled elsewhere, in a run of its own.
 
         Closing the backend closes the delegator.
         """
+        from delegate.batch.runner import BatchRunner
+
         return BatchRunner(self._admission, self._records, self._runs.batch(concurrency=concurrency), self.aclose)
 
-    async def batches(self, limit: int = 20) -> list[BatchSummary]:
+    @cached_property
+    def _journal(self) -> "Journal":
+        from delegate.batch.journal import Journal
+
+        return Journal(self.settings.home, keep_days=self.settings.keep_days)
+
+    async def batches(self, limit: int = 20) -> "list[BatchSummary]":
         """Return the latest recorded batches, newest first."""
         return await self._journal.latest(limit)
 
-    async def batch_on_record(self, run_id: str) -> BatchSummary:
+    async def batch_on_record(self, run_id: str) -> "BatchSummary":
         """Return one recorded batch.
 
         Raises:
@@ -877,6 +890,6 @@ def _detector_in(home: Path) -> "Detector | None":
         return None
 
 
-def engine_of(settings: Settings, concurrency: int) -> Backend:
+def engine_of(settings: Settings, concurrency: int) -> "Backend":
     """Return a backend with its own `Delegator`, for the worker processes of a batch engine."""
     return Delegator(settings).engine(concurrency)
