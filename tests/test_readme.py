@@ -162,6 +162,7 @@ def test_it_links_to_every_main_page_of_the_documentation() -> None:
     linked = {Path(link).name for link in links(ROOT / "README.md") if link.startswith("docs/")}
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert pages - linked == {
+        "approvals.md",
         "children.md",
         "command-line.md",
         "events.md",
