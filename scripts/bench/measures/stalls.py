@@ -102,7 +102,6 @@ async def longest_stall(attack: Attack, clock: Callable[[], float] = time.monoto
     try:
         await attack.act(folder, heartbeat)
     finally:
-        gc.unfreeze()
         await asyncio.to_thread(remove_tree, folder)
     return heartbeat.longest * 1000
 
