@@ -155,10 +155,12 @@ def _own_children() -> Iterator[tuple[int, bool]]:
 
 
 def _command(pid: int) -> str:
+    """The command of a process. Empty if there is none with this pid."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
+    return words or "(starting)"  # the system fills it in a moment after the start
 
 
 # --------------------------------------------------------------------------------------------------- files and folders
