@@ -29,7 +29,7 @@ ApprovalOutcome = Literal[
     "approved",
     "refused",
     "no_answer",  # nobody answered in time
-    "failed",  # whoever asks people raised an error, or gave an answer that is none
+    "failed",  # the function that asks people raised an error, or its answer is none
     "other_call",  # what was approved is another call than the one that was asked about
     "cancelled",  # the child was stopped while it waited
 ]

@@ -22,7 +22,7 @@ Step = Callable[[], object]
 class Preparation:
     """Runs the steps of some phases in a daemon thread, which begins soon, or when a phase is first waited for.
 
-    A step that fails is left to whoever needs it, and gets the error then.
+    The error of a step is not raised here: the code that needs the step does it again, and gets the error.
     """
 
     def __init__(self, phases: int) -> None:
@@ -62,7 +62,7 @@ class Preparation:
             self._thread.join(PATIENCE_SECONDS)
 
     def after_fork(self) -> None:
-        """Nothing prepares anything here. What isn't done is left to whoever needs it."""
+        """The new process has no such thread. Code that needs a step does it itself."""
         self._done = [Future[None]() for _ in self._done]  # another thread may have held the locks of the old ones
         for future in self._done:
             future.set_result(None)

@@ -74,6 +74,13 @@ def of_judging(verdict: Verdict | None, claims: Sequence[Claim]) -> Charge:
     return total(Charge(one.usage, one.cost_usd, one.cost_known_usd, one.cost_provenance) for one in claims)
 
 
+def child_usd(result: TaskResult) -> float | None:
+    """The cost of a task's child alone, without its judges and what it delegated. None if a part of it is unknown."""
+    judge, delegated = of_judging(result.verdict, result.claims), result.delegated
+    others = sum_usd((judge.cost_usd, delegated.cost_usd if delegated else 0))
+    return None if result.cost_usd is None or others is None else max(0.0, round(result.cost_usd - others, 9))
+
+
 def of_task(child: ChildRun, judging: Charge, delegated: Totals | None) -> Charge:
     """The charge of one task: its child, its judges, and everything that the child delegated."""
     own = Charge(child.usage, child.cost_usd, child.cost_known_usd, child.cost_provenance)

@@ -177,7 +177,7 @@ class RunRegistry:
         """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`.
 
         A call that a model wrote has a parent, which counts as `standard` if nothing is known about it. `on_approval`
-        asks a person about what the call's children want to do; None for whoever is asked already.
+        asks a person about what the call's children want to do; None asks the same one as the call around it.
         """
         parent = parent or Parent()
         current = _current.get()

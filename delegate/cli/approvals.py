@@ -16,7 +16,7 @@ _YES, _AGAIN = ("y", "yes"), ("a", "always")
 
 
 def at_terminal() -> OnApproval | None:
-    """Whoever sits at the terminal. None if stdin or stderr isn't one: then nobody can be asked."""
+    """Asks the person at the terminal. None if stdin or stderr isn't one: then nobody can be asked."""
     try:
         is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     except (AttributeError, ValueError):  # there is none, or it is closed

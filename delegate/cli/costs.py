@@ -48,14 +48,13 @@ def _child(result: TaskResult) -> Iterator[str]:
 def _own_cost(result: TaskResult) -> list[str]:
     """The cost of the child, if the costs of the judges and of delegated tasks are known."""
     judge, delegated = costs.of_judging(result.verdict, result.claims), result.delegated
-    others = costs.sum_usd((judge.cost_usd, delegated.cost_usd if delegated else 0))
-    if others is None or not result.usage.model_calls:
+    if None in (judge.cost_usd, delegated.cost_usd if delegated else 0) or not result.usage.model_calls:
         return []
-    if result.cost_usd is None:
+    if (own := costs.child_usd(result)) is None:
         return ["cost unknown"]
     others_observed = {judge.provenance, delegated.cost_provenance if delegated else "observed"} == {"observed"}
     note = " (estimated)" if others_observed and result.cost_provenance == "estimated" else ""
-    return [usd(max(0, round(result.cost_usd - others, 9))) + note]
+    return [usd(own) + note]
 
 
 def _judge(verdict: Verdict | None, share: float | None, claims: Sequence[Claim] = ()) -> Iterator[str]:

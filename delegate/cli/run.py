@@ -12,7 +12,7 @@ from delegate.cli.options import Format, FormatOption, TraceOption
 if TYPE_CHECKING:
     from delegate.child.command import CommandRunner
     from delegate.settings import Settings
-    from delegate.types import Task
+    from delegate.types import Report, Task
 
 
 class TierName(StrEnum):
@@ -227,16 +227,13 @@ def _resume(text: str, format: Format) -> NoReturn:
     """Go on with a task on record, and print its report."""
     from delegate.cli import exits
     from delegate.cli.approvals import at_terminal
-    from delegate.cli.output import print_report, print_report_as
     from delegate.cli.recorded import find
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
-    from delegate.errors import CallError
 
     if TYPE_CHECKING:
         from delegate._util.cancellation import Cancellation
         from delegate.events import EventSink
-        from delegate.types import Report
 
     delegator, goals = Delegator(on_approval=at_terminal()), list[str]()
 
@@ -248,13 +245,21 @@ def _resume(text: str, format: Format) -> NoReturn:
         )
 
     report = stoppable(delegator, resume)
+    _print(report, goals, format)
+    raise typer.Exit(exits.of_report(report))
+
+
+def _print(report: "Report", goals: Sequence[str], format: Format) -> None:
+    """Print a report. Raises CallError if nothing was run."""
+    from delegate.cli.output import print_report, print_report_as
+    from delegate.errors import CallError
+
     if format is not Format.pretty:
         print_report_as(format, report)
     elif (error := report.error) is not None:
         raise CallError(error.code, error.message, field=error.field, hint=error.hint)
     else:
         print_report(report, goals)
-    raise typer.Exit(exits.of_report(report))
 
 
 def _workspace(folder: Path | None, *, worktree: bool, copy: bool) -> dict[str, Any] | None:
@@ -306,10 +311,8 @@ def _run(
     from delegate.cli import exits
     from delegate.cli.approvals import at_terminal
     from delegate.cli.out import Out
-    from delegate.cli.output import print_report, print_report_as
     from delegate.cli.work import stoppable
     from delegate.delegator import Delegator
-    from delegate.errors import CallError
     from delegate.settings import load_settings
 
     if runner is not None:
@@ -319,12 +322,7 @@ def _run(
     _refuse_absent_workspaces(tasks)
     out = Out.open(folder, tasks, force=force) if folder is not None else None
     report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
-    if format is not Format.pretty:
-        print_report_as(format, report)
-    elif (error := report.error) is not None:
-        raise CallError(error.code, error.message, field=error.field, hint=error.hint)
-    else:
-        print_report(report, goals)
+    _print(report, goals, format)
     complete = out.bring(report, quiet=format is not Format.pretty) if out else True
     raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
 

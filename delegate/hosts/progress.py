@@ -28,7 +28,7 @@ def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each
             return f"started {event.model or ''}"
         case "child.usage":
             return f"thinks {event.text if content else ''}"
-        case "child.waiting":
+        case "child.waiting" | "judge.waiting":
             return WAITS[event.reason] if event.seconds is None else "goes on"
         case "child.tool.started":
             return f"runs {event.text if content else event.tool}"
@@ -54,8 +54,6 @@ def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each
             return f"checked {event.text if content else event.id}: {event.outcome}"
         case "judge.asked":
             return f"is judged by {event.model}"
-        case "judge.waiting":
-            return WAITS[event.reason] if event.seconds is None else "goes on"
         case "judge.done":
             return f"was judged by {event.model}"
         case "verdict":

@@ -39,7 +39,7 @@ CREATE VIEW IF NOT EXISTS rulings_in_force AS
     FROM rulings GROUP BY task, criterion, worker, judge;
 """
 """`rulings_in_force` has the latest ruling where several people ruled on the same criterion. A criterion that was drawn
-at random stays so, whoever rules on it again."""
+at random stays so when somebody else rules on it."""
 
 _COLUMNS = tuple(Ruling.model_fields)
 _NAMES = ", ".join(_COLUMNS)

@@ -39,11 +39,10 @@ def money(of: Totals | TaskResult) -> str:
 def task_bill(result: TaskResult) -> list[BillRow]:
     """The lines of the child, its judges and what it delegated, and their total."""
     rows: list[BillRow] = []
-    judge, delegated = costs.of_judging(result.verdict, result.claims), result.delegated
+    delegated = result.delegated
     if result.usage.model_calls or result.cost_usd is not None:
-        others = costs.sum_usd((judge.cost_usd, delegated.cost_usd if delegated else 0))
-        own = None if result.cost_usd is None or others is None else max(0.0, round(result.cost_usd - others, 9))
-        rows.append(_row("child", result.model or result.requested_model or "", result.usage, usd(own)))
+        model = result.model or result.requested_model or ""
+        rows.append(_row("child", model, result.usage, usd(costs.child_usd(result))))
     record = result.verdict.judge if result.verdict else None
     if result.claims:
         judged = [claim for claim in result.claims if claim.usage.model_calls or claim.cost_usd is None]

@@ -146,7 +146,7 @@ def _raise(error: BaseException) -> Callable[[ApprovalRequest], Awaitable[bool]]
         (asyncio.CancelledError(), "no_answer"),
     ],
 )
-async def test_an_error_of_whoever_asks_is_a_no(error: BaseException, outcome: str) -> None:
+async def test_an_error_of_the_function_that_asks_is_a_no(error: BaseException, outcome: str) -> None:
     mail = Mailer()
     result, events = await run(sends("a"), _raise(error), mail.tool, policy=ASK)
     assert (mail.sent, result.status, answers(events)) == ([], "completed", [(False, outcome)])

@@ -59,7 +59,7 @@ async def test_a_ruling_outlives_the_record_and_a_second_one_replaces_the_first(
         await delegator.rule(handle, "c1", "not_met", by="ann", sampling="random")
         await delegator.rule(handle, "c1", "met", by="ann")
         (kept,) = await delegator.rulings(handle)
-        assert (kept.ruling, kept.sampling) == ("met", "random"), "it was drawn at random, whoever looks again"
+        assert (kept.ruling, kept.sampling) == ("met", "random"), "it was drawn at random, and stays so"
         await delegator.rule(handle, "c1", "not_met", by="bob")
         assert [one.ruled_by for one in await delegator.rulings(handle)] == ["ann", "bob"]
         assert [(one.ruled_by, one.sampling) for one in await delegator.rulings()] == [("bob", "random")]

@@ -32,13 +32,17 @@ CONNECT_SECONDS = 5.0
 
 def prepare_http(sdk: ModuleType) -> None:
     """Do what the first client of an SDK needs, which takes 50 ms."""
-    prepare_client(_library(sdk))
+    prepare_client(_library(_response_class(sdk)))
 
 
-def _library(sdk: ModuleType) -> str:
-    """`httpx` or `httpx2`, which differs between versions of an SDK; the annotation of its responses refers to it."""
-    response: Any = get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
-    return response.__module__.partition(".")[0]
+def _response_class(sdk: ModuleType) -> Any:
+    """The class of an SDK's HTTP responses, which differs between its versions; this annotation refers to it."""
+    return get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
+
+
+def _library(response_class: Any) -> str:
+    """`httpx` or `httpx2`, of which the class is."""
+    return response_class.__module__.partition(".")[0]
 
 
 class SdkTransport:
@@ -54,9 +58,8 @@ class SdkTransport:
         self._sdk = sdk
         self.endpoint = endpoint
         self._read_quota = read_quota
-        # The response class differs between SDK versions (httpx, httpx2); this annotation refers to it.
-        self._response_class: Any = get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
-        self._library = _library(sdk)
+        self._response_class = _response_class(sdk)
+        self._library = _library(self._response_class)
         key = endpoint.api_key or "none"  # with an empty key, the SDK would read the environment
         if endpoint.platform is None:
             options |= {"base_url": endpoint.url, "api_key": key}

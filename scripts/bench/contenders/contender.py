@@ -1,6 +1,12 @@
 """The interface of contenders. Each other module in this folder has `open_contender(url, work, folder)`."""
 
-from typing import Protocol
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from scripts.bench.workload import Json, Workload, use_tool
 
 
 class Contender(Protocol):
@@ -13,3 +19,33 @@ class Contender(Protocol):
     async def converse(self, messages: int) -> None:
         """Make one model call with a conversation of the given number of messages."""
         ...
+
+
+class JsonLoop(ABC):
+    """The tool loop and the judge call, written by hand, on requests and replies that are JSON. `loads` parses it."""
+
+    def __init__(self, work: Workload, folder: Path, loads: Callable[[str], Any]) -> None:
+        self._work = work
+        self._folder = folder
+        self._loads = loads
+
+    async def delegate(self, count: int) -> None:
+        await asyncio.gather(*(self._delegation(self._folder / str(n)) for n in range(count)))
+
+    async def converse(self, messages: int) -> None:
+        await self._ask(self._work.conversation[:messages], tools=self._work.tools)
+
+    async def _delegation(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        messages = self._work.child_messages()
+        while calls := (message := await self._ask(messages, tools=self._work.tools)).get("tool_calls"):
+            messages.append(message)
+            for call in calls:
+                text = use_tool(folder, call["function"]["name"], self._loads(call["function"]["arguments"]))
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+        judged = await self._ask(self._work.judge_messages(), response_format=self._work.response_format)
+        self._work.check(message["content"], self._loads(judged["content"]))
+
+    @abstractmethod
+    async def _ask(self, messages: list[Json], **asked: Any) -> Json:
+        """Make one model call and return the message of the reply."""

@@ -1,6 +1,5 @@
 """The lower bound: the same HTTP calls with only aiohttp and orjson."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,34 +8,17 @@ from typing import Any
 import aiohttp
 import orjson
 
-from scripts.bench.workload import Json, Workload, use_tool
+from scripts.bench.contenders.contender import JsonLoop
+from scripts.bench.workload import Json, Workload
 
 
-class Floor:
+class Floor(JsonLoop):
     """Sends requests and reads replies as plain dicts."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, work: Workload, folder: Path) -> None:
+        super().__init__(work, folder, orjson.loads)
         self._session = session
         self._url = f"{url}/v1/chat/completions"
-        self._work = work
-        self._folder = folder
-
-    async def delegate(self, count: int) -> None:
-        await asyncio.gather(*(self._delegation(self._folder / str(n)) for n in range(count)))
-
-    async def converse(self, messages: int) -> None:
-        await self._ask(self._work.conversation[:messages], tools=self._work.tools)
-
-    async def _delegation(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        messages = self._work.child_messages()
-        while calls := (message := await self._ask(messages, tools=self._work.tools)).get("tool_calls"):
-            messages.append(message)
-            for call in calls:
-                text = use_tool(folder, call["function"]["name"], orjson.loads(call["function"]["arguments"]))
-                messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
-        judged = await self._ask(self._work.judge_messages(), response_format=self._work.response_format)
-        self._work.check(message["content"], orjson.loads(judged["content"]))
 
     async def _ask(self, messages: list[Json], **asked: Any) -> Json:
         body = orjson.dumps({"model": self._work.model, "messages": messages, **asked})
