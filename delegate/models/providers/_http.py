@@ -1,15 +1,18 @@
-"""The HTTP client that is passed to the SDKs of OpenAI and Anthropic: theirs, on aiohttp, with less work per request.
+"""The HTTP client that is passed to the SDKs of OpenAI and Anthropic: aiohttp, which repeats known requests by itself.
 
-A request through the SDKs' own client takes 300 µs more than through aiohttp. Most of it is spent on what no model call
-has: redirects, cookies, authentication schemes, event hooks, and URLs that are parsed four times. This client builds
-and sends plain requests itself, and leaves all others to the SDK's client. Headers, credentials, retries and errors
-remain the SDK's business. What is the same in every request and response is built once.
+For a request, the SDKs and their HTTP libraries need twice the CPU time of aiohttp. Most of it gives the same result in
+each call: the address, the headers and the credentials. So the SDK builds the first request to an address, and its
+headers are sent with the bodies that follow. A response that isn't a success is given to the SDK as the answer to a
+request of its own, so that errors remain its business.
 """
 
 import inspect
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
@@ -18,12 +21,19 @@ from urllib.request import getproxies
 
 import aiohttp
 import yarl
+from multidict import CIMultiDict
 
 REUSE_SECONDS = 5.0
 """Seconds for which an idle connection may be reused. Common servers close it then."""
 KEEPALIVE_SECONDS = 60
 """Seconds of silence after which the system checks whether a connection is alive, and between two checks."""
-_PLAIN = {"headers", "content", "timeout"}
+SUCCESS = 200
+_OF_CONNECTION = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding"}
+"""The headers of a request that aiohttp writes itself."""
+_PER_REQUEST = "Idempotency-Key"
+"""The header that no two requests may share. The SDKs' calls of models don't have it so far."""
+_DECODED = {"content-encoding", "content-length", "transfer-encoding"}
+"""The headers of a response that no longer hold after aiohttp has decoded it."""
 
 
 def http_client(sdk: ModuleType, library: str, *, is_plain: bool) -> Any:
@@ -34,7 +44,7 @@ def http_client(sdk: ModuleType, library: str, *, is_plain: bool) -> Any:
     tls = _tls(library)
     sessions = partial(_session, tls)
     if is_plain and not getproxies():  # the SDK's client knows which requests go through which proxy
-        return _plain_client(library)(verify=tls, sessions=sessions)
+        return _repeating_client(library)(verify=tls, sessions=sessions)
     try:
         client = sdk.DefaultAioHttpClient(verify=tls, follow_redirects=False)
     except RuntimeError:  # the SDKs' error if their `aiohttp` extra isn't installed
@@ -49,7 +59,7 @@ def http_client(sdk: ModuleType, library: str, *, is_plain: bool) -> Any:
 def prepare_client(library: str) -> None:
     """Do what the first client needs: reading the trusted certificates takes 25 ms."""
     _tls(library)
-    _plain_client(library)
+    _repeating_client(library)
 
 
 @cache
@@ -62,81 +72,79 @@ def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector(tls))
 
 
-class _PlainRequest:
-    """A request as the SDK asked for it. The library's own parts are those of the first request to the address."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server sent. `headers` are found in any case."""
 
-    def __init__(self, first: Any, url: yarl.URL, headers: list[tuple[str, str]], content: bytes, timeout: Any) -> None:
-        self.__dict__.update(first.__dict__)
-        self.sent_to, self.sent_headers, self.sent_content, self.timeout = url, headers, content, timeout
-
-
-class _PlainResponse:
-    """A successful response that isn't encoded. The library's own parts are those of the first one."""
-
-    content: bytes = b""
-
-    def __init__(self, first: Any, headers: Any, content: bytes, request: Any) -> None:
-        self.__dict__.update(first.__dict__)
-        self.headers, self.content, self.request = headers, content, request
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
 
 
-class _PlainClient:
-    """Sends requests that have a body and nothing unusual through aiohttp, and leaves the others to the library."""
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the SDK sends to an address with every body."""
+
+    url: yarl.URL
+    headers: CIMultiDict[str]
+    timeout: aiohttp.ClientTimeout
+
+
+_asked: ContextVar[tuple[str, Answer | None]] = ContextVar("asked", default=("", None))
+"""The address that the SDK is asked to send a request to, and the answer to it, if there is one already."""
+
+
+class RepeatingClient:
+    """Sends the requests that the SDK builds through aiohttp, and remembers them without their bodies."""
 
     http: ClassVar[Any]
     """The module of the library."""
-    request_class: ClassVar[Any]
-    response_class: ClassVar[Any]
-    first_response: ClassVar[Any]
 
     def __init__(self, *, sessions: Callable[[], aiohttp.ClientSession], **options: Any) -> None:
         self._library: Any = super()
         self._library.__init__(**options)
         self._sessions = sessions
         self._session: aiohttp.ClientSession | None = None
-        self._first: dict[tuple[str, str], tuple[Any, yarl.URL]] = {}
-        self._encodings: tuple[str, str] = ("Accept-Encoding", cast("Any", self).headers["Accept-Encoding"])
+        self._known: dict[str, _Known] = {}
 
-    def build_request(self, method: str, url: Any, **options: Any) -> Any:
-        """Build a request with the headers given, to which only the accepted encodings are added."""
-        given = {name for name, value in options.items() if value is not None}
-        if given != _PLAIN or not isinstance(options["content"], bytes):
-            return self._library.build_request(method, url, **options)
-        first = self._first.get((method, url))
-        if first is None:
-            first = self._first[method, url] = self.http.Request(method, url), yarl.URL(str(url))
-        headers: Any = options["headers"]
-        if type(headers) is not list:  # in some versions of the SDKs they are a mapping
-            headers = self.http.Headers(headers).multi_items()
-        return self.request_class(*first, [self._encodings, *headers], options["content"], options["timeout"])
+    async def repeat(self, url: str, content: bytes) -> Answer | None:
+        """Send the request that the SDK built for `url` with another body. None if it hasn't built one.
+
+        Raises the errors of aiohttp.
+        """
+        known = self._known.get(url)
+        return None if known is None else await self._exchange(known, content)
+
+    @contextmanager
+    def asking(self, url: str, answer: Answer | None) -> Generator[None]:
+        """Learn from the request to `url` that the SDK sends inside the block, and give it this answer if not None."""
+        token = _asked.set((url, answer))
+        try:
+            yield
+        finally:
+            _asked.reset(token)
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-        """Send a request and read the response."""
-        if not isinstance(request, _PlainRequest) or stream or cast("Any", self).is_closed:
+        """Send a request of the SDK and read the response."""
+        if stream or request.method != "POST" or cast("Any", self).is_closed:
             return await self._library.send(request, stream=stream, **options)
-        if self._session is None:
-            self._session = self._sessions()
-        plain: Any = request
-        try:
-            async with self._session.request(
-                plain.method,
-                plain.sent_to,
-                headers=plain.sent_headers,
-                data=plain.sent_content,
-                allow_redirects=False,
-                auto_decompress=False,
-                timeout=_timeout(plain.timeout.connect, plain.timeout.read),
-            ) as answer:
-                content = await answer.read()
-        except TimeoutError as error:  # and aiohttp's, which are subclasses
-            raise self.http.ReadTimeout(str(error), request=request) from error
-        except aiohttp.ClientConnectorError as error:
-            raise self.http.ConnectError(str(error), request=request) from error
-        except aiohttp.ClientError as error:
-            raise self.http.ReadError(str(error), request=request) from error
-        if answer.status == 200 and "Content-Encoding" not in answer.headers:
-            return self.response_class(self.first_response, self.http.Headers(answer.raw_headers), content, request)
-        return self.http.Response(answer.status, headers=answer.raw_headers, content=content, request=request)
+        url, answer = _asked.get()
+        if answer is None:
+            known = _known(request)
+            try:
+                answer = await self._exchange(known, await request.aread())
+            except TimeoutError as error:  # and aiohttp's, which are subclasses
+                raise self.http.ReadTimeout(str(error), request=request) from error
+            except aiohttp.ClientConnectorError as error:
+                raise self.http.ConnectError(str(error), request=request) from error
+            except aiohttp.ClientError as error:
+                raise self.http.ReadError(str(error), request=request) from error
+            if url and _PER_REQUEST not in known.headers:
+                self._known[url] = known
+        headers = [
+            (_bytes(name), _bytes(value)) for name, value in answer.headers.items() if name.lower() not in _DECODED
+        ]
+        return self.http.Response(answer.status, headers=headers, content=answer.content, request=request)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -145,37 +153,32 @@ class _PlainClient:
             await session.close()
         await self._library.aclose()
 
+    async def _exchange(self, known: _Known, content: bytes) -> Answer:
+        if self._session is None:
+            self._session = self._sessions()
+        async with self._session.post(
+            known.url, headers=known.headers, data=content, allow_redirects=False, timeout=known.timeout
+        ) as answer:
+            return Answer(answer.status, answer.headers, await answer.read())
+
+
+def _bytes(text: str) -> bytes:
+    """The text of a header as it was sent. aiohttp takes it for UTF-8, whatever it is."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _known(request: Any) -> _Known:
+    headers = CIMultiDict[str]((name, value) for name, value in request.headers.items() if name not in _OF_CONNECTION)
+    seconds: dict[str, float | None] = request.extensions["timeout"]
+    timeout = aiohttp.ClientTimeout(sock_connect=seconds["connect"], sock_read=seconds["read"])
+    return _Known(yarl.URL(str(request.url), encoded=True), headers, timeout)
+
 
 @cache
-def _plain_client(library: str) -> Any:
+def _repeating_client(library: str) -> Any:
     """The class of the client. The SDKs accept only subclasses of their library's `AsyncClient`."""
     http: Any = import_module(library)
-    parts = {
-        "http": http,
-        "request_class": type("PlainRequest", (_PlainRequest, http.Request), {}),
-        "response_class": type("PlainResponse", (_PlainResponse, http.Response), {}),
-        "first_response": http.Response(200, content=b""),
-    }
-    return type("PlainClient", (_PlainClient, http.AsyncClient), parts)
-
-
-@cache
-def address(library: str, url: str) -> Any:
-    """The address of requests, already parsed, which the SDKs take for text: they parse it anew for every request."""
-    http: Any = import_module(library)
-    made: Any = type("Address", (_Address, http.URL), {})
-    return made(url)
-
-
-class _Address:
-    def __getattr__(self, name: str) -> Any:
-        """What the SDK does with text, such as a look at how it begins."""
-        return getattr(str(self), name)
-
-
-@cache
-def _timeout(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(sock_connect=connect, sock_read=read)
+    return type("RepeatingClient", (RepeatingClient, http.AsyncClient), {"http": http})
 
 
 def connector(tls: ssl.SSLContext) -> aiohttp.TCPConnector:

@@ -21,7 +21,7 @@ from delegate.models.providers._faults import (
     transport_error,
     without_key,
 )
-from delegate.models.providers._http import address, http_client, prepare_client
+from delegate.models.providers._http import SUCCESS, Answer, RepeatingClient, http_client, prepare_client
 from delegate.models.providers._quota import ReadQuota
 from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, to_bytes, untraced, within
 from delegate.ports import ChatReply, ChatRequest, Quota
@@ -59,20 +59,18 @@ class SdkTransport:
         self.endpoint = endpoint
         self._read_quota = read_quota
         self._response_class = _response_class(sdk)
-        self._library = _library(self._response_class)
         key = endpoint.api_key or "none"  # with an empty key, the SDK would read the environment
         if endpoint.platform is None:
             options |= {"base_url": endpoint.url, "api_key": key}
         elif endpoint.base_url is not None:
             options |= {"base_url": endpoint.url}
-        timeout = sdk.Timeout(None, connect=CONNECT_SECONDS)
-        # The SDK copies its default for each option that isn't given, deeply.
-        self._options: JsonObject = {"headers": {}, "max_retries": 0, "timeout": timeout}
+        client = http_client(sdk, _library(self._response_class), is_plain=endpoint.platform is None)
+        self._repeating = client if isinstance(client, RepeatingClient) else None
         self.client: Any = client_class(
             max_retries=0,
-            timeout=timeout,
+            timeout=sdk.Timeout(None, connect=CONNECT_SECONDS),
             default_headers=_default_headers(sdk, endpoint, key),
-            http_client=http_client(sdk, self._library, is_plain=endpoint.platform is None),
+            http_client=client,
             **options,
         )
 
@@ -81,14 +79,8 @@ class SdkTransport:
         content = to_bytes(body)
         del body  # free the memory: it is as large as the conversation, and the call may take minutes
         try:
-            if self.endpoint.platform is None:
-                # The complete and parsed URL, since the SDK takes 60 µs to join a path to its base URL and parse it.
-                to = address(self._library, f"{self.endpoint.url}{path}")
-                sent = {"content": content, "options": self._options}
-            else:  # the SDK moves parts of the body to the URL, and signs the request
-                to, sent = path, {"body": parse_object(content)}
             with untraced(self.client.post, self.client.request):
-                response = await self.client.post(to, cast_to=self._response_class, **sent)
+                answer = await self._exchange(path, content)
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
             translated = translate(self._sdk, error, self.endpoint.protocol)
             raise without_key(translated, self.endpoint.api_key) from None
@@ -97,9 +89,26 @@ class SdkTransport:
                 raise
             # The libraries with which the SDK finds a platform's credentials have errors of their own.
             raise credentials_error(self.endpoint, error) from None
-        return self._read(response)
+        return self._read(answer)
 
-    def _read(self, response: Any) -> tuple[JsonObject, Quota | None]:
+    async def _exchange(self, path: str, content: bytes) -> Answer:
+        """Send a body, or let the SDK do it, and return a successful answer."""
+        if self._repeating is None:
+            # On a platform, the SDK moves parts of the body to the URL, and signs the request.
+            body = {"content": content} if self.endpoint.platform is None else {"body": parse_object(content)}
+            return await self._post(path, **body)
+        url = f"{self.endpoint.url}{path}"
+        answer = await self._repeating.repeat(url, content)
+        if answer is not None and answer.status == SUCCESS:
+            return answer
+        with self._repeating.asking(url, answer):
+            return await self._post(url, content=content)
+
+    async def _post(self, path: str, **body: Any) -> Answer:
+        response = await self.client.post(path, cast_to=self._response_class, **body)
+        return Answer(response.status_code, response.headers, response.content)
+
+    def _read(self, response: Answer) -> tuple[JsonObject, Quota | None]:
         provider = self.endpoint.protocol
         body = parse_body(response.content, provider)
         if failed := _failure(body):
