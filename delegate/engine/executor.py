@@ -76,6 +76,7 @@ class Executor:
                 for index, (task, connection) in enumerate(tasks, first_index)
             ]
             self.running.update((run.handle, run) for run in runs)
+            call.unfinished.update(run.handle for run in runs)
             try:
                 results = await run_to_completion(self._run_all(call, runs, is_run=is_run), own)
             finally:

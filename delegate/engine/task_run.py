@@ -126,6 +126,8 @@ class CallScope:
     redactor: Redactor
     consumers: tuple[Consumer[Event], ...] = ()
     """Who receives the events."""
+    unfinished: set[str] = field(default_factory=set[str])
+    """The handles of the tasks that have no result yet."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     thread: int = field(default_factory=threading.get_ident)
     """The thread of the loop, where consumers are called."""
@@ -236,14 +238,19 @@ class TaskRun:
             result = await run_in_thread_if(is_large(child), build)
             context.book(costs.of_result(result))
             self.result = result
-            self.result = result = await services.records.save(child, result, redactor=self.call.redactor)
+            self.result = result = await self._save(child, result)
         except Exception as error:
             _log.exception("task %d failed inside delegate", self.index + 1)
             result = internal_error_result(error, index=self.index, handle=self.handle)
             child, self.result = ChildRun(status="failed", error=result.error), result
-            return await services.records.save(child, result, redactor=self.call.redactor)
+            return await self._save(child, result)
         reraise_pending_cancel()
         return result
+
+    async def _save(self, child: ChildRun, result: TaskResult) -> TaskResult:
+        self.call.unfinished.discard(self.handle)
+        is_last = not self.call.unfinished
+        return await self.call.services.records.save(child, result, redactor=self.call.redactor, now=is_last)
 
     async def _judge(self, child: ChildRun, ledger: Ledger) -> Verdict | None:
         return await self.call.services.judging.verdict(

@@ -248,8 +248,13 @@ class Records:
         self._started.add(handle)
         return json.loads(state)
 
-    async def save(self, run: ChildRun, result: TaskResult, *, redactor: Redactor | None = None) -> TaskResult:
-        """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored."""
+    async def save(
+        self, run: ChildRun, result: TaskResult, *, redactor: Redactor | None = None, now: bool = True
+    ) -> TaskResult:
+        """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored.
+
+        Results that nobody needs `now`, since other tasks of the call still run, are committed together.
+        """
         redactor = redactor or Redactor()
         texts = partial(_texts, run, result, redactor)
         result, run_text, text = await run_in_thread_if(is_large(run), texts)
@@ -260,7 +265,7 @@ class Records:
             self._started.discard(result.handle)
             self._store.post((_DELETE_START, (result.handle,)))
         try:
-            if await self._store.write((_FINISH_TASK, row)):
+            if await self._store.write((_FINISH_TASK, row), now=now):
                 if result.handle is None or result.summary == run.output:
                     return result
                 return result.with_report(partial(_read_report, self._path, result.handle))

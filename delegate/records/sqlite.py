@@ -67,15 +67,15 @@ class Store:
         with self._lock:
             self._open().put(_Write((statement,), None))
 
-    async def write(self, *statements: Statement) -> int:
+    async def write(self, *statements: Statement, now: bool = True) -> int:
         """Write after everything posted before, wait for the commit, and return the number of changed rows.
 
-        The write is made even if the caller is canceled in the meantime. Raises sqlite3.Error, OSError, ValueError,
-        which aren't logged: see `log_error`.
+        If it needn't be `now`, others are awaited as for `post`. The write is made even if the caller is canceled in
+        the meantime. Raises sqlite3.Error, OSError, ValueError, which aren't logged: see `log_error`.
         """
         done: Future[int] = Future()
         with self._lock:
-            self._open().put(_Write(statements, done))
+            self._open().put(_Write(statements, done), now=now)
         return await asyncio.wrap_future(done)
 
     def log_error(self, error: Exception) -> None:
@@ -161,9 +161,9 @@ class _Writer:
 
     # ------------------------------------------------------------------------------------------ for other threads
 
-    def put(self, write: _Write) -> None:
+    def put(self, write: _Write, *, now: bool = False) -> None:
         self._pending.append(write)
-        if write.done is not None:
+        if now:
             self._flush_now.set()
         if not self._scheduled:  # the thread resets this before it takes the pending writes
             self._scheduled = True
