@@ -15,6 +15,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,11 +48,15 @@ class SettingsFile:
 
 def own_folder() -> Path:
     """The operator's folder for configuration. A relative XDG_CONFIG_HOME is ignored, as its specification demands."""
-    configured = Path(os.environ.get("XDG_CONFIG_HOME") or "")
-    if not configured.is_absolute():
-        home = Path(os.path.expanduser("~"))
-        configured = home / ".config" if home.is_absolute() else Path(os.devnull)  # no home: a folder that can't exist
-    return configured / "delegate"
+    return _own_folder(os.environ.get("XDG_CONFIG_HOME") or "", os.path.expanduser("~"))
+
+
+@lru_cache(16)
+def _own_folder(configured: str, home: str) -> Path:
+    if os.path.isabs(configured):
+        return Path(configured, "delegate")
+    # Without a home, it is a folder that can't exist.
+    return Path(home, ".config", "delegate") if os.path.isabs(home) else Path(os.devnull, "delegate")
 
 
 def own_file() -> Path:

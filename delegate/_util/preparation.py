@@ -2,11 +2,13 @@
 
 import asyncio
 import atexit
+import gc
 import logging
 import os
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from weakref import WeakSet
 
 from delegate._util import forking
@@ -70,12 +72,13 @@ class Preparation:
     def _run(self, phases: Sequence[Sequence[Step]], key: Hashable) -> None:
         self._begin.wait(DELAY_SECONDS)
         try:
-            for steps, done in zip(phases, self._done, strict=True):
-                for step in steps:
-                    self._take(step)
-                if done is self._done[-1] and key is not None and not self._stopped:
-                    _prepared.add(key)
-                done.set_result(None)
+            with _without_full_collections():
+                for steps, done in zip(phases, self._done, strict=True):
+                    for step in steps:
+                        self._take(step)
+                    if done is self._done[-1] and key is not None and not self._stopped:
+                        _prepared.add(key)
+                    done.set_result(None)
         finally:
             _running.discard(self)
 
@@ -88,6 +91,30 @@ class Preparation:
                 step()
             except Exception as error:
                 _log.debug("not prepared: %s", error)
+
+
+_NEVER = 1 << 30
+_thresholds: list[tuple[int, int, int]] = []
+"""The thresholds of garbage collections as each running preparation found them."""
+_changing_thresholds = threading.Lock()
+
+
+@contextmanager
+def _without_full_collections() -> Generator[None]:
+    """Let no full garbage collection happen inside the block. The others go on.
+
+    Imports create so many objects that there would be several, each of which stops all threads for up to 0.1 s.
+    """
+    with _changing_thresholds:
+        _thresholds.append(gc.get_threshold())
+        gc.set_threshold(*_thresholds[0][:2], _NEVER)
+    try:
+        yield
+    finally:
+        with _changing_thresholds:
+            if len(_thresholds) == 1:
+                gc.set_threshold(*_thresholds[0])
+            _thresholds.pop()
 
 
 _prepared: set[Hashable] = set()
@@ -106,10 +133,13 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _stepping
-    _stepping = threading.RLock()
+    global _stepping, _changing_thresholds
+    _stepping, _changing_thresholds = threading.RLock(), threading.Lock()
     _paused.clear()
     _running.clear()
+    if _thresholds:  # the threads that would restore them don't exist here
+        gc.set_threshold(*_thresholds[0])
+        _thresholds.clear()
 
 
 _paused: list[bool] = []

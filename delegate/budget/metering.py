@@ -81,18 +81,20 @@ async def complete(
     Raises BudgetExceeded before anything is sent, and ProviderError as the client does.
     """
     async for attempt in connection.limiter.attempts(patience=patience, on_wait=lambda: on_wait("rate_limit")):
+        today = date.today()
         # Reserved after the wait for the rate limit, so that calls that wait for it reserve nothing.
         with (
             attempt,
             await ledger.reserve_when_free(
-                *_estimate(connection.model, request, input_tokens), on_wait=lambda: on_wait("budget")
+                *_estimate(connection.model, request, input_tokens, today), on_wait=lambda: on_wait("budget")
             ) as reservation,
         ):
             started = time.monotonic()
             try:
                 with operations.chat(connection, request) as operation:
                     reply = await connection.client.complete(request)
-                    metered = _metered(connection, request, reply, input_tokens, time.monotonic() - started)
+                    seconds = time.monotonic() - started
+                    metered = _metered(connection, request, reply, input_tokens, today, seconds)
                     charge = metered.charge
                     operation.replied(reply, charge.usage, charge.cost_usd, charge.provenance)
             except BaseException as error:
@@ -133,9 +135,9 @@ def _lost(error: BaseException, model: Model, input_tokens: int, most: int, seco
     return Charge(usage, cost, cost, "estimated")
 
 
-def _estimate(model: Model, request: ChatRequest, input_tokens: int) -> tuple[Amounts, Amounts]:
+def _estimate(model: Model, request: ChatRequest, input_tokens: int, today: date) -> tuple[Amounts, Amounts]:
     """The sure amounts of a call, and the possible amounts of its output."""
-    price, output = model.price(date.today(), input_tokens), request.max_output_tokens
+    price, output = model.price(today, input_tokens), request.max_output_tokens
     input_usd = price.usd(written=input_tokens) if price else 0  # an upper bound: all of it written to the cache
     return (
         {"model_calls": 1, "tokens": input_tokens, "cost_usd": input_usd},
@@ -148,13 +150,13 @@ def _amounts(charge: Charge) -> Amounts:
 
 
 def _metered(
-    connection: Connection, request: ChatRequest, reply: ChatReply, input_tokens: int, seconds: float
+    connection: Connection, request: ChatRequest, reply: ChatReply, input_tokens: int, today: date, seconds: float
 ) -> MeteredReply:
     """Price the reply by the model that served it, or as the one that was asked if the other's price is unknown.
 
     Usage that the provider didn't report is estimated, and impossible numbers are replaced.
     """
-    asked, today = connection.model, date.today()
+    asked = connection.model
     served = connection.catalog.served(asked, reply.model_served)
     counted = reply.usage.total_tokens > 0
     usage = reply.usage if counted else _estimated_usage(asked, reply, input_tokens)

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from functools import lru_cache
 
 from delegate.judging.words import word_lists
 from delegate.types import Receipt
@@ -25,6 +26,7 @@ def words_of(name: str) -> str:
     return _WORD_BREAK.sub(" ", name)
 
 
+@lru_cache(maxsize=1024)
 def is_named_like_a_lookup(tool: str) -> bool:
     """Whether a tool's name says that it only looks something up: `get_weather`, but not `get_or_create`."""
     words, lists = set(words_of(tool).lower().split()), word_lists()

@@ -66,7 +66,9 @@ class Submission:
     @property
     def can_act(self) -> bool | None:
         """Whether the child had a tool that can change anything; None if its tools aren't known."""
-        return None if self.tools is None else any(not self.only_looks_up(tool.name) for tool in self.tools)
+        if self.tools is None:
+            return None
+        return not all(tool.read_only or is_named_like_a_lookup(tool.name) for tool in self.tools)
 
 
 def result(

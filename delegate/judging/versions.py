@@ -6,6 +6,7 @@ JSON, so that other languages can compute them too.
 
 import hashlib
 import json
+import re
 from functools import cache
 from json.encoder import encode_basestring
 from typing import Any, cast
@@ -36,16 +37,26 @@ def judge_version(*models: str) -> str:
     return _digest(parts)
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+_MAY_DIFFER = re.compile("[\ud800-\U0010ffff]|[0-9](?:[.e]|[0-9]{15})")
+"""Where the encoder's JSON may not be canonical: keys that UTF-16 sorts otherwise, fractions and large numbers."""
+
+
 def canonical(value: Any) -> str:
     """JSON by RFC 8785: no white space, keys sorted by UTF-16 code units, numbers formatted as in ECMAScript."""
+    text = _ENCODER.encode(value)
+    return _canonical(value) if _MAY_DIFFER.search(text) else text
+
+
+def _canonical(value: Any) -> str:
     if isinstance(value, str):
         return encode_basestring(value)
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         names = sorted(fields) if "".join(fields).isascii() else sorted(fields, key=_utf_16)
-        return "{" + ",".join(f"{encode_basestring(name)}:{canonical(fields[name])}" for name in names) + "}"
+        return "{" + ",".join(f"{encode_basestring(name)}:{_canonical(fields[name])}" for name in names) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ",".join(canonical(item) for item in cast("list[Any]", value)) + "]"
+        return "[" + ",".join(_canonical(item) for item in cast("list[Any]", value)) + "]"
     if isinstance(value, float) or (isinstance(value, int) and abs(value) > 2**53):
         return _number(float(value))
     return json.dumps(value, ensure_ascii=False)

