@@ -32,7 +32,7 @@ CONNECT_SECONDS = 5.0
 
 def prepare_http(sdk: ModuleType) -> None:
     """Do what the first client of an SDK needs, which takes 50 ms."""
-    prepare_client(_library(_response_class(sdk)))
+    prepare_client(http_library(sdk))
 
 
 def _response_class(sdk: ModuleType) -> Any:
@@ -40,9 +40,9 @@ def _response_class(sdk: ModuleType) -> Any:
     return get_type_hints(sdk.APIResponseValidationError.__init__)["response"]
 
 
-def _library(response_class: Any) -> str:
-    """`httpx` or `httpx2`, of which the class is."""
-    return response_class.__module__.partition(".")[0]
+def http_library(sdk: ModuleType) -> str:
+    """The HTTP library of an SDK: `httpx`, or `httpx2` in newer versions."""
+    return _response_class(sdk).__module__.partition(".")[0]
 
 
 class SdkTransport:
@@ -64,7 +64,7 @@ class SdkTransport:
             options |= {"base_url": endpoint.url, "api_key": key}
         elif endpoint.base_url is not None:
             options |= {"base_url": endpoint.url}
-        client = http_client(sdk, _library(self._response_class), is_plain=endpoint.platform is None)
+        client = http_client(sdk, http_library(sdk), is_plain=endpoint.platform is None)
         self._repeating = client if isinstance(client, RepeatingClient) else None
         self.client: Any = client_class(
             max_retries=0,
