@@ -8,9 +8,14 @@ import time
 
 import pytest
 
-from scripts.bench.measures.stalls import Attack, attacks, longest_stall
+from scripts.bench.measures.stalls import Attack, attacks, longest_stall, warm_up
 
 LIMIT_MS = 100
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    asyncio.run(warm_up())
 
 
 @pytest.mark.parametrize("attack", [*attacks(0.02, texts=0.3)], ids=lambda attack: attack.what)

@@ -41,8 +41,9 @@ def find_lines(root: Path, pattern: str, glob: str) -> Iterator[str]:
     for path, size in sorted(find_files(root, glob)):
         if size > MAX_FILE_BYTES:
             continue
+        blank = matches("")  # once, since a file may have millions of blank lines
         for number, line in enumerate(_lines(root, path), start=1):
-            if matches(line):
+            if matches(line) if line else blank:
                 short = line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + " …"
                 yield f"{files.shown(path)}:{number}: {short}"
 

@@ -89,12 +89,11 @@ class Attack:
 
 
 async def longest_stall(attack: Attack, clock: Callable[[], float] = time.monotonic) -> float:
-    """Carry out the attack and return the longest stall in milliseconds.
+    """Carry out the attack and return the longest stall in milliseconds. `warm_up` goes before the first.
 
     With `time.process_time` as the clock, only what this process did counts, and no other process's work.
     """
     heartbeat = Heartbeat(clock)
-    await _warm_up()
     # What the attacks are made of isn't delegate's: collecting that garbage would count as a stall.
     gc.collect()
     gc.freeze()
@@ -106,7 +105,7 @@ async def longest_stall(attack: Attack, clock: Callable[[], float] = time.monoto
     return heartbeat.longest * 1000
 
 
-async def _warm_up() -> None:
+async def warm_up() -> None:
     """Do once what imports modules on its first use."""
     with tempfile.TemporaryDirectory(prefix="delegate-stalls-") as home:
         await _report("I made `a.txt`.", 15)(Path(home), Heartbeat())
@@ -294,6 +293,7 @@ def _judge(request: ChatRequest) -> str:
 
 def measure(arena: Arena) -> Iterator[Row]:
     """Carry out all attacks."""
+    asyncio.run(warm_up())
     for attack in attacks(0.2 if arena.quick else 1):
         started = time.monotonic()
         stall = asyncio.run(longest_stall(attack))
