@@ -172,9 +172,9 @@ def _signals() -> "Signals | None":
 
 def _provider(module: str, getter: str) -> Any:
     """The provider that the program has set for one kind of signal. None if there is none, or only a placeholder."""
-    if (loaded := sys.modules.get(module)) is None:
+    get: Callable[[], object] | None = getattr(sys.modules.get(module), getter, None)
+    if get is None:  # not loaded, or another thread is loading it, so nobody has set a provider
         return None
-    get: Callable[[], object] = getattr(loaded, getter)
     try:
         provider = get()
     except Exception:  # the environment names a provider that can't be loaded; OpenTelemetry has logged it

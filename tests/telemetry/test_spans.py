@@ -5,6 +5,7 @@ import sys
 from collections.abc import Generator
 from contextlib import aclosing
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -280,6 +281,14 @@ async def test_usage_that_a_provider_reports_of_its_cache_is_told(traced: Traced
         conventions.OUTPUT_TOKENS: 9,
         conventions.REASONING_TOKENS: 4,
     }
+
+
+async def test_a_run_that_starts_while_a_thread_loads_opentelemetry_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("opentelemetry.trace", "opentelemetry._logs", "opentelemetry.metrics"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))  # as far as it is loaded
+    async with Delegator(client=Scripted(["I did it."])) as delegator:
+        (result,) = (await delegator.run(Task(goal="Do it."))).results
+    assert result.status == "completed"
 
 
 def test_nothing_of_opentelemetry_is_loaded_while_nobody_listens() -> None:
