@@ -36,7 +36,7 @@ demo: $(READY)
 
 TESTS ?=
 test: $(READY_TO_TEST)
-	@$(BIN)/python -m pytest -q -n 2 $(TESTS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 2 $(TESTS) # or each process compiles everything again
 
 check: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .

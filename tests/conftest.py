@@ -35,6 +35,7 @@ sys.addaudithook(_refuse_remote_connections)
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
 leaks.adopt_orphans()
+gc.disable()  # until everything is collected: what is loaded by then stays
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,7 @@ def pytest_collection_finish() -> None:
     """Leave what is loaded by now out of garbage collections: with thousands of tests, each full one takes a second."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 _FAILED = pytest.StashKey[bool]()

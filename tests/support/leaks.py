@@ -71,8 +71,8 @@ class Watch:
         return [f"thread: {thread.name}" for thread in threading.enumerate() if thread not in self._threads]
 
     def _left_files(self) -> list[str]:
-        found = [(fd, target) for fd, target in _open_files().items() if self._files.get(fd) != target]
-        return [what for fd, target in found if (what := _in_words(fd, target))]
+        new = [fd for fd, file in _open_files().items() if self._files.get(fd) != file]
+        return [what for fd in new if (what := _in_words(fd))]
 
 
 async def left_tasks() -> list[str]:
@@ -146,12 +146,11 @@ def _running_children() -> Iterator[int]:
 
 def _own_children() -> Iterator[tuple[int, bool]]:
     """Yield each child process, and whether it has ended, but for those in `shared_pids`."""
-    own = b"%d" % os.getpid()
     for name in filter(str.isdigit, os.listdir("/proc") if LINUX else ()):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            state, parent = file.read().rpartition(b") ")[2].split(b" ", 2)[:2]
-            if parent == own and int(name) not in shared_pids:
-                yield int(name), state == b"Z"
+        with contextlib.suppress(ChildProcessError):  # another process's: asking is faster than reading /proc/PID/stat
+            ended = os.waitid(os.P_PID, int(name), os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if int(name) not in shared_pids:
+                yield int(name), ended is not None
 
 
 def _command(pid: int) -> str:
@@ -166,17 +165,22 @@ def _command(pid: int) -> str:
 # --------------------------------------------------------------------------------------------------- files and folders
 
 
-def _open_files() -> dict[str, str]:
-    """Return the target of every file descriptor."""
-    found: dict[str, str] = {}
+def _open_files() -> dict[str, tuple[int, int]]:
+    """Return the device and inode of every file descriptor."""
+    found: dict[str, tuple[int, int]] = {}
     for fd in os.listdir("/proc/self/fd") if LINUX else ():
         with contextlib.suppress(OSError):  # the listing's own
-            found[fd] = os.readlink(f"/proc/self/fd/{fd}")
+            file = os.fstat(int(fd))
+            found[fd] = file.st_dev, file.st_ino
     return found
 
 
-def _in_words(fd: str, target: str) -> str:
-    """Describe a descriptor. Empty for allowed ones: one end of a socket pair, such as that of the shared worker."""
+def _in_words(fd: str) -> str:
+    """Describe a descriptor. Empty for closed and allowed ones: one end of a socket pair, as of the shared worker."""
+    try:
+        target = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
     if not target.startswith("socket:"):
         return f"open file: {target}"
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(fd))) as one:

@@ -270,7 +270,7 @@ def sdk_exceptions() -> dict[str, tuple[Any, Any]]:
         f"{sdk}.{name}": (found, translate)
         for sdk, (module, root, translate) in roots.items()
         for name, found in list(vars(module).items())
-        if isinstance(found, type) and issubclass(found, root)
+        if issubclass(type(found), type) and issubclass(found, root)  # `isinstance` loads the SDK's lazy modules
     }
 
 
