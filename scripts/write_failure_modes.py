@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.failure_modes.children import SITUATIONS, play_all
 from tests.failure_modes.document import document
-from tests.failure_modes.measure import measure
+from tests.failure_modes.measure import every_scene, measure
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "failure-modes.md"
 
@@ -20,7 +20,7 @@ def main() -> None:
     """Measure and write."""
     os.environ.clear()  # whose keys would make real models eligible as judges
     with tempfile.TemporaryDirectory() as home:
-        found = asyncio.run(measure(Path(home)))
+        found = asyncio.run(measure(Path(home), scenes_of=every_scene))
         played = asyncio.run(play_all(Path(home)))
     outcomes = {(one.row.words, one.wire, one.scene): one.outcome for one in found}
     wrong = [line for one in found for line in one.problems()]

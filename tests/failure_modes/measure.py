@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 AT_ONCE = 80
 """Calls of a delegator. More only take each other's time, until timeouts tell nothing."""
-CALL_TIMEOUT_SECONDS = 3.0
+CALL_TIMEOUT_SECONDS = 2.0
 """Where nothing else ends a call."""
-DEADLINE_SECONDS = 4.0
+DEADLINE_SECONDS = 2.5
 """Of the task, or of the run while its judge is asked, where nothing else ends it."""
 LIMIT_SECONDS = 90.0
 """Of everything else: what comes near it has hung."""
@@ -164,14 +164,28 @@ class Bench:
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
 
-async def measure(home: Path) -> list[Measured]:
-    """Everything, in no order. What only a time limit ends comes last, when the machine has little else to do."""
+async def measure(home: Path, *, scenes_of: Callable[[int, WireName], Sequence[Scene]]) -> list[Measured]:
+    """The scenes of every row (by number) and API, in no order.
+
+    What only a time limit ends comes last, when the machine has little else to do.
+    """
     script = Script()
     with ModelServer(script, record=False) as server:
         bench = Bench(server, home, script)
-        passing = [group for group in _groups() if group.ended_by == "itself"]
-        hanging = [group for group in _groups() if group.ended_by != "itself"]
-        return [one for groups in (passing, hanging) for one in await _measure_groups(groups, bench)]
+        groups = _groups(scenes_of)
+        passing = [group for group in groups if group.ended_by == "itself"]
+        hanging = [group for group in groups if group.ended_by != "itself"]
+        return [one for part in (passing, hanging) for one in await _measure_groups(part, bench)]
+
+
+def every_scene(row: int, wire: WireName) -> Sequence[Scene]:
+    """With this, everything is measured."""
+    return SCENES
+
+
+def once_by_another_judge(row: int, wire: WireName) -> Sequence[Scene]:
+    """With this, each row meets another judge on one API: whether one is asked depends on the failure alone."""
+    return SCENES if WIRES.index(wire) == row % len(WIRES) else ("child", "judge")
 
 
 async def _measure_groups(groups: Sequence[Group], bench: Bench) -> list[Measured]:
@@ -184,12 +198,18 @@ async def _side_by_side(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-def _groups() -> list[Group]:
+def _groups(scenes_of: Callable[[int, WireName], Sequence[Scene]]) -> list[Group]:
     """What can go through one delegator: a refusal concerns all who call the same model. The slowest come first."""
     rows: dict[tuple[EndedBy, int], list[int]] = {}
     for number, row in enumerate(ROWS):
         rows.setdefault((row.ended_by, -number if row.limits_the_model else 0), []).append(number)
-    return [Group(wire, scene, rows[key]) for key in sorted(rows) for wire in WIRES for scene in SCENES]
+    return [
+        Group(wire, scene, chosen)
+        for key in sorted(rows)
+        for wire in WIRES
+        for scene in SCENES
+        if (chosen := [row for row in rows[key] if scene in scenes_of(row, wire)])
+    ]
 
 
 async def _measure_group(group: Group, bench: Bench) -> list[Measured]:

@@ -8,7 +8,7 @@ import pytest
 from tests.failure_modes.children import SITUATIONS, Situation
 from tests.failure_modes.document import document
 from tests.failure_modes.failures import Row
-from tests.failure_modes.measure import measure
+from tests.failure_modes.measure import measure, once_by_another_judge
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "failure-modes.md"
 
@@ -17,7 +17,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "failure-modes.md"
 async def test_every_failure_ends_as_it_should_and_only_where_it_happened(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = await measure(tmp_path)
+    found = await measure(tmp_path, scenes_of=once_by_another_judge)
 
     assert [problem for one in found for problem in one.problems()] == []
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
