@@ -13,8 +13,8 @@ def test_with_faults_and_cancels_each_delegation_has_one_result(home: Path, monk
     with ModelServer(script, record=False) as server:
         for name, value in environment(server).items():
             monkeypatch.setenv(name, value)
-        found = soak(home, script, delegations=150, warm_up=0)
+        found = soak(home, script, delegations=100, warm_up=0)
     assert (found.without_one_result, found.run_twice, found.left) == (0, 0, [])
-    assert found.ends.total() == 150
-    assert min(found.ends["PASS"], found.ends["cancelled"], found.ends["failed"]) > 3, "all of it was tried"
-    assert found.faults > 20
+    assert found.ends.total() == 100
+    assert min(found.ends["PASS"], found.ends["cancelled"], found.ends["failed"]) > 1, "all of it was tried"
+    assert found.faults > 10

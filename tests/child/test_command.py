@@ -22,7 +22,7 @@ def program(tmp_path: Path) -> Any:
     def write(source: str, *arguments: str) -> list[str]:
         path = tmp_path / "program.py"
         path.write_text("import json, os, pathlib, subprocess, sys\n" + source)
-        return [sys.executable, "-B", str(path), *arguments]
+        return [sys.executable, "-BIS", str(path), *arguments]
 
     return write
 

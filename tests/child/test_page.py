@@ -67,10 +67,10 @@ PARTS = [
 @pytest.mark.parametrize("part", PARTS)
 def test_a_hostile_page_is_read_in_time_and_length_like_its_own(part: str) -> None:
     url = "https://site.test/" + "a/" * 400
-    started = time.monotonic()
-    text = readable(part * (300_000 // len(part)), url)
-    assert len(text) < 4_000_000
-    assert time.monotonic() - started < 5 * pace()
+    started = time.thread_time()
+    text = readable(part * (100_000 // len(part)), url)
+    assert len(text) < 2_000_000
+    assert time.thread_time() - started < pace()  # 0.2 s at most; what grows with the square takes minutes
 
 
 def test_a_page_cannot_fake_white_space_that_is_kept() -> None:

@@ -8,6 +8,7 @@ import asyncio
 import importlib
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, Protocol
 
 import pytest
@@ -121,9 +122,17 @@ def errors_in_messages(world: World) -> list[bool]:
 
 def driver_of(host: str) -> Driver:
     """The driver of that name. Skips the test if the framework isn't installed."""
+    if isinstance(found := _driver_or_missing(host), str):
+        pytest.skip(f"{found} isn't installed here: make hosts")
+    return found
+
+
+@cache
+def _driver_or_missing(host: str) -> Driver | str:
+    """The driver, or the name of the module that isn't installed."""
     try:
         return importlib.import_module(f"tests.hosts.drivers.{host}").DRIVER
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("delegate", "tests"):
             raise
-        pytest.skip(f"{error.name} isn't installed here: make hosts")
+        return str(error.name)

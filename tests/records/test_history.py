@@ -7,7 +7,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from delegate.errors import DelegateError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest, ToolOutput
 from delegate.types import Parent
+from tests.support import warm
 from tests.support.words import goal_of, met_by, words
 
 DAYS = 86_400
@@ -174,7 +174,7 @@ asyncio.run(main())
 
 
 async def test_a_task_of_a_dead_process_is_outcome_unknown_and_not_rerun() -> None:
-    ran = subprocess.run([sys.executable, "-c", GONE], capture_output=True, text=True, timeout=30)
+    ran = subprocess.run([*warm.python(), "-c", GONE], capture_output=True, text=True, timeout=30)
     assert ran.returncode == 9, ran.stderr
     run_id = ran.stdout.strip()
     asked: list[str] = []
@@ -267,7 +267,7 @@ class Runner:
 
 async def main():
     async with Delegator(runner=Runner(), max_concurrent=50) as delegator:
-        report = await delegator.run(*(Task(goal=f"{sys.argv[1]}{n}:") for n in range(300)))
+        report = await delegator.run(*(Task(goal=f"{sys.argv[1]}{n}:") for n in range(120)))
         print(*(result.handle for result in report.results))
 
 asyncio.run(main())
@@ -276,7 +276,7 @@ asyncio.run(main())
 
 def test_two_processes_at_once_lose_no_result(home: Path) -> None:
     running = [
-        subprocess.Popen([sys.executable, "-c", TWO, name], stdout=subprocess.PIPE, text=True) for name in ("a", "b")
+        subprocess.Popen([*warm.python(), "-c", TWO, name], stdout=subprocess.PIPE, text=True) for name in ("a", "b")
     ]
     handles = [process.communicate(timeout=60)[0].split() for process in running]
     connection = database(home)
@@ -288,7 +288,7 @@ def test_two_processes_at_once_lose_no_result(home: Path) -> None:
         for name, of_one in zip("ab", handles, strict=True)
         for n, handle in enumerate(of_one)
     }
-    assert len(expected) == 600
+    assert len(expected) == 240
     assert stored == expected
 
 

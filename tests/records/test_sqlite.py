@@ -6,7 +6,6 @@ import os
 import sqlite3
 import stat
 import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from delegate.records.sqlite import Store
+from tests.support import warm
 
 TABLE = "CREATE TABLE IF NOT EXISTS t (a INTEGER PRIMARY KEY, b TEXT)"
 INSERT = "INSERT INTO t (a, b) VALUES (?, ?)"
@@ -44,7 +44,7 @@ def python(code: str, *arguments: object) -> str:
     prelude = "import asyncio, os, sys\nfrom pathlib import Path\nfrom delegate.records.sqlite import Store\n"
     prelude += f"TABLE, INSERT = {TABLE!r}, {INSERT!r}\npath = Path(sys.argv[1])\n"
     done = subprocess.run(
-        [sys.executable, "-c", prelude + code, *map(str, arguments)], capture_output=True, text=True, timeout=30
+        [*warm.python(), "-c", prelude + code, *map(str, arguments)], capture_output=True, text=True, timeout=30
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

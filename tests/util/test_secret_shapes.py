@@ -150,13 +150,13 @@ def literals() -> list[str]:
 
 
 @pytest.mark.parametrize("literal", literals())
-@pytest.mark.parametrize("rest", ["", "a", "A1", "a" * 200, ":", "\n", " ", "\\n", "."])
-def test_no_repeated_beginning_of_a_secret_makes_the_search_slow(redactor: Redactor, literal: str, rest: str) -> None:
-    text = f"{literal}{rest}"
-    text *= 200_000 // len(text)
-    began = time.process_time()
-    redactor.text(text)
-    assert time.process_time() - began < 2  # 0.02 s; a search that is not linear takes minutes
+def test_no_repeated_beginning_of_a_secret_makes_the_search_slow(redactor: Redactor, literal: str) -> None:
+    for rest in ("", "a", "A1", "a" * 200, ":", "\n", " ", "\\n", "."):
+        text = f"{literal}{rest}"
+        text *= 40_000 // len(text)
+        began = time.process_time()
+        redactor.text(text)
+        assert time.process_time() - began < 0.5, repr(rest)  # 0.005 s; a search that is not linear takes seconds
 
 
 @pytest.mark.parametrize("unit", ["\n", "\\n", "\\", " \n", "\u200b", "\u200b\n", "://a:b", "://:@", "d\n", "=\n"])

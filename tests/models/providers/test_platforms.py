@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ from delegate.errors import ProviderError
 from delegate.models.providers import Endpoint, connect
 from delegate.ports import ChatClient, ChatRequest, Message
 from tests.models.providers.conftest import KEY
+from tests.support import warm
 from tests.support.model_server import Fault, ModelServer, Reply
 
 ASK = ChatRequest("claude-haiku-5-5", "You are a child.", [Message("user", "odd \udcff ü")], max_output_tokens=99)
@@ -169,7 +169,7 @@ def test_a_missing_extra_is_reported_with_the_line_that_installs_it(platform: st
         f"try: connect(Endpoint('anthropic', None, 'none', platform={platform!r}, region='r', project='p'))\n"
         "except ConfigError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([*warm.python(), "-c", code], capture_output=True, text=True, timeout=60, check=True)
 
     assert f"anthropic models on {platform} need {missing}" in done.stdout
     assert line in done.stdout

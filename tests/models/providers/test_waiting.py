@@ -54,7 +54,7 @@ async def test_no_kind_of_slowness_outlasts_the_limit(wire: Wire, opened: Opener
     with ModelServer([Fault(200, body, kind=kind)]) as server:  # pyright: ignore[reportArgumentType]
         began = time.monotonic()
         with pytest.raises(ProviderError) as caught:
-            await opened(wire, server, timeout_seconds=0.3).complete(ASK)
+            await opened(wire, server, timeout_seconds=0.1).complete(ASK)
 
     assert caught.value.fault == "timeout"
     assert time.monotonic() - began < 12
