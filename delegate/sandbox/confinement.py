@@ -22,7 +22,7 @@ from delegate.sandbox import bubblewrap
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.files import shown
 from delegate.sandbox.git_files import Repository, configurations, without_credentials
-from delegate.sandbox.launcher import StatusPipe, under_landlock, under_subreaper
+from delegate.sandbox.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
 from delegate.sandbox.limits import limited
 from delegate.sandbox.process import ProcessResult, run_process
 from delegate.sandbox.secret_paths import secret_paths
@@ -67,6 +67,8 @@ class CommandSpec:
 
 
 PROBE_SECONDS = 5.0
+_worked: set[tuple[str | None, str | None, Confinement, Network, bool]] = set()
+"""What `works` found, with the programs that were used."""
 
 
 def shell(command: str) -> list[str]:
@@ -78,7 +80,16 @@ async def works(confinement: Confinement, network: Network = "host", *, own_loop
     """Whether a command runs under `confinement`: many containers and distributions forbid what it needs.
 
     With `own_loopback`, the command must also be in a network of its own, rather than unable to open sockets.
+    What worked once in this process isn't tried again: should it stop working, each command says so. What didn't work
+    is, since somebody may have installed or permitted it.
     """
+    tried = (bubblewrap.installed(), interpreter(), confinement, network, own_loopback)
+    if tried not in _worked and await _works(confinement, network, own_loopback=own_loopback):
+        _worked.add(tried)
+    return tried in _worked
+
+
+async def _works(confinement: Confinement, network: Network, *, own_loopback: bool) -> bool:
     env, command = command_environment(os.environ), ":"
     try:
         if own_loopback:

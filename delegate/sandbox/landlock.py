@@ -1,12 +1,12 @@
 """A program that restricts itself with Landlock and seccomp, and then becomes a command (Linux 6.2 or newer).
 
-    landlock.py STATUS_FD RULES PROGRAM [ARGUMENT …]
+    main(STATUS_FD [RULE …] -- PROGRAM [ARGUMENT …])
 
-RULES is JSON: `write` are the folders that the command may change, `hidden` the paths that it can't read, `read` those
-in hidden ones that it can, and `network` is whether it may use it. `pinned` are folders that it can't move, and
-`read_only` what is mounted over paths so that they can't be changed; both need namespaces. Everything else on the
-machine can be read, and nothing else changed. It needs no root, no user namespaces and no installation.
-Compared with bubblewrap:
+A rule is `NAME=PATH`: `write` is a folder that the command may change, `hidden` a path that it can't read, `read` one
+in a hidden one that it can, and `network=host` says that it may use the network. `pinned` is a folder that it can't
+move; `read_only` is a path that can't be changed, and shows what the `source` behind it names. Both need namespaces.
+Everything else on the machine can be read, and nothing else changed. It needs no root, no user namespaces and no
+installation. Compared with bubblewrap:
 
 * /tmp isn't replaced by an empty folder but can't be used, except for `write` and `read` folders in it;
 * folders above a hidden path can't be listed;
@@ -24,17 +24,19 @@ imports little and needs no `site`.
 import ctypes
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 TYPE_CHECKING = False  # as in subreaper.py
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 else:
     import _signal as signal
+    from _collections_abc import Iterable, Iterator, Mapping, Sequence
 
 MIN_ABI = 3
 """Before, Landlock doesn't prevent that a file is truncated."""
 _MAX_RULES = 20_000
+_RULES = ("write", "read", "hidden", "network", "pinned", "read_only", "source")
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
@@ -61,31 +63,37 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main(arguments: Sequence[str]) -> int:
     """Restrict this process, and run the command in `arguments` in its place. Returns only if that fails."""
-    import json
-
-    status, rules, command = int(arguments[0]), json.loads(arguments[1]), arguments[2:]
+    status, (rules, command) = int(arguments[0]), _parsed(arguments[1:])
     os.set_inheritable(status, False)
+    network, read_only = rules["network"] == ["host"], dict(zip(rules["read_only"], rules["source"], strict=True))
     try:
         write, hidden = _real(rules["write"]), _real(rules["hidden"])
         inside = {path for path in hidden if any(path.startswith(folder + "/") for folder in write)}
-        isolated = _enter_namespaces(
-            inside, network=rules["network"], pinned=rules["pinned"], read_only=rules["read_only"]
-        )
+        isolated = _enter_namespaces(inside, network=network, pinned=rules["pinned"], read_only=read_only)
         temporary = _SHARED_MEMORY if isolated else _new_folder()
         _no_new_privileges()
         _drop_capabilities()
         _restrict_files({*write, temporary}, _real(rules["read"]), hidden - inside if isolated else hidden)
-        _restrict_calls(sockets=isolated or rules["network"])
+        _restrict_calls(sockets=isolated or network)
     except OSError as error:
         sys.stderr.write(f"Landlock: {error}\n")
         return 1
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and a command would inherit that
         signal.signal(ignored, signal.SIG_DFL)
     os.environ["TMPDIR"] = temporary
-    report = {"restricted": True, "temporary": "" if isolated else temporary}
-    os.write(status, json.dumps(report).encode() + b"\n")
+    folder = "" if isolated else temporary
+    os.write(status, b'{"restricted": true, "temporary": "%b"}\n' % folder.encode())  # importing json takes 8 ms
     os.execv(command[0], list(command))  # noqa: S606 - it is what this program is for
     return 127
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[dict[str, list[str]], Sequence[str]]:
+    """The paths of each rule, and the command. Raises KeyError for a rule of another name."""
+    rules: dict[str, list[str]] = {name: [] for name in _RULES}
+    end = arguments.index("--")
+    for name, _, path in (rule.partition("=") for rule in arguments[:end]):
+        rules[name].append(path)
+    return rules, arguments[end + 1 :]
 
 
 def abi() -> int:
@@ -286,7 +294,3 @@ def _restrict_calls(*, sockets: bool) -> None:
     header = len(program).to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
     filter = ctypes.create_string_buffer(header, len(header))
     _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, filter, 0, 0), "seccomp")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

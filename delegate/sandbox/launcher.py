@@ -16,7 +16,11 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-_SUBREAPER, _LANDLOCK = (Path(__file__).with_name(name) for name in ("subreaper.py", "landlock.py"))
+_FOLDER = Path(__file__).parent
+_START = "import os, sys; sys.path.append(sys.argv[1]); import {0}; os._exit({0}.main(sys.argv[2:]))"
+"""Runs a launcher. Python keeps what it compiles of a module that it imports, but compiles a script at every start.
+The interpreter's own shutdown has nothing to clean up and is skipped.
+"""
 _REPORT_BYTES = 4_096
 
 
@@ -27,14 +31,14 @@ def interpreter() -> str | None:
 
 @lru_cache(4)
 def _interpreter(program: str) -> str | None:
-    if not sys.platform.startswith("linux") or not _SUBREAPER.is_file():
+    if not sys.platform.startswith("linux") or not (_FOLDER / "subreaper.py").is_file():
         return None
     return program if re.fullmatch(r"python[\d.]*t?", Path(program).name) else None
 
 
 def under_subreaper(argv: Sequence[str], *, status_fd: int) -> list[str]:
     """The command line that runs `argv` (an absolute program) under the subreaper. Raises FileNotFoundError."""
-    return [*_launcher(_SUBREAPER), str(status_fd), str(os.getpid()), *argv]
+    return [*_launcher("subreaper"), str(status_fd), str(os.getpid()), *argv]
 
 
 def under_landlock(
@@ -55,9 +59,9 @@ def under_landlock(
     nor change the paths of `read_only`, which show what they stand for.
     """
     paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned}
-    rules: dict[str, Any] = {name: [str(path) for path in given] for name, given in paths.items()}
-    rules |= {"network": network, "read_only": {str(path): str(source) for path, source in read_only.items()}}
-    return [*_launcher(_LANDLOCK), str(status_fd), json.dumps(rules), *argv]
+    rules = [f"{name}={path}" for name, given in paths.items() for path in given]
+    rules += [rule for path, source in read_only.items() for rule in (f"read_only={path}", f"source={source}")]
+    return [*_launcher("landlock"), str(status_fd), *rules, *(["network=host"] if network else []), "--", *argv]
 
 
 def landlock_is_available() -> bool:
@@ -69,10 +73,10 @@ def landlock_is_available() -> bool:
     return landlock.abi() >= landlock.MIN_ABI
 
 
-def _launcher(program: Path) -> list[str]:
+def _launcher(module: str) -> list[str]:
     if (python := interpreter()) is None:
         raise FileNotFoundError("no Python interpreter to start the command with was found")
-    return [python, "-I", "-S", str(program)]
+    return [python, "-I", "-S", "-c", _START.format(module), str(_FOLDER)]
 
 
 class StatusPipe:

@@ -13,7 +13,6 @@ import pytest
 
 from delegate.sandbox import landlock, launcher
 
-PROGRAM = Path(landlock.__file__)
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or landlock.abi() < landlock.MIN_ABI, reason="this kernel lacks Landlock"
 )
@@ -21,10 +20,9 @@ pytestmark = pytest.mark.skipif(
 
 def restricted(command: str, **rules: Any) -> list[str]:
     """The command line that runs a command under the program, whose report goes to stdout."""
-    given: dict[str, Any] = {"write": [], "read": [], "hidden": [], "pinned": [], "read_only": {}, "network": True}
-    given |= rules
-    program = [sys.executable, "-I", "-S", str(PROGRAM), "9", json.dumps(given)]
-    return ["/bin/sh", "-c", 'exec "$@" 9>&1', "sh", *program, "/bin/sh", "-c", command]
+    given: dict[str, Any] = {"write": [], "read": [], "hidden": [], "network": True, **rules}
+    argv = launcher.under_landlock(["/bin/sh", "-c", command], **given, status_fd=9)
+    return ["/bin/sh", "-c", 'exec "$@" 9>&1', "sh", *argv]
 
 
 def without_namespaces(command: str, **rules: Any) -> list[str]:
@@ -128,19 +126,12 @@ def test_shared_memory_is_the_commands_own(folder: Path) -> None:
 
 
 def test_what_the_program_cannot_restrict_it_does_not_run(folder: Path) -> None:
-    done = run(restricted("echo ran", write=[str(folder)], hidden=["/proc/\0"]), folder)
+    unknown = ["loopback=own" if one == "network=host" else one for one in restricted("echo ran", write=[folder])]
+    done = run(unknown, folder)
     assert done.returncode != 0
     assert "ran" not in done.stdout
 
 
 def test_the_launcher_says_what_the_command_may_do(tmp_path: Path) -> None:
     argv = launcher.under_landlock(["/bin/true"], write=[tmp_path], read=[], hidden=[], network=False, status_fd=9)
-    rules: dict[str, Any] = {
-        "write": [str(tmp_path)],
-        "read": [],
-        "hidden": [],
-        "network": False,
-        "pinned": [],
-        "read_only": {},
-    }
-    assert json.loads(argv[-2]) == rules
+    assert argv[-4:] == ["9", f"write={tmp_path}", "--", "/bin/true"]
