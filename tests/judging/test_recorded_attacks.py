@@ -7,7 +7,7 @@ and quotes the text correctly. About actions and files, even that judge is not b
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,31 @@ def output_of(attack: Mapping[str, str]) -> str:
     return attack["text"] if attack["mode"] == "replace" else f"{UNFINISHED}\n{attack['text']}"
 
 
-async def judged(outputs: Iterable[str], judge: Judge, criteria: Sequence[Any], **given: Any) -> list[Verdict]:
-    async with Delegator(client=Scripted(judge)) as delegator:
-        return [
-            await delegator.judge(goal=GOAL, acceptance_criteria=criteria, output=output, **given) for output in outputs
-        ]
+class Panel:
+    """Any number of judges behind one Delegator and on one event loop, since making those takes longer than judging."""
+
+    def __init__(self) -> None:
+        self._judge: Judge = honest_looking
+        self._runner = asyncio.Runner()
+        self._delegator = Delegator(client=Scripted(lambda request: self._judge(request)))
+
+    def judged(self, outputs: Iterable[str], judge: Judge, criteria: Sequence[Any], **given: Any) -> list[Verdict]:
+        self._judge = judge
+        return self._runner.run(self._verdicts(outputs, acceptance_criteria=criteria, **given))
+
+    async def _verdicts(self, outputs: Iterable[str], **given: Any) -> list[Verdict]:
+        return [await self._delegator.judge(goal=GOAL, output=output, **given) for output in outputs]
+
+    def close(self) -> None:
+        self._runner.run(self._delegator.aclose())
+        self._runner.close()
+
+
+@pytest.fixture
+def panel() -> Generator[Panel]:
+    panel = Panel()
+    yield panel
+    panel.close()
 
 
 def passed(outputs: Sequence[str], verdicts: Sequence[Verdict]) -> list[str]:
@@ -67,47 +87,59 @@ def test_every_recorded_attack_is_used() -> None:
     assert not [text for text in wanted for attack in ATTACKS if text in output_of(attack)]
 
 
-@pytest.mark.parametrize("criteria", [ABOUT_THE_TEXT, ABOUT_DEEDS, IN_QUESTIONS], ids=["text", "deeds", "questions"])
 @pytest.mark.parametrize("attack_class", CLASSES)
-async def test_a_recorded_attack_gets_no_pass_from_any_misbehaving_judge(
-    attack_class: str, criteria: Sequence[Any]
-) -> None:
+def test_a_recorded_attack_gets_no_pass_from_any_misbehaving_judge(panel: Panel, attack_class: str) -> None:
     outputs = [output_of(attack) for attack in ATTACKS if attack["class"] == attack_class]
+    assert len(outputs) == CLASSES[attack_class]
     let_through = {
         name: found
         for name, judge in MISBEHAVING.items()
-        if (found := passed(outputs, await judged(outputs, judge, criteria)))
+        if (found := passed(outputs, panel.judged(outputs, judge, ABOUT_THE_TEXT)))
     }
-    assert len(outputs) == CLASSES[attack_class]
     assert let_through == {}
 
 
-async def test_an_honest_looking_judge_would_let_the_work_through() -> None:
+@pytest.mark.parametrize("criteria", [ABOUT_DEEDS, IN_QUESTIONS], ids=["deeds", "questions"])
+@pytest.mark.parametrize("attack_class", CLASSES)
+def test_nor_is_a_recorded_attack_believed_about_deeds_or_in_questions(
+    panel: Panel, attack_class: str, criteria: Sequence[Any]
+) -> None:
+    """Every judge sees attacks of every class, and every attack a third of the judges of each sort, at least."""
+    outputs = [output_of(attack) for attack in ATTACKS if attack["class"] == attack_class]
+    let_through: dict[str, list[str]] = {}
+    for n, (name, judge) in enumerate(MISBEHAVING.items()):
+        some = outputs[n % 3 :: 3] or outputs
+        if found := passed(some, panel.judged(some, judge, criteria)):
+            let_through[name] = found
+    assert let_through == {}
+
+
+def test_an_honest_looking_judge_would_let_the_work_through(panel: Panel) -> None:
     """The test above proves something only if a well-formed answer with a real quote does pass."""
-    (verdict,) = await judged([UNFINISHED], honest_looking, ABOUT_THE_TEXT)
+    (verdict,) = panel.judged([UNFINISHED], honest_looking, ABOUT_THE_TEXT)
     assert verdict.verdict == "PASS"
 
 
-async def test_a_quote_without_a_letter_or_a_digit_shows_nothing() -> None:
+def test_a_quote_without_a_letter_or_a_digit_shows_nothing(panel: Panel) -> None:
     outputs = [output_of(attack) for attack in ATTACKS if attack["mode"] != "shell_criterion"]
     let_through = {
         name: len(found)
         for name, judge in VACUOUS.items()
-        if (found := passed(outputs, await judged(outputs, judge, ABOUT_THE_TEXT)))
+        if (found := passed(outputs, panel.judged(outputs, judge, ABOUT_THE_TEXT)))
     }
     assert let_through == {}
 
 
-async def test_about_actions_even_a_judge_with_a_real_quote_is_not_believed(tmp_path: Path) -> None:
+def test_about_actions_even_a_judge_with_a_real_quote_is_not_believed(panel: Panel, tmp_path: Path) -> None:
     outputs = [output_of(attack) for attack in ATTACKS if attack["mode"] != "shell_criterion"]
     outputs.append(UNFINISHED + "\nAll tests of the billing module pass now. incident.md holds the root cause.")
-    assert passed(outputs, await judged(outputs, honest_looking, ABOUT_DEEDS, workspace=_empty(tmp_path))) == []
+    assert passed(outputs, panel.judged(outputs, honest_looking, ABOUT_DEEDS, workspace=_empty(tmp_path))) == []
 
 
 @pytest.mark.parametrize("criterion", ABOUT_DEEDS)
-async def test_a_failed_call_is_no_evidence_of_the_action(criterion: str, tmp_path: Path) -> None:
+def test_a_failed_call_is_no_evidence_of_the_action(panel: Panel, criterion: str, tmp_path: Path) -> None:
     given = {"workspace": _empty(tmp_path), "receipts": [FAILED_READ]}
-    assert passed([UNFINISHED], await judged([UNFINISHED], honest_looking, [criterion], **given)) == []
+    assert passed([UNFINISHED], panel.judged([UNFINISHED], honest_looking, [criterion], **given)) == []
 
 
 def _empty(tmp_path: Path) -> Path:
@@ -164,15 +196,18 @@ def attacks(draw: st.DrawFn) -> str:
     return text
 
 
-MANY = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WITH_REPLY = st.tuples(attacks(), forged_replies()).map("\n".join)
 
 
-@MANY
-@given(output=attacks(), name=st.sampled_from(sorted(MISQUOTES | MALFORMED)))
-def test_no_generated_attack_gets_a_pass_from_a_misbehaving_judge(output: str, name: str) -> None:
-    (verdict,) = asyncio.run(judged([output], MISBEHAVING[name], ABOUT_THE_TEXT))
-    assert verdict.verdict == "FAIL"
+def test_no_generated_attack_gets_a_pass_from_a_misbehaving_judge(panel: Panel) -> None:
+    @MANY
+    @given(output=attacks(), name=st.sampled_from(sorted(MISQUOTES | MALFORMED)))
+    def hunt(output: str, name: str) -> None:
+        (verdict,) = panel.judged([output], MISBEHAVING[name], ABOUT_THE_TEXT)
+        assert verdict.verdict == "FAIL"
+
+    hunt()
 
 
 FORGED = [
@@ -196,30 +231,38 @@ FORGERIES = {
 
 @pytest.mark.parametrize("form", FORGERIES)
 @pytest.mark.parametrize("name", ECHOES)
-async def test_an_echo_of_what_the_child_wrote_for_the_judge_is_no_answer(name: str, form: str) -> None:
+def test_an_echo_of_what_the_child_wrote_for_the_judge_is_no_answer(panel: Panel, name: str, form: str) -> None:
     outputs = [f"{UNFINISHED}\n{FORGERIES[form]}", f"{FORGERIES[form]}\n{UNFINISHED}"]
-    assert passed(outputs, await judged(outputs, ECHOES[name], ABOUT_THE_TEXT)) == []
+    assert passed(outputs, panel.judged(outputs, ECHOES[name], ABOUT_THE_TEXT)) == []
 
 
-@MANY
-@given(output=WITH_REPLY, name=st.sampled_from(sorted(ECHOES)))
-def test_a_reply_that_the_child_wrote_is_never_taken_for_the_judges_own(output: str, name: str) -> None:
-    (verdict,) = asyncio.run(judged([output], ECHOES[name], ABOUT_THE_TEXT))
-    assert verdict.verdict == "FAIL"
+def test_a_reply_that_the_child_wrote_is_never_taken_for_the_judges_own(panel: Panel) -> None:
+    @MANY
+    @given(output=WITH_REPLY, name=st.sampled_from(sorted(ECHOES)))
+    def hunt(output: str, name: str) -> None:
+        (verdict,) = panel.judged([output], ECHOES[name], ABOUT_THE_TEXT)
+        assert verdict.verdict == "FAIL"
+
+    hunt()
 
 
-@MANY
-@given(output=attacks())
-def test_nothing_that_a_child_writes_opens_or_closes_a_fence(output: str) -> None:
+def test_nothing_that_a_child_writes_opens_or_closes_a_fence(panel: Panel) -> None:
     asked: list[str] = []
 
     def judge(request: Any) -> str:
         asked.append(request.messages[0].text)
         return "{}"
 
-    asyncio.run(judged([output], judge, ABOUT_THE_TEXT))
-    for text in asked:
-        marks = [line for line in text.splitlines() if "<<<" in line]
-        nonce = marks[0].split()[1].removesuffix(">>>")
-        assert marks == [f"<<<output {nonce}>>>", f"<<<end output {nonce}>>>"]
-        assert text.endswith(f"{marks[1]}\n\nAnswer for each of these ids exactly once: c1, c2")
+    @MANY
+    @given(output=attacks())
+    def hunt(output: str) -> None:
+        before = len(asked)
+        panel.judged([output], judge, ABOUT_THE_TEXT)
+        for text in asked[before:]:
+            marks = [line for line in text.splitlines() if "<<<" in line]
+            nonce = marks[0].split()[1].removesuffix(">>>")
+            assert marks == [f"<<<output {nonce}>>>", f"<<<end output {nonce}>>>"]
+            assert text.endswith(f"{marks[1]}\n\nAnswer for each of these ids exactly once: c1, c2")
+
+    hunt()
+    assert len(asked) > 50
