@@ -21,6 +21,11 @@ def pace() -> float:
     return max(1.0, best_of(5, _work) / USUAL_SECONDS)
 
 
+def is_within(seconds: float, limit: float) -> bool:
+    """Whether something took less than `limit`, at the pace of the machine, which is measured only if it matters."""
+    return seconds < limit or seconds < limit * pace()
+
+
 def best_of(times: int, action: Callable[[], object]) -> float:
     """Return the shortest time of the action, in seconds."""
     return min(_seconds(action) for _ in range(times))
