@@ -15,6 +15,7 @@ from tests.fuzz.fuzzing import fuzz
 from tests.fuzz.targets import check_predicate
 from tests.fuzz.values import ANY_CHARACTER, JUNK
 from tests.judging.checks.predicate.expressions import Writer
+from tests.judging.checks.predicate.hasty import make_hasty
 
 MEMORY_BYTES = 250_000_000
 """Maximum growth of this process over all examples. A string of a million characters takes four megabytes."""
@@ -33,7 +34,7 @@ def damaged(text: str, random: Random) -> str:
     return text
 
 
-@fuzz(200, seed=st.integers(0, 2**32), value=JUNK)
+@fuzz(100, seed=st.integers(0, 2**32), value=JUNK)
 def test_a_damaged_expression_is_an_outcome_or_an_error(seed: int, value: Any) -> None:
     random, writer = Random(seed), Writer(seed)
     expression, document = random.choice([writer.case, writer.soup, writer.search])()
@@ -41,7 +42,7 @@ def test_a_damaged_expression_is_an_outcome_or_an_error(seed: int, value: Any) -
     check_predicate(expression, {"items": value, "a": value, "text": value, "user": value})
 
 
-@fuzz(150, pieces=st.lists(st.sampled_from(PIECES) | st.text(ANY_CHARACTER, max_size=4), max_size=20), value=JUNK)
+@fuzz(75, pieces=st.lists(st.sampled_from(PIECES) | st.text(ANY_CHARACTER, max_size=4), max_size=20), value=JUNK)
 def test_any_pieces_are_an_outcome_or_an_error(pieces: list[str], value: Any) -> None:
     check_predicate("".join(pieces), value)
 
@@ -98,12 +99,18 @@ class Grower:
         return pick.choice([chain, chain, f"({chain})", f"[{chain}]", f"`<${{{chain}}}>`", f"({chain} ?? {chain})"])
 
 
-@fuzz(45, seed=st.integers(0, 2**32))
-def test_what_grows_ends_soon(seed: int) -> None:
-    check_predicate(Grower(seed).expression(), LARGE)
+def test_what_grows_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_hasty(monkeypatch)
+
+    @fuzz(30, seed=st.integers(0, 2**32))
+    def hunt(seed: int) -> None:
+        check_predicate(Grower(seed).expression(), LARGE)
+
+    hunt()
 
 
-def test_what_grows_takes_no_memory() -> None:
+def test_what_grows_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_hasty(monkeypatch)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for seed in range(1_000, 1_020):
         check_predicate(Grower(seed).expression(), LARGE)
@@ -145,7 +152,8 @@ def test_what_grows_takes_no_memory() -> None:
     ],
     ids=lambda expression: f"{expression[:16]!r} ({len(expression)})",
 )
-def test_an_overgrown_expression_ends_soon(expression: str) -> None:
+def test_an_overgrown_expression_ends_soon(expression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_hasty(monkeypatch)
     check_predicate(expression, LARGE)
     check_predicate(expression[: len(expression) // 2], LARGE)
 

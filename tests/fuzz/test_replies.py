@@ -82,12 +82,12 @@ def _damaged_text(text: str, random: Random) -> str:
             return text
 
 
-@fuzz(200, text=damaged(ANSWERS) | TEXTS)
+@fuzz(100, text=damaged(ANSWERS) | TEXTS)
 def test_any_reply_is_answers_or_unparseable(text: str) -> None:
     check_reply(text)
 
 
-@fuzz(200, text=damaged([{"a": [1, 2.5, None, "x"]}, *ANSWERS]) | TEXTS)
+@fuzz(100, text=damaged([{"a": [1, 2.5, None, "x"]}, *ANSWERS]) | TEXTS)
 def test_any_report_is_json_or_a_value_error(text: str) -> None:
     check_output(f"I am done.\n```json\n{text}\n```\n")
     check_output(text)
@@ -109,7 +109,7 @@ BIG = 1_000_000
         "```" + " " * BIG + "\n```",
         "\ud800" * BIG,
         "\n" * BIG,
-        "{" + ",".join(f'"k{n}":1' for n in range(100_000)) + "}",
+        "{" + ",".join(f'"k{n}":1' for n in range(20_000)) + "}",
     ],
     ids=lambda text: f"{text[:20]!r} ({len(text)})",
 )
@@ -156,7 +156,7 @@ def bench() -> Generator[Bench]:
 
 
 def test_what_a_judge_says_makes_a_verdict(bench: Bench) -> None:
-    @fuzz(150, said=damaged(ANSWERS) | TEXTS)
+    @fuzz(75, said=damaged(ANSWERS) | TEXTS)
     def hunt(said: str) -> None:
         verdict = bench.verdict(said, "The report has findings.", "The report is in a file.")
         for criterion in verdict.criteria:
@@ -167,7 +167,7 @@ def test_what_a_judge_says_makes_a_verdict(bench: Bench) -> None:
 
 
 def test_what_a_rubric_judge_says_makes_a_verdict(bench: Bench) -> None:
-    @fuzz(150, said=damaged(SCORES) | TEXTS)
+    @fuzz(75, said=damaged(SCORES) | TEXTS)
     def hunt(said: str) -> None:
         (criterion,) = bench.verdict(said, {"kind": "rubric", "rubric": RUBRIC}).criteria
         assert criterion.score is None or 0 <= criterion.score <= 1

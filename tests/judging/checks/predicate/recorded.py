@@ -44,9 +44,9 @@ def written() -> dict[str, list[tuple[str, str]]]:
     writer = Writer(seed=20261126)
     return {
         "edges": [(line, DATA) for line in (HERE / "edges.txt").read_text(encoding="utf-8").splitlines()],
-        "random": [writer.case() for _ in range(8_000)],
-        "patterns": [writer.search() for _ in range(4_000)],
-        "precedence": [writer.soup() for _ in range(4_000)],
+        "random": [writer.case() for _ in range(4_000)],
+        "patterns": [writer.search() for _ in range(2_000)],
+        "precedence": [writer.soup() for _ in range(2_000)],
     }
 
 

@@ -15,6 +15,7 @@ PLAIN = (HERE / "plain.js").read_text(encoding="utf-8")
 DIFFERENT = {
     # V8 looks for the match inside a character, although the flag `u` forbids it (ECMA-262, AdvanceStringIndex).
     '"😀".search(/(?!😀)/u)': 2,
+    r"text.search(/(?!\b|[^a-]|\d(?:(\s[\W_])*(?!^\D^))(?<![^a-]a[\s\d])|\D)/gu)": 3,
 }
 """Expressions for which node gives another value than we do, and ours."""
 
@@ -51,8 +52,9 @@ def test_what_node_calls_a_syntax_error_is_never_evaluated(groups: dict[str, lis
             compile_expression(case.expression)
 
 
-@pytest.mark.skipif(recorded.node_version() != "v20", reason="node 20, which gave the results, is not installed")
 def test_the_record_is_what_node_says(groups: dict[str, list[Case]]) -> None:
+    if recorded.node_version() != "v20":
+        pytest.skip("node 20, which gave the results, is not installed")
     cases = [case for cases in groups.values() for case in cases]
     assert [case.result for case in cases] == [json.loads(line) for line in recorded.ask_node()]
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from delegate.judging.checks import predicate
 from delegate.judging.checks.predicate import PredicateError, check_expression, evaluate
 from delegate.judging.checks.predicate.compile import compile_expression
 from delegate.judging.checks.worker import WorkerPool
+from tests.support import warm
 
 DATA: dict[str, Any] = {"n": 3, "s": "text", "l": [1, 2], "o": {"k": 1}, "c": "constructor"}
 
@@ -253,7 +253,7 @@ asyncio.run(main())
 
 def test_without_the_engine_a_predicate_is_refused_with_what_to_install(home: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=60, check=True, env={**os.environ}
+        [*warm.python(), "-c", WITHOUT], capture_output=True, text=True, timeout=60, check=True, env={**os.environ}
     )
     verdict, refusal = ran.stdout.splitlines()
     assert verdict == "PASS"

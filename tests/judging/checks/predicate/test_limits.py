@@ -4,16 +4,14 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delegate.judging.checks.predicate import PredicateError, check_expression, evaluate
-from delegate.judging.checks.worker import WorkerPool
+from tests.judging.checks.predicate.hasty import make_hasty
 from tests.support.pace import best_of, is_within, watched_loop
 
-HASTY = WorkerPool(str(Path(__file__).with_name("hasty_engine.py")))
 SECONDS = 1.0
 """That a hostile expression may take; what isn't stopped takes minutes."""
 
@@ -100,10 +98,7 @@ HOSTILE = [
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less time for an expression, so that less of it is spent on those that need all of it."""
-    way_in = sys.modules["delegate.judging.checks.predicate.evaluate"]
-    monkeypatch.setattr(way_in, "_workers", HASTY)
-    monkeypatch.setattr(way_in, "TIMEOUT_SECONDS", 0.35)
+    make_hasty(monkeypatch)
 
 
 @pytest.mark.parametrize("expression", HOSTILE, ids=lambda expression: expression[:40])
