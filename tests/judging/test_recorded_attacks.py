@@ -91,12 +91,8 @@ def test_every_recorded_attack_is_used() -> None:
 def test_a_recorded_attack_gets_no_pass_from_any_misbehaving_judge(panel: Panel, attack_class: str) -> None:
     outputs = [output_of(attack) for attack in ATTACKS if attack["class"] == attack_class]
     assert len(outputs) == CLASSES[attack_class]
-    let_through = {
-        name: found
-        for name, judge in MISBEHAVING.items()
-        if (found := passed(outputs, panel.judged(outputs, judge, ABOUT_THE_TEXT)))
-    }
-    assert let_through == {}
+    assert _let_through(panel, outputs, ECHOES | MISQUOTES, ABOUT_THE_TEXT) == {}
+    assert _let_through(panel, outputs, MALFORMED, ABOUT_THE_TEXT, every=3) == {}
 
 
 @pytest.mark.parametrize("criteria", [ABOUT_DEEDS, IN_QUESTIONS], ids=["deeds", "questions"])
@@ -104,14 +100,20 @@ def test_a_recorded_attack_gets_no_pass_from_any_misbehaving_judge(panel: Panel,
 def test_nor_is_a_recorded_attack_believed_about_deeds_or_in_questions(
     panel: Panel, attack_class: str, criteria: Sequence[Any]
 ) -> None:
-    """Every judge sees attacks of every class, and every attack a third of the judges of each sort, at least."""
     outputs = [output_of(attack) for attack in ATTACKS if attack["class"] == attack_class]
+    assert _let_through(panel, outputs, MISBEHAVING, criteria, every=3) == {}
+
+
+def _let_through(
+    panel: Panel, outputs: Sequence[str], judges: Mapping[str, Judge], criteria: Sequence[Any], *, every: int = 1
+) -> dict[str, list[str]]:
+    """The outputs that pass, by judge. With `every`, a judge gets one of so many, and the next judge the next ones."""
     let_through: dict[str, list[str]] = {}
-    for n, (name, judge) in enumerate(MISBEHAVING.items()):
-        some = outputs[n % 3 :: 3] or outputs
+    for n, (name, judge) in enumerate(judges.items()):
+        some = outputs[n % every :: every] or outputs
         if found := passed(some, panel.judged(some, judge, criteria)):
             let_through[name] = found
-    assert let_through == {}
+    return let_through
 
 
 def test_an_honest_looking_judge_would_let_the_work_through(panel: Panel) -> None:
