@@ -23,6 +23,7 @@ imports little and needs no `site`.
 
 import ctypes
 import os
+import stat
 import sys
 
 TYPE_CHECKING = False  # as in subreaper.py
@@ -237,7 +238,7 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
     except OSError:  # removed, or not permitted
         return
     try:
-        is_folder = os.path.isdir(f"/proc/self/fd/{parent}")
+        is_folder = stat.S_ISDIR(os.fstat(parent).st_mode)
         rule = _PathBeneath(allowed if is_folder else allowed & _ON_FILES, parent)
         _checked(_libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0), f"landlock_add_rule {path}")
     finally:
