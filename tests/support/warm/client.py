@@ -1,16 +1,17 @@
 """What `python` and `delegate` do: hand their arguments, environment and streams to the forking process, and wait.
 
-`_Warm` makes programs of it, with a call of `main` at the end. It imports little, to start in 10 ms.
+`_Warm` makes programs of it, with a call of `main` at the end. It starts in 10 ms, for which it imports what is in the
+interpreter rather than `signal`, `socket` and `json`.
 """
 
-import json
+# pyright: basic, reportAttributeAccessIssue=false, reportMissingModuleSource=false
+import _signal  # pyright: ignore[reportMissingImports]
+import _socket
+import marshal
 import os
-import signal
-import socket
 import sys
-from types import FrameType
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+FORWARDED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1)
 HEEDED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 """The variables of Python's that don't need an interpreter of their own."""
 
@@ -30,23 +31,23 @@ def main(python: str, address: str, program: str) -> None:
     arguments = sys.argv[1:]
     if needs_own_interpreter(program, arguments):
         os.execv(python, [python, *(["-m", "delegate"] if program == "delegate" else []), *arguments])
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.connect(address)
 
-    def forward(number: int, frame: FrameType | None) -> None:
+    def forward(number: int, frame: object) -> None:
         connection.send(bytes([number]))
 
     for number in FORWARDED:
-        signal.signal(number, forward)
-    request = {"program": program, "arguments": arguments, "env": dict(os.environ), "cwd": os.getcwd()}
-    body = json.dumps(request).encode("utf-8", "surrogateescape")
-    socket.send_fds(connection, [len(body).to_bytes(4, "big")], [0, 1, 2])
+        _signal.signal(number, forward)
+    body = marshal.dumps((program, arguments, dict(os.environ), os.getcwd()))
+    streams = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2))
+    connection.sendmsg([len(body).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
     connection.sendall(body)
     for fd in (0, 1, 2):  # so that who reads them sees their end when the program closes them
         os.close(fd)
-    status = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+    status = int.from_bytes(connection.recv(4, _socket.MSG_WAITALL), "big")
     if os.WIFSIGNALED(status):
-        if os.WTERMSIG(status) != signal.SIGKILL:
-            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        if os.WTERMSIG(status) != _signal.SIGKILL:
+            _signal.signal(os.WTERMSIG(status), _signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status))

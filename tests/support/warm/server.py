@@ -6,8 +6,9 @@ Run as `server.py FD` with a listening socket, by `tests.support.warm`. It ends 
 import atexit
 import contextlib
 import gc
-import json
+import marshal
 import os
+import pkgutil
 import runpy
 import selectors
 import signal
@@ -26,12 +27,12 @@ IMPORTED = (
     "aiohttp", "anthropic", "google.genai", "google.genai.types", "google.genai._api_client", "jsonschema", "openai",
     "openai.types.chat", "openai.resources.chat", "openai.resources.responses", "anthropic.resources.messages",
     "quickjs_ng", "regex",
-    "rich.console", "rich.table", "rich.progress", "rich.live", "tree_sitter", "tree_sitter_bash",
-    "tree_sitter_javascript", "typer", "yaml", "delegate", "delegate.delegator", "delegate.cli.app",
-    *(f"delegate.cli.{name}" for name in ("run", "batch", "judge", "call", "models", "doctor", "show", "demo", "init")),
-    *(f"delegate.models.providers.{name}" for name in ("openai", "anthropic", "google")),
+    "rich.console", "rich.table", "rich.tree", "rich.progress", "rich.live", "rich._unicode_data.unicode17-0-0",
+    "tree_sitter", "tree_sitter_bash", "tree_sitter_javascript", "typer", "yaml",
+    "httpcore", "httpcore2", "h11", "anyio._backends._asyncio", "typer._click.decorators", "typer._adapters",
+    "ctypes", "getpass", "termios",
 )  # fmt: skip
-"""Loaded before any program is. What isn't installed or doesn't exist is left to the program."""
+"""Loaded before any program is, like all of delegate but its hosts. What isn't installed is left to the program."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,27 @@ def receive(client: socket.socket) -> Request:
     left, body = int.from_bytes(length, "big"), b""
     while len(body) < left:
         body += client.recv(left - len(body))
-    return Request(**json.loads(body.decode("utf-8", "surrogateescape")), streams=streams)
+    return Request(*marshal.loads(body), streams=streams)
+
+
+def warm_up() -> None:
+    """Import everything, parse the catalog, and build the models that pydantic would build on their first use."""
+    package = import_module("delegate")
+    ours = [name for _, name, _ in pkgutil.walk_packages(package.__path__, "delegate.") if ".hosts" not in name]
+    for name in (*IMPORTED, *ours):
+        with contextlib.suppress(ImportError):
+            import_module(name)
+    from pydantic import BaseModel
+
+    waiting: list[type[BaseModel]] = [BaseModel]
+    while waiting:
+        model = waiting.pop()
+        waiting += model.__subclasses__()
+        if model.__module__.startswith("delegate.") and not model.__pydantic_complete__:
+            model.model_rebuild()
+    import_module("delegate.models.catalog").Catalog.shipped()
+    gc.collect()
+    gc.freeze()
 
 
 def become(request: Request) -> None:
@@ -179,13 +200,7 @@ def _text(path: str) -> bytes:
 
 if __name__ == "__main__":
     SOURCES = sys.path[0]
-    for name in IMPORTED:
-        try:
-            import_module(name)
-        except ImportError:
-            continue
-    gc.collect()
-    gc.freeze()
+    warm_up()
     with socket.socket(fileno=int(sys.argv[1])) as listening:
         request = serve(listening)
         listening.detach()
