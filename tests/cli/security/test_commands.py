@@ -4,13 +4,15 @@ import asyncio
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from delegate.cli.security.commands import ATTACKS, MechanismUnderTest, Row, mechanisms, shell_attacks
+from delegate.cli.security.commands import ATTACKS, MechanismUnderTest, Row, shell_attacks
 from delegate.judging.checks.worker import close_workers
 from delegate.sandbox.confinement import Confinement
+from tests.cli.security.doctored import attacks
 from tests.support import leaks
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the expected outcomes are those on Linux")
@@ -51,12 +53,16 @@ EXPECTED = {
 }
 
 
-@pytest.fixture(scope="module")
-def table() -> dict[tuple[str, str], Row]:
-    async def results() -> list[Row]:
-        return await shell_attacks([*await mechanisms(), WITHOUT_SUBREAPER])
+@pytest.fixture
+def table(home: Path) -> dict[tuple[str, str], Row]:
+    return _table()  # with the environment of a test
 
-    return {(row.attack, row.mechanism): row for row in asyncio.run(results())}
+
+@cache
+def _table() -> dict[tuple[str, str], Row]:
+    """The mechanisms of this machine as `delegate doctor` tries them, and that of macOS, tried in this process."""
+    rows = [row for row in attacks() if row.kind == "shell"] + asyncio.run(shell_attacks([WITHOUT_SUBREAPER]))
+    return {(row.attack, row.mechanism): row for row in rows}
 
 
 def may_mount() -> bool:

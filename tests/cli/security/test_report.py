@@ -5,7 +5,7 @@ import pytest
 from delegate.cli.options import Format
 from delegate.cli.security.commands import Row
 from delegate.cli.security.report import print_attacks
-from tests.cli.command import delegate
+from tests.cli.security.doctored import attacks
 
 ROWS = [
     Row("shell", "a daemon", "bubblewrap", "stopped", "it ends with its command"),
@@ -39,9 +39,7 @@ def test_the_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_doctor_tries_every_kind_of_attack_on_this_machine() -> None:
-    done = delegate("doctor", "--security", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    attacks = json.loads(done.stdout)["attacks"]
-    assert {attack["kind"] for attack in attacks} == {"shell", "path", "url", "predicate", "schema", "injection"}
-    assert {attack["outcome"] for attack in attacks} <= {"stopped", "possible", "n/a"}
-    assert all(attack["note"] for attack in attacks)
+    rows = attacks()
+    assert {row.kind for row in rows} == {"shell", "path", "url", "predicate", "schema", "injection"}
+    assert {row.outcome for row in rows} <= {"stopped", "possible", "n/a"}
+    assert all(row.note for row in rows)
