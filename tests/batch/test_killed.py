@@ -14,7 +14,8 @@ from pathlib import Path
 from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
 from tests.batch.rows import DONE, ids, lines
-from tests.cli.command import COMMAND, delegate, openai_at
+from tests.cli.command import delegate, openai_at
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
@@ -39,12 +40,14 @@ def _run_and_kill(server: ModelServer, chance: random.Random, *arguments: str) -
     """Run the command, and kill it shortly after some more calls have arrived."""
     more = chance.randrange(1, PER_ROUND)
     environment = {**os.environ, **openai_at(server)}
-    command = [*COMMAND, "batch", *arguments, "--concurrency", str(CONCURRENCY)]
+    command = [*warm.delegate(), "batch", *arguments, "--concurrency", str(CONCURRENCY)]
     before = len(server.calls)
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
+        assert process.stdout
         server.wait_for_calls(before + more, timeout=30)
         time.sleep(chance.random() * 0.03)  # so that the kill doesn't coincide with a call
         process.kill()
+        process.stdout.read()  # to its end, which comes when the forked process is gone
 
 
 def _complete_ids(path: Path) -> list[str]:

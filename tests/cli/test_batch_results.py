@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.batch.rows import lines
-from tests.cli.command import COMMAND, delegate, openai_at
+from tests.cli.command import delegate, openai_at
 from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
@@ -141,8 +141,7 @@ def test_tasks_of_a_json_file_are_repeated_by_their_goals() -> None:
 
 def _stopped(server: ModelServer, calls: int, number: signal.Signals, *arguments: str) -> tuple[int, str]:
     """Send a signal after so many calls to models; returns the exit code and the run id."""
-    program = COMMAND if number == signal.SIGKILL else warm.delegate()
-    command = [*program, "batch", *arguments]
+    command = [*warm.delegate(), "batch", *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **openai_at(server)}
     ) as process:

@@ -2,7 +2,7 @@
 
 import os
 import re
-import stat
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.cli.command import delegate
+from tests.support import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = ROOT / ".github/actions/judge/action.yml"
@@ -41,15 +42,19 @@ class Runner:
         self._install(self.temp / "delegate-judge/bin")
 
     def _install(self, bin: Path) -> None:
-        """What the install step leaves behind, but with the sources that are tested."""
+        """What the install step leaves behind, but with a `delegate` that is loaded already."""
         bin.mkdir(parents=True)
         (bin / "python").symlink_to(sys.executable)
-        script = bin / "delegate"
+        (bin / "delegate").write_text(f'#!/bin/sh\nexec {shlex.join(warm.delegate())} "$@"\n')
+        (bin / "delegate").chmod(0o755)
+
+    def install_isolated(self) -> None:
+        """What the install step does leave behind, a script for `python -I`, but with the sources that are tested."""
+        script = self.temp / "delegate-judge/bin/delegate"
         script.write_text(
             f"#!{sys.executable} -I\nimport sys\nsys.path[:0] = {[str(ROOT), *sys.path]!r}\n"
             "from delegate.cli import main\nmain()\n"
         )
-        script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
     def run(self, name: str, *, path: str = "", **inputs: str) -> "subprocess.CompletedProcess[str]":
         """Run one step with these inputs. `path` is a folder in which programs are looked for first."""
@@ -196,6 +201,7 @@ def test_the_install_step_imports_nothing_from_the_work(action: dict[str, Any], 
 
 
 def test_a_module_in_the_work_isnt_imported_by_the_judge_step(runner: Runner) -> None:
+    runner.install_isolated()
     for module in ("delegate", "secrets", "json", "typer"):
         Path(f"{module}.py").write_text("open('pwned', 'w')\n")
     done = runner.run("Judge", goal="x", criteria="file: note.md", workspace="work", format="pretty")

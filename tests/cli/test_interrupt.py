@@ -16,7 +16,8 @@ import pytest
 
 from delegate import TaskResult
 from delegate.cli.work import STOPPING
-from tests.cli.command import COMMAND, openai_at
+from tests.cli.command import openai_at
+from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.trees import Tree
 
@@ -67,7 +68,7 @@ def tasks(tree: Tree, tmp_path: Path) -> str:
 def running(server: ModelServer, *arguments: str, stderr: Any = subprocess.PIPE) -> Generator["subprocess.Popen[str]"]:
     environment = {**os.environ, **openai_at(server), "DELEGATE_COMMANDS": "allow", "DELEGATE_MODEL": "gpt-6-luna"}
     with subprocess.Popen(
-        [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
+        [*warm.delegate(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
         env=environment,
     ) as process:  # fmt: skip
         try:
@@ -113,7 +114,7 @@ def test_the_report_of_a_canceled_run_is_complete_as_json_and_on_record(
     results = [TaskResult.model_validate(result) for result in json.loads(out)["results"]]
     assert [result.status for result in results] == ["completed", "cancelled", "cancelled"]
     assert (results[1].receipts.ok, results[1].receipts.timeout) == (1, 1)
-    shown = subprocess.run([*COMMAND, "show", results[1].handle or ""], capture_output=True, text=True)
+    shown = subprocess.run([*warm.delegate(), "show", results[1].handle or ""], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert "half-way there" in shown.stdout or "now the tests" in shown.stdout
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import COMMAND, delegate, openai_at
+from tests.cli.command import delegate, openai_at
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
 WORK = ("judge", "--goal", "Write note.md", "--output", "report.md", "--workspace", "work")
@@ -90,12 +91,12 @@ def test_a_piped_report_needs_no_option_and_may_come_from_a_file() -> None:
     piped = delegate(*arguments, stdin='{"total": 3}')
     Path("report.json").write_text('{"total": 4}')
     with Path("report.json").open() as file:
-        redirected = subprocess.run([*COMMAND, *arguments], stdin=file, capture_output=True, text=True)
+        redirected = subprocess.run([*warm.delegate(), *arguments], stdin=file, capture_output=True, text=True)
     assert (piped.returncode, redirected.returncode) == (0, 1), piped.stderr + redirected.stderr
 
 
 def test_a_pipe_that_stays_silent_is_named_on_stderr() -> None:
-    command = [*COMMAND, "judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md"]
+    command = [*warm.delegate(), "judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md"]
     with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == (

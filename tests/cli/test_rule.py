@@ -18,7 +18,8 @@ from delegate.calibration.measure import measure
 from delegate.calibration.picture import svg
 from delegate.models.providers.scripted import Scripted
 from delegate.types import Ruling
-from tests.cli.command import COMMAND, delegate
+from tests.cli.command import delegate
+from tests.support import warm
 from tests.support.words import is_judge, met_by
 
 REPORT = "I ran it: hello reader \x1b[2J\u202e."
@@ -169,7 +170,7 @@ def test_a_review_shows_the_evidence_without_the_verdict_and_asks(handle: str) -
 def _in_terminal(arguments: list[str], answers: list[str]) -> str:
     """What the command shows on a terminal whose user types these lines, each after the question before."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen([*warm.delegate(), *arguments], stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown, left = "", list(answers)
     try:

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support import warm
 
 pytestmark = pytest.mark.timeout(120)  # the first run installs
 HERE = Path(__file__).parent
@@ -134,14 +135,12 @@ def _address(server: subprocess.Popen[str]) -> str:
 def done(request: pytest.FixtureRequest, aimock: str, tmp_path_factory: pytest.TempPathFactory) -> Done:
     """Run `delegate call` with only the provider's two variables set."""
     provider: Provider = request.param
-    command = shutil.which("delegate", path=str(Path(sys.executable).parent))
-    assert command is not None, "the `delegate` command is not installed beside this Python"
     home = str(tmp_path_factory.mktemp("home"))
     environ = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     environ |= {"HOME": home, "DELEGATE_HOME": home}
     environ |= {provider.key_name: "dummy", provider.url_name: aimock + provider.path}
     ran = subprocess.run(
-        [command, "call", "-"],
+        [*warm.delegate(), "call", "-"],
         input=json.dumps(CALL),
         cwd=home,
         env=environ,

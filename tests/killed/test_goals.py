@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject
 from tests.cli.command import delegate, openai_at
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import is_judge, met_by
 
@@ -23,11 +23,12 @@ def killed(home: Path, project: Path, *, tampers: bool = False) -> list[str]:
     """Run the process until its children wait for the model, and kill it. Returns the handles of its tasks."""
     (project / "tests").mkdir(parents=True)
     (project / "tests" / "check.sh").write_text("grep -q hello a.txt\n")
-    command = [sys.executable, "-m", "tests.killed.goals", str(home), str(project), "tampers" if tampers else ""]
+    command = [*warm.python(), "-m", "tests.killed.goals", str(home), str(project), "tampers" if tampers else ""]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout
         handles = process.stdout.readline().split()
         process.kill()
+        process.stdout.read()  # to its end, which comes when the forked process is gone
     return handles
 
 

@@ -7,7 +7,6 @@ import os
 import random
 import sqlite3
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
+from tests.support import warm
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "6"))
 PROCESSES = 2
@@ -24,7 +24,7 @@ MAX_SECONDS = 0.5
 
 
 def _start(home: Path, name: str, seed: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tests.killed.batches", str(home), name, str(seed)]
+    command = [*warm.python(), "-m", "tests.killed.batches", str(home), name, str(seed)]
     root = Path(__file__).resolve().parent.parent.parent
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
     assert process.stdout
