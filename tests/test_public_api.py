@@ -14,6 +14,7 @@ import pytest
 import delegate
 from delegate import Task
 from scripts.write_surface import FILE, surface
+from tests.support.model_server import ModelServer, Reply
 
 PYDANTIC_MS = 95
 """Import time of Pydantic on the machine for which the limits were chosen."""
@@ -71,7 +72,7 @@ print((before - start) * 1000, (alone - before) * 1000, (time.process_time() - b
         best = [min(one, float(other)) for one, other in zip(best, took, strict=True)]
         pydantic, alone, door = best
         slowness = max(1, pydantic / PYDANTIC_MS)
-        if start > 2 and alone < 10 * slowness and door < 120 * slowness:
+        if start > 0 and alone < 10 * slowness and door < 120 * slowness:
             return
     pytest.fail("at best Pydantic took {:.1f} ms, delegate {:.1f} ms, its Delegator {:.1f} ms".format(*best))
 
@@ -91,13 +92,14 @@ sys.addaudithook(hook)
 async def main():
     async with Delegator() as delegator:
         report = await delegator.call({"goal": "x"})
-    assert report.results[0].error.code == "connection", report
+    assert report.results[0].status == "completed", report
     print([thread is threading.main_thread() for thread in where])
 
 asyncio.run(main())
 """
-    environ = os.environ | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "dummy"}
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ)
+    with ModelServer([Reply("done")]) as server:
+        environ = os.environ | {"OPENAI_BASE_URL": server.openai_url, "OPENAI_API_KEY": "dummy"}
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ)
     assert ran.stdout.strip() == "[False]", ran.stderr
 
 

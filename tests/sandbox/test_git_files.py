@@ -1,6 +1,7 @@
 """What git runs in a workspace: commands and tools of a child can't change it, and can still use git."""
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -34,15 +35,20 @@ def git(cwd: Path, *args: str) -> str:
     return subprocess.run(argv, cwd=cwd, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    root = tmp_path / "work"
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("pristine") / "work"
     root.mkdir()
     git(root, "init", "--quiet", "--initial-branch=main")
     (root / "a.txt").write_text("a\n")
     git(root, "add", ".")
     git(root, "commit", "--quiet", "--message=one")
     return root
+
+
+@pytest.fixture
+def repository(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "work", symlinks=True))
 
 
 @pytest.fixture
@@ -226,32 +232,38 @@ def test_bubblewrap_mounts_a_repositorys_configuration_read_only(repository: Pat
 
 
 WITHOUT_NAMESPACES = """
-import asyncio, sys
+import asyncio, json, sys
 from pathlib import Path
 from delegate.sandbox.commands import Commands
 
-async def main(command):
-    ran = await Commands(sandbox="require").run(
-        command, cwd=Path(), timeout_seconds=20, author="model", has_repository=True)
-    print(ran.sandbox, ran.output)
+async def main(commands):
+    sandboxed = Commands(sandbox="require")
+    for folder, command in commands.items():
+        ran = await sandboxed.run(command, cwd=Path(folder), timeout_seconds=20, author="model", has_repository=True)
+        print(json.dumps([folder, ran.sandbox, ran.output]))
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(json.loads(sys.argv[1])))
 """
 
 
-@pytest.mark.parametrize("planted", PLANTED)
-def test_without_namespaces_what_a_command_planted_is_undone(repository: Path, tmp_path: Path, planted: str) -> None:
+def test_without_namespaces_what_a_command_planted_is_undone(repository: Path, tmp_path: Path) -> None:
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
     argv = ["unshare", "--user", "--map-root-user", "/bin/sh", "-c", forbid, "sh"]
     if subprocess.run([*argv, "true"], capture_output=True, check=False).returncode or not landlock_is_available():
         pytest.skip("needs namespaces, to forbid more of them, and Landlock")
-    command = PLANTED[planted].format(tmp_path / "ran")
+    folders = {planted: tmp_path / f"{n}" for n, planted in enumerate(PLANTED)}
+    markers = {planted: tmp_path / f"{n}-ran" for n, planted in enumerate(PLANTED)}
+    for folder in folders.values():
+        shutil.copytree(repository, folder)
+    commands = {str(folder): PLANTED[planted].format(markers[planted]) for planted, folder in folders.items()}
     environment = os.environ | {"PYTHONPATH": str(Path(delegate.__file__).parent.parent)}
-    program = [*argv, sys.executable, "-c", WITHOUT_NAMESPACES, command]
-    done = subprocess.run(program, cwd=repository, env=environment, capture_output=True, text=True, timeout=30)
+    program = [*argv, sys.executable, "-c", WITHOUT_NAMESPACES, json.dumps(commands)]
+    done = subprocess.run(program, cwd=repository, env=environment, capture_output=True, text=True, timeout=50)
+    ran = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [folder for folder, _, _ in ran] == list(commands), done.stderr
     # As root, bubblewrap needs no user namespaces, and prevents it in the first place.
-    assert done.stdout.startswith("bubblewrap") or "undone" in done.stdout, done.stderr
-    assert not runs(repository, tmp_path / "ran")
+    assert [folder for folder, sandbox, output in ran if sandbox != "bubblewrap" and "undone" not in output] == []
+    assert [planted for planted, folder in folders.items() if runs(folder, markers[planted])] == []
 
 
 def test_a_change_without_a_sandbox_is_a_finding(repository: Path, home: Path) -> None:
