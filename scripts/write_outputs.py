@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from delegate.models.catalog import Catalog
@@ -26,12 +27,12 @@ def blocks(markdown: str, language: str) -> list[str]:
     return [text for name, text in _BLOCK.findall(markdown) if name == language]
 
 
-def printed(source: str | None) -> str:
+def printed(source: str | None, python: Sequence[str] = (sys.executable,)) -> str:
     """What a Python program prints, or `delegate demo` for None, with nothing of this environment but the PATH."""
     with tempfile.TemporaryDirectory() as home:
         command = ["-c", source] if source is not None else ["-m", "delegate", "demo"]
         ran = subprocess.run(
-            [sys.executable, *command],
+            [*python, *command],
             cwd=home,
             env={"PATH": os.environ["PATH"], "HOME": home},
             stdout=subprocess.PIPE,

@@ -19,7 +19,7 @@ from delegate.types import FileCriterion, ShellCriterion, Task, TextCriterion, W
 FILES = Path(__file__).parent / "demo_files"
 PYTHON = Path(sys.executable).name
 SECONDS_PER_REPLY = 0.3
-"""Slow enough to follow the live display; real models take longer."""
+"""Slow enough to follow the live display, if there is one; real models take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,10 @@ class DemoTask:
 
 def scripted(demo_tasks: Sequence[DemoTask]) -> Scripted:
     """A client that replies for every child and judge of these tasks."""
+    seconds = SECONDS_PER_REPLY if sys.stderr.isatty() else 0
 
     async def answer(request: ChatRequest) -> ChatReply | str:
-        await asyncio.sleep(SECONDS_PER_REPLY)
+        await asyncio.sleep(seconds)
         prompt = request.messages[0].text
         demo_task = next(one for one in demo_tasks if one.task.goal in prompt)
         if request.reply_schema is not None:
