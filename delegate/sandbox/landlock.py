@@ -29,9 +29,11 @@ import sys
 TYPE_CHECKING = False  # as in subreaper.py
 if TYPE_CHECKING:
     import signal
+    import socket
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 else:
     import _signal as signal
+    import _socket as socket
     from _collections_abc import Iterable, Iterator, Mapping, Sequence
 
 MIN_ABI = 3
@@ -175,11 +177,11 @@ def _new_folder() -> str:
 
 def _start_loopback() -> None:
     import fcntl
-    import socket
 
     up = b"lo".ljust(16, b"\0") + (_IFF_UP | _IFF_RUNNING).to_bytes(2, sys.byteorder) + bytes(22)
-    with socket.socket() as one:
-        fcntl.ioctl(one, _SIOCSIFFLAGS, up)
+    one = socket.socket()
+    fcntl.ioctl(one, _SIOCSIFFLAGS, up)
+    one.close()
 
 
 # ------------------------------------------------------------------------------------------------------------- files
