@@ -50,7 +50,7 @@ def codes_of_the_code() -> dict[str, set[str]]:
 
 def _codes_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(node, ast.Call):
-        maker = ast.unparse(node.func).rpartition(".")[2]
+        maker = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         yield from ((maker, keyword.value) for keyword in node.keywords if keyword.arg == "code")
         place = CODE_AT.get(maker, len(node.args))
         if len(node.args) > place and (maker != "add" or isinstance(node.args[place], ast.Constant)):
