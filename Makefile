@@ -1,6 +1,6 @@
 # make demo    the main job, on a fresh machine, without a key
 # make test    the tests
-# make check   ruff, pyright strict, the floors
+# make check   ruff, pyright strict, also of the examples in the docs, the floors
 # make bench   the ratios, against the floor, on a local server
 # make lowest  the wire tests on the oldest SDKs that are supported
 # make wheel   the sdist and the wheel, whose bytes must be the same in a second build, and what a wheel could lack: tests
@@ -36,12 +36,13 @@ demo: $(READY)
 
 TESTS ?=
 test: $(READY_TO_TEST)
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 2 $(TESTS) # or each process compiles everything again
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(TESTS)  # or each process compiles anew
 
 check: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/python -m scripts.check_examples
 	$(BIN)/lint-imports
 
 format: $(READY_TO_DEVELOP)

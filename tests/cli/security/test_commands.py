@@ -15,7 +15,10 @@ from delegate.sandbox.confinement import Confinement
 from tests.cli.security.doctored import attacks
 from tests.support import leaks
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the expected outcomes are those on Linux")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the expected outcomes are those on Linux"),
+    pytest.mark.xdist_group("doctor"),
+]
 
 COLUMNS = ("bubblewrap", "landlock", "process", "process group")
 OPEN_NETWORK = ("bubblewrap, open network", "landlock, open network")

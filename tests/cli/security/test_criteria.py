@@ -1,7 +1,11 @@
 """Attacks by criteria: all of them are stopped, each with a reason."""
 
+import pytest
+
 from delegate.cli.security.criteria import PREDICATES, SCHEMAS
 from tests.cli.security.doctored import attacks
+
+pytestmark = pytest.mark.xdist_group("doctor")
 
 
 def test_every_attack_by_an_expression_or_schema_is_stopped() -> None:

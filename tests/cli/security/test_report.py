@@ -7,6 +7,7 @@ from delegate.cli.security.commands import Row
 from delegate.cli.security.report import print_attacks
 from tests.cli.security.doctored import attacks
 
+pytestmark = pytest.mark.xdist_group("doctor")
 ROWS = [
     Row("shell", "a daemon", "bubblewrap", "stopped", "it ends with its command"),
     Row("shell", "a daemon", "process", "possible", "it \x1b[31mruns on"),
