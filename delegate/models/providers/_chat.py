@@ -1,5 +1,6 @@
 """The wire format of OpenAI's Chat Completions API, as compatible servers speak it, too."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from delegate.models.providers._shared import (
@@ -57,7 +58,7 @@ def chat_body(request: ChatRequest, *, limit: str, origin: str | None) -> JsonOb
     """
     messages: list[JsonObject] = [{"role": "system", "content": request.system}] if request.system else []
     for message in request.messages:
-        messages += _messages(message, origin)
+        _add(messages, message, origin)
     body: JsonObject = {"model": request.model, "messages": messages, limit: request.max_output_tokens}
     if request.tools:
         body["tools"] = [
@@ -77,32 +78,34 @@ def chat_body(request: ChatRequest, *, limit: str, origin: str | None) -> JsonOb
     return body
 
 
-def _messages(message: Message, origin: str | None) -> list[JsonObject]:
+def _add(messages: list[JsonObject], message: Message, origin: str | None) -> None:
+    """Add a message in the API's form. Every call has the whole conversation, so this does little for each."""
     if message.role == "tool":
-        replies: list[JsonObject] = [
+        messages += [
             {"role": "tool", "tool_call_id": reply.call_id, "content": error_text(reply)}
             for reply in message.tool_replies
         ]
-        return replies + _files_message(message)
-    if origin is not None and (native := native_content(message, origin)) is not None:
-        return [native]
-    if not message.tool_calls:
-        return [{"role": message.role, "content": message.text}]
-    calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_text(call)}}
-        for call in message.tool_calls
-    ]
-    return [{"role": "assistant", "content": message.text or None, "tool_calls": calls}]
+        if files := [reply for reply in message.tool_replies if reply.attachments]:
+            messages.append({"role": "user", "content": _files(files)})
+    elif origin is not None and message.native and (native := native_content(message, origin)) is not None:
+        messages.append(native)
+    elif message.tool_calls:
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_text(call)}}
+            for call in message.tool_calls
+        ]
+        messages.append({"role": "assistant", "content": message.text or None, "tool_calls": calls})
+    else:
+        messages.append({"role": message.role, "content": message.text})
 
 
-def _files_message(message: Message) -> list[JsonObject]:
-    """The files that tools returned, as a message of the user: messages of tools have only text in this API."""
+def _files(replies: Sequence[ToolReply]) -> list[JsonObject]:
+    """The files that tools returned, for a message of the user: messages of tools have only text in this API."""
     parts: list[JsonObject] = []
-    for reply in message.tool_replies:
-        if reply.attachments:
-            parts.append({"type": "text", "text": f"Returned by {reply.name}, call {reply.call_id}:"})
-            parts += [_file(attachment) for attachment in reply.attachments]
-    return [{"role": "user", "content": parts}] if parts else []
+    for reply in replies:
+        parts.append({"type": "text", "text": f"Returned by {reply.name}, call {reply.call_id}:"})
+        parts += [_file(attachment) for attachment in reply.attachments]
+    return parts
 
 
 def _file(attachment: Attachment) -> JsonObject:
