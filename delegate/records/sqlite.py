@@ -15,12 +15,12 @@ import sqlite3
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
-from weakref import WeakSet
 
 from delegate._util import forking
 
@@ -42,7 +42,7 @@ FORK_SECONDS = 1.0
 _STATEMENT_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 _log = logging.getLogger(__name__)
-_open_writers: "WeakSet[_Writer]" = WeakSet()
+_open_writers: "weakref.WeakSet[_Writer]" = weakref.WeakSet()
 _abandoned: list[sqlite3.Connection] = []
 """Connections that are never closed, because closing them could damage a database: those of the process that this one
 was forked from, and those whose file was removed and possibly replaced."""
@@ -147,6 +147,8 @@ class _Writer:
         self.in_use = threading.RLock()
         """Held while SQLite runs, so that a fork doesn't inherit its locks."""
         self._connection: sqlite3.Connection | None = None
+        self._dropped: weakref.finalize[[], _Writer] | None = None
+        """Closes the connection if nobody did before this object is collected."""
         self._file_id: tuple[int, int] | None = None
         self._lock = _FileLock(Path(f"{path}-lock"), busy_seconds)
         self._last_error = ""
@@ -190,8 +192,6 @@ class _Writer:
 
     def __del__(self) -> None:
         # Nobody closed it. Its thread has nothing left to do, since each of its tasks refers to this object.
-        if (connection := self._connection) is not None:
-            connection.close()
         self._lock.close()
 
     def abandon(self) -> None:
@@ -199,6 +199,8 @@ class _Writer:
         if self._connection is not None:
             _abandoned.append(self._connection)
             self._connection = None
+        if self._dropped is not None:
+            self._dropped.detach()
         self._lock.close()
 
     # ---------------------------------------------------------------------------------------------- in the thread
@@ -293,6 +295,9 @@ class _Writer:
             with self._lock.held():
                 self._connection = self._connect()
                 self._file_id = _file_identity(self._path)
+            # Not in `__del__`: in a cycle, the connection may be finalized first, and would warn that it is open.
+            self._dropped = weakref.finalize(self, self._connection.close)
+            self._dropped.atexit = False
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -318,6 +323,8 @@ class _Writer:
         self._flush()
         connection, self._connection = self._connection, None
         if connection is not None:
+            assert self._dropped is not None
+            self._dropped.detach()
             try:
                 with self.in_use, self._lock.held():  # the last connection to close checkpoints the log
                     connection.close()
