@@ -149,6 +149,7 @@ class RepeatingClient:
     async def aclose(self) -> None:
         """Close all connections."""
         session, self._session = self._session, None
+        self._known.clear()
         if session is not None:
             await session.close()
         await self._library.aclose()

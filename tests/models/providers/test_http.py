@@ -132,6 +132,17 @@ async def test_an_error_is_the_same_when_the_request_is_a_repeated_one(
     assert vars(first) == vars(second)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_closed_client_sends_nothing_more(protocol: str, opened: Opener) -> None:
+    with ModelServer([Reply("hello")]) as server:
+        client = opened(WIRES[PROTOCOLS[protocol][0]], server)
+        await client.complete(ASK)
+        await client.aclose()
+        with pytest.raises((ProviderError, RuntimeError)):  # as the SDK says it
+            await client.complete(ASK)
+    assert len(server.calls) == 1
+
+
 @pytest.mark.parametrize(("sdk", "client_class"), [(openai, "AsyncOpenAI"), (anthropic, "AsyncAnthropic")])
 async def test_a_key_that_only_one_request_may_have_is_not_repeated(sdk: Any, client_class: str) -> None:
     with ModelServer(lambda call: Reply("hello")) as server:
