@@ -34,9 +34,10 @@ $(READY_TO_DEVELOP): pyproject.toml
 demo: $(READY)
 	@$(BIN)/delegate demo
 
+# A third of the tests' time is waiting for processes, so two cores are busy with three workers.
 TESTS ?=
 test: $(READY_TO_TEST)
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(TESTS)  # or each process compiles anew
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 3 --dist loadgroup $(TESTS)  # or each process compiles anew
 
 check: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
