@@ -296,7 +296,7 @@ def test_on_a_disk_that_gets_full_the_result_is_still_printed(tmp_path: Path) ->
 
     def fill(call: Call) -> Reply:
         if len(call.tool_results) < 3:
-            arguments = {"path": f"{len(call.tool_results)}.md", "content": "x" * 200_000}
+            arguments = {"path": f"{len(call.tool_results)}.md", "content": "x" * 150_000}
             return Reply(tool_calls=(("write_file", arguments),))
         return Reply("I wrote `0.md`.")
 
@@ -309,7 +309,7 @@ def test_on_a_disk_that_gets_full_the_result_is_still_printed(tmp_path: Path) ->
     assert done.stdout.startswith("PASS")
     assert done.stderr.count("\n") == 1
     _contains(done.stderr, ("disk is full", "results are returned all the same", "set DELEGATE_HOME"))
-    assert Path("out/0.md").stat().st_size == 200_000
+    assert Path("out/0.md").stat().st_size == 150_000
 
 
 @pytest.mark.parametrize("place", ["--in", "--file", "--out", "file"])
