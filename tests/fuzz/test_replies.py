@@ -3,25 +3,24 @@
 Any reply of a judge leads to a serializable verdict within the time limit, and to a PASS only if its quotes are real.
 """
 
-import asyncio
 import json
 from collections.abc import Generator
+from contextlib import closing
 from random import Random
 from typing import Any, cast
 
 import pytest
 from hypothesis import strategies as st
 
-from delegate import Delegator
 from delegate.contract import render
 from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.output import parse_json
-from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.ports import ChatReply
 from delegate.types import Report, TaskResult, Usage
 from tests.fuzz.fuzzing import ends_soon, fuzz
 from tests.fuzz.targets import check_output, check_reply
 from tests.fuzz.values import ANY_CHARACTER, JUNK, Mutator
+from tests.support.scripted_judge import ScriptedJudge
 
 OUTPUT = "The report is in notes.md and has four findings."
 ANSWERS: list[Any] = [
@@ -121,44 +120,30 @@ def test_an_oversized_reply_is_read_soon(text: str) -> None:
 # --------------------------------------------------------------------------------------------------- whole verdicts
 
 
-class Bench:
+class Bench(ScriptedJudge):
     """A judge with given replies, and the resulting verdicts."""
 
-    def __init__(self) -> None:
-        self.said = ChatReply("", "end", Usage())
-        self._runner = asyncio.Runner()
-        self._delegator = Delegator(client=Scripted(self._answer))
-
-    def _answer(self, request: ChatRequest) -> ChatReply:
-        return self.said
-
-    def verdict(self, said: str, *criteria: Any) -> Any:
+    def reply(self, said: str, *criteria: Any) -> Any:
         """Return the verdict for a reply. It must be serializable and take no longer than the limit."""
-        self.said = ChatReply(said, "end", Usage())
-        judging = self._delegator.judge(goal="Write a report.", acceptance_criteria=criteria, output=OUTPUT)
+        reply = ChatReply(said, "end", Usage())
         with ends_soon():
-            verdict = self._runner.run(judging)
+            verdict = self.verdict(lambda request: reply, "Write a report.", OUTPUT, criteria)
         verdict.model_dump_json().encode()
         report = Report(results=(TaskResult(task_index=0, status="completed", summary=OUTPUT, verdict=verdict),))
         assert f"\ntask 1: {verdict.verdict} (" in render(report)
         return verdict
 
-    def close(self) -> None:
-        self._runner.run(self._delegator.aclose())
-        self._runner.close()
-
 
 @pytest.fixture
 def bench() -> Generator[Bench]:
-    bench = Bench()
-    yield bench
-    bench.close()
+    with closing(Bench()) as bench:
+        yield bench
 
 
 def test_what_a_judge_says_makes_a_verdict(bench: Bench) -> None:
     @fuzz(75, said=damaged(ANSWERS) | TEXTS)
     def hunt(said: str) -> None:
-        verdict = bench.verdict(said, "The report has findings.", "The report is in a file.")
+        verdict = bench.reply(said, "The report has findings.", "The report is in a file.")
         for criterion in verdict.criteria:
             assert criterion.outcome != "met" or criterion.evidence.strip() in OUTPUT
             assert criterion.code in ("met", "not_met", "cannot_tell", "evidence_not_found", "judge_unparseable")
@@ -169,7 +154,7 @@ def test_what_a_judge_says_makes_a_verdict(bench: Bench) -> None:
 def test_what_a_rubric_judge_says_makes_a_verdict(bench: Bench) -> None:
     @fuzz(75, said=damaged(SCORES) | TEXTS)
     def hunt(said: str) -> None:
-        (criterion,) = bench.verdict(said, {"kind": "rubric", "rubric": RUBRIC}).criteria
+        (criterion,) = bench.reply(said, {"kind": "rubric", "rubric": RUBRIC}).criteria
         assert criterion.score is None or 0 <= criterion.score <= 1
         assert criterion.code in ("met", "not_met", "judge_unparseable")
 
@@ -177,9 +162,9 @@ def test_what_a_rubric_judge_says_makes_a_verdict(bench: Bench) -> None:
 
 
 def test_the_good_replies_are_good(bench: Bench) -> None:
-    verdict = bench.verdict(json.dumps(ANSWERS[0]), "The report has findings.", "The report is in a file.")
+    verdict = bench.reply(json.dumps(ANSWERS[0]), "The report has findings.", "The report is in a file.")
     assert [criterion.outcome for criterion in verdict.criteria] == ["met", "cannot_tell"]
-    (criterion,) = bench.verdict(json.dumps(SCORES[0]), {"kind": "rubric", "rubric": RUBRIC}).criteria
+    (criterion,) = bench.reply(json.dumps(SCORES[0]), {"kind": "rubric", "rubric": RUBRIC}).criteria
     assert (criterion.outcome, criterion.score) == ("met", 0.75)
 
 
@@ -187,14 +172,14 @@ def test_the_good_replies_are_good(bench: Bench) -> None:
 def test_a_rubric_of_extreme_numbers_has_a_score_or_an_error(bench: Bench, odd: dict[str, float]) -> None:
     dimensions = [one | odd for one in cast("list[dict[str, Any]]", RUBRIC["dimensions"])]
     said = json.dumps(SCORES[0]).replace('"score": 3', f'"score": {odd.get("max", 3)}')
-    (criterion,) = bench.verdict(said, {"kind": "rubric", "rubric": RUBRIC | {"dimensions": dimensions}}).criteria
+    (criterion,) = bench.reply(said, {"kind": "rubric", "rubric": RUBRIC | {"dimensions": dimensions}}).criteria
     assert criterion.score is None or 0 <= criterion.score <= 1
 
 
 @pytest.mark.parametrize("score", ['"3"', "null", "[3]", "{}", "true", "NaN", "1e400", "-1", "4.1", "1" + "0" * 400])
 def test_a_score_that_is_no_number_in_its_range_decides_nothing(bench: Bench, score: str) -> None:
     said = json.dumps(SCORES[0]).replace('"score": 3', f'"score": {score}', 1)
-    (criterion,) = bench.verdict(said, {"kind": "rubric", "rubric": RUBRIC}).criteria
+    (criterion,) = bench.reply(said, {"kind": "rubric", "rubric": RUBRIC}).criteria
     assert (criterion.outcome, criterion.code, criterion.score) == ("error", "judge_unparseable", None)
 
 

@@ -4,10 +4,10 @@ One case is omitted on purpose, since code can't detect it: a judge that is wron
 and quotes the text correctly. About actions and files, even that judge is not believed.
 """
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from delegate import Delegator, Verdict
-from delegate.models.providers.scripted import Scripted
+from delegate import Verdict
 from tests.support.misbehaving import ECHOES, MALFORMED, MISBEHAVING, MISQUOTES, VACUOUS, Judge, honest_looking
+from tests.support.scripted_judge import ScriptedJudge
 
 DATA = Path(__file__).parents[1] / "data"
 ATTACKS: list[dict[str, Any]] = [
@@ -48,31 +48,17 @@ def output_of(attack: Mapping[str, str]) -> str:
     return attack["text"] if attack["mode"] == "replace" else f"{UNFINISHED}\n{attack['text']}"
 
 
-class Panel:
-    """Any number of judges behind one Delegator and on one event loop, since making those takes longer than judging."""
-
-    def __init__(self) -> None:
-        self._judge: Judge = honest_looking
-        self._runner = asyncio.Runner()
-        self._delegator = Delegator(client=Scripted(lambda request: self._judge(request)))
+class Panel(ScriptedJudge):
+    """Any number of judges."""
 
     def judged(self, outputs: Iterable[str], judge: Judge, criteria: Sequence[Any], **given: Any) -> list[Verdict]:
-        self._judge = judge
-        return self._runner.run(self._verdicts(outputs, acceptance_criteria=criteria, **given))
-
-    async def _verdicts(self, outputs: Iterable[str], **given: Any) -> list[Verdict]:
-        return [await self._delegator.judge(goal=GOAL, output=output, **given) for output in outputs]
-
-    def close(self) -> None:
-        self._runner.run(self._delegator.aclose())
-        self._runner.close()
+        return [self.verdict(judge, GOAL, output, criteria, **given) for output in outputs]
 
 
 @pytest.fixture
 def panel() -> Generator[Panel]:
-    panel = Panel()
-    yield panel
-    panel.close()
+    with closing(Panel()) as panel:
+        yield panel
 
 
 def passed(outputs: Sequence[str], verdicts: Sequence[Verdict]) -> list[str]:

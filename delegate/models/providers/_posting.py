@@ -108,12 +108,12 @@ class SdkTransport:
         response = await self.client.post(path, cast_to=self._response_class, **body)
         return Answer(response.status_code, response.headers, response.content)
 
-    def _read(self, response: Answer) -> tuple[JsonObject, Quota | None]:
+    def _read(self, answer: Answer) -> tuple[JsonObject, Quota | None]:
         provider = self.endpoint.protocol
-        body = parse_body(response.content, provider)
+        body = parse_body(answer.content, provider)
         if failed := _failure(body):
-            raise without_key(body_error(provider, failed, response.headers), self.endpoint.api_key)
-        return body, self._read_quota(response.headers)
+            raise without_key(body_error(provider, failed, answer.headers), self.endpoint.api_key)
+        return body, self._read_quota(answer.headers)
 
 
 def _failure(body: JsonObject) -> object:

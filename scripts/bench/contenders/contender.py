@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from scripts.bench.workload import Json, Workload, use_tool
+from scripts.bench.workload import Workload, use_tool
 
 
 class Contender(Protocol):
@@ -21,19 +21,34 @@ class Contender(Protocol):
         ...
 
 
-class JsonLoop(ABC):
-    """The tool loop and the judge call, written by hand, on requests and replies that are JSON. `loads` parses it."""
+class HandWritten(ABC):
+    """A tool loop and a judge call, written by hand."""
 
-    def __init__(self, work: Workload, folder: Path, loads: Callable[[str], Any]) -> None:
+    def __init__(self, work: Workload, folder: Path) -> None:
         self._work = work
         self._folder = folder
-        self._loads = loads
 
     async def delegate(self, count: int) -> None:
         await asyncio.gather(*(self._delegation(self._folder / str(n)) for n in range(count)))
 
     async def converse(self, messages: int) -> None:
         await self._ask(self._work.conversation[:messages], tools=self._work.tools)
+
+    @abstractmethod
+    async def _delegation(self, folder: Path) -> None:
+        """Run one judged delegation in a folder, which is created."""
+
+    @abstractmethod
+    async def _ask(self, messages: list[Any], **asked: Any) -> Any:
+        """Make one model call and return the message of the reply."""
+
+
+class JsonLoop(HandWritten):
+    """Requests and replies are JSON. `loads` parses it."""
+
+    def __init__(self, work: Workload, folder: Path, loads: Callable[[str], Any]) -> None:
+        super().__init__(work, folder)
+        self._loads = loads
 
     async def _delegation(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -45,7 +60,3 @@ class JsonLoop(ABC):
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
         judged = await self._ask(self._work.judge_messages(), response_format=self._work.response_format)
         self._work.check(message["content"], self._loads(judged["content"]))
-
-    @abstractmethod
-    async def _ask(self, messages: list[Json], **asked: Any) -> Json:
-        """Make one model call and return the message of the reply."""

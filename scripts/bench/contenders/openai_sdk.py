@@ -1,6 +1,5 @@
 """The bare OpenAI SDK, used as in its documentation: `AsyncOpenAI().chat.completions.create(...)`."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,22 +9,16 @@ from typing import Any
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
 
+from scripts.bench.contenders.contender import HandWritten
 from scripts.bench.workload import Workload, use_tool
 
 
-class OpenAISdk:
-    """The tool loop and the judge call, written by hand."""
+class OpenAISdk(HandWritten):
+    """Requests and replies are the SDK's models."""
 
     def __init__(self, client: AsyncOpenAI, work: Workload, folder: Path) -> None:
+        super().__init__(work, folder)
         self._client = client
-        self._work = work
-        self._folder = folder
-
-    async def delegate(self, count: int) -> None:
-        await asyncio.gather(*(self._delegation(self._folder / str(n)) for n in range(count)))
-
-    async def converse(self, messages: int) -> None:
-        await self._ask(self._work.conversation[:messages], tools=self._work.tools)
 
     async def _delegation(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
