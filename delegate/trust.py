@@ -187,15 +187,24 @@ def _digest(data: bytes) -> str:
 
 def is_protected(real: Path) -> bool:
     """Whether `real`, a path without links, holds settings or trust of the operator, or a copy of a trusted file."""
-    folded, own = str(real).casefold(), os.path.realpath(own_folder()).casefold()
-    if folded == own or folded.startswith(own.rstrip(os.sep) + os.sep):
+    folded = str(real).casefold()
+    if _leads_to(own_folder(), folded):
         return True
     listed: Mapping[Path, str] = {}
     with suppress(ConfigError):
         listed = trusted()
-    read_here = [NAME, *filter(None, [os.environ.get("DELEGATE_CONFIG")])]
-    files = {os.path.realpath(path).casefold() for path in (*read_here, *listed)}
-    return folded in files or (real.name.casefold() == NAME and _is_trusted_copy(real, listed))
+    read_here = [Path(path) for path in (NAME, os.environ.get("DELEGATE_CONFIG")) if path]
+    return any(_leads_to(path, folded) for path in (*read_here, *listed)) or (
+        real.name.casefold() == NAME and _is_trusted_copy(real, listed)
+    )
+
+
+def _leads_to(path: Path, folded: str) -> bool:
+    """Whether `folded`, a path without links, is at `path` or below it, whether or not their case is the same."""
+    if path.name.casefold() not in folded.split(os.sep) and not os.path.islink(path):
+        return False  # the path without links would end in the same name
+    real = os.path.realpath(path).casefold()
+    return folded == real or folded.startswith(real.rstrip(os.sep) + os.sep)
 
 
 def _is_trusted_copy(real: Path, listed: Mapping[Path, str]) -> bool:

@@ -176,11 +176,11 @@ async def _read_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
 
 
 def _content_of_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
-    found = context.folder.read(args.path, MAX_READ_BYTES)
+    real = context.folder.resolve(args.path)
+    found = files.read(context.folder.root, real, MAX_READ_BYTES)
     if kind := media.media_type(found.data):
         return _attached(context, args.path, kind)
-    text = _text_of(found, args.path)
-    return _excerpt(args, shown_text(context.folder.root, context.folder.resolve(args.path), text))
+    return _excerpt(args, shown_text(context.folder.root, real, _text_of(found, args.path)))
 
 
 def _attached(context: _Context, path: str, kind: media.MediaType) -> ToolOutput:

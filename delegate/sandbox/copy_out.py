@@ -86,12 +86,12 @@ def _copy(workspace: Path, artifact: Artifact, target: Path, within: str, *, for
     source, to = _below(workspace, artifact.path), _below(target / within, artifact.path)
     paths.refuse_git(target, to)
     paths.refuse_settings(to)
-    with open(paths.open_file(workspace, source, os.O_RDONLY), "rb", buffering=0) as file:
-        # No other bit is copied, such as setuid.
-        mode = 0o777 if os.fstat(file.fileno()).st_mode & stat.S_IXUSR else 0o666
+    descriptor, found = paths.open_file(workspace, source, os.O_RDONLY)
+    with descriptor:
+        mode = 0o777 if found.st_mode & stat.S_IXUSR else 0o666  # no other bit is copied, such as setuid
         try:
             with paths.new_file(target, to, replace=force, mode=mode) as copy:
-                size, digest = _stream(file.fileno(), copy, artifact.bytes)
+                size, digest = _stream(descriptor, copy, artifact.bytes)
                 if size != artifact.bytes or (artifact.sha256 is not None and digest != artifact.sha256):
                     raise ToolError("it changed after the child had ended")
         except NotADirectoryError:

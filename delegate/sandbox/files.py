@@ -50,10 +50,10 @@ class Excerpt:
 def read(root: Path, real: Path, limit: int) -> Excerpt:
     """The first `limit` bytes of a regular file at most. Raises `ToolError` for anything else."""
     try:
-        descriptor = paths.open_file(root, real, os.O_RDONLY)
-        with open(descriptor, "rb") as file:
-            size = os.fstat(descriptor).st_size
-            data = file.read(min(limit, max(size, SMALL_BYTES)))  # `read` allocates a buffer of this size
+        descriptor, found = paths.open_file(root, real, os.O_RDONLY)
+        with descriptor:
+            size = found.st_size
+            data = b"".join(_chunks(descriptor, min(limit, max(size, SMALL_BYTES))))
     except OSError as problem:
         raise ToolError(f"{real.name} can't be read: {problem.strerror}") from problem
     return Excerpt(data, max(size, len(data)))
@@ -63,10 +63,10 @@ def digest(root: Path, real: Path, size: int) -> str | None:
     """The SHA-256 of a regular file's first `size` bytes; None for links and unreadable files."""
     found = hashlib.sha256()
     try:
-        with open(paths.open_file(root, real, os.O_RDONLY), "rb", buffering=0) as file:
-            while size > 0 and (chunk := file.read(min(size, CHUNK_BYTES))):
+        descriptor, _ = paths.open_file(root, real, os.O_RDONLY)
+        with descriptor:
+            for chunk in _chunks(descriptor, size):
                 found.update(chunk)
-                size -= len(chunk)
     except (OSError, ToolError):
         return None
     return found.hexdigest()
@@ -75,19 +75,27 @@ def digest(root: Path, real: Path, size: int) -> str | None:
 def write(root: Path, real: Path, data: bytes) -> None:
     """Replace the content of a regular file, creating missing folders. Raises `ToolError` if it can't be written."""
     try:
-        descriptor = paths.open_file(root, real, os.O_WRONLY | os.O_CREAT)
-        with open(descriptor, "wb", buffering=0) as file:
-            if os.fstat(descriptor).st_nlink > 1:
+        descriptor, found = paths.open_file(root, real, os.O_WRONLY | os.O_CREAT)
+        with descriptor:
+            if found.st_nlink > 1:
                 raise ToolDenied(
                     f"{real.name} has hard links, perhaps outside the workspace, and writing would change those files "
                     "too; delete it first, then write it again"
                 )
-            os.ftruncate(descriptor, 0)
+            if found.st_size:  # ext4 writes a truncated file to the disk at once when it is closed, even a new one
+                os.ftruncate(descriptor, 0)
             rest = memoryview(data)
             while rest:
-                rest = rest[file.write(rest) :]
+                rest = rest[os.write(descriptor, rest) :]
     except OSError as problem:
         raise ToolError(f"{real.name} can't be written: {problem.strerror}") from problem
+
+
+def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
+    """The first `size` bytes, or as many as there are."""
+    while size > 0 and (chunk := os.read(descriptor, min(size, CHUNK_BYTES))):
+        yield chunk
+        size -= len(chunk)
 
 
 def walk(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, os.DirEntry[str]]]:

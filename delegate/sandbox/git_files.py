@@ -173,7 +173,9 @@ def _repositories_below(root: Path) -> Iterator[Path]:
 def _pointed_to(root: Path) -> Path | None:
     """The folder in `root` that the link or file `.git` names as the repository's own, if it does."""
     pointer = root / ".git"
-    found = Path(os.path.realpath(pointer)) if stat.S_ISLNK(_mode(pointer)) else _gitdir(pointer)
+    if (mode := _mode(pointer)) == 0:
+        return None
+    found = Path(os.path.realpath(pointer)) if stat.S_ISLNK(mode) else _gitdir(pointer)
     inside = found is not None and found != root and found.is_relative_to(root) and os.path.isdir(found)
     return found if inside else None
 

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -66,8 +66,11 @@ def under_landlock(
 
 def landlock_is_available() -> bool:
     """Whether this kernel has Landlock, and there is a Python to start it with. Takes no more than a system call."""
-    if interpreter() is None:
-        return False
+    return interpreter() is not None and _kernel_has_landlock()
+
+
+@cache
+def _kernel_has_landlock() -> bool:
     from delegate.sandbox import landlock  # imports ctypes
 
     return landlock.abi() >= landlock.MIN_ABI

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from delegate import trust
 from delegate.errors import ToolDenied, ToolError
@@ -26,7 +27,8 @@ _SHOWN = 200
 # Without O_NONBLOCK, opening a named pipe waits for its other end; O_NOCTTY keeps a terminal from becoming ours.
 _FILE = os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_PATH also opens folders that may be traversed but not listed; macOS doesn't have it.
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = _LISTED | getattr(os, "O_PATH", 0)
 
 
 def resolve(root: Path, path: str) -> Path:
@@ -43,7 +45,7 @@ def resolve(root: Path, path: str) -> Path:
 
 def refuse_git(root: Path, real: Path) -> None:
     """Raise `ToolDenied` for a path in a `.git` folder: git would later run what is there, outside any sandbox."""
-    if any(_is_git(name) for name in real.relative_to(root).parts):
+    if any(map(_is_git, _parts(root, real))):
         raise ToolDenied("files in .git can't be written directly; run git commands instead")
 
 
@@ -56,22 +58,34 @@ def refuse_settings(real: Path) -> None:
         )
 
 
-def open_file(root: Path, real: Path, flags: int) -> int:
-    """A descriptor of the regular file `real`, a resolved path in `root`; `O_CREAT` also creates missing folders.
+class Descriptor(int):
+    """A file descriptor that is closed at the end of a `with` block."""
 
-    Raises `ToolError` if it isn't a regular file, and `OSError` if it can't be opened or was moved.
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        os.close(self)
+
+
+def open_file(root: Path, real: Path, flags: int) -> tuple[Descriptor, os.stat_result]:
+    """A descriptor of the regular file `real`, a resolved path in `root`, and its status after it was opened.
+
+    `O_CREAT` also creates missing folders. Raises `ToolError` if it isn't a regular file, and `OSError` if it can't be
+    opened or was moved.
     """
     *folders, name = _parts(root, real) or (".",)
     with _open_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
         _refuse_irregular(folder, name)
-        descriptor = os.open(name, flags | _FILE, 0o666, dir_fd=folder)
+        descriptor = Descriptor(os.open(name, flags | _FILE, 0o666, dir_fd=folder))
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # replaced since the check above
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):  # replaced since the check above
             raise ToolError(f"{name} is not a regular file")
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, found
 
 
 @contextmanager
@@ -82,7 +96,7 @@ def new_file(root: Path, real: Path, *, replace: bool, mode: int = 0o666) -> Gen
     file, whose other hard links stay as they are. Raises `FileExistsError` for one without `replace`, `ToolError` if
     anything else is there, and `OSError`.
     """
-    *folders, name = real.relative_to(root).parts
+    *folders, name = _parts(root, real)
     with _open_folder(root, folders, create=True) as folder:
         _refuse_irregular(folder, name)
         written = f".delegate-{secrets.token_hex(8)}" if replace else name
@@ -100,14 +114,14 @@ def new_file(root: Path, real: Path, *, replace: bool, mode: int = 0o666) -> Gen
 
 def remove_file(root: Path, real: Path) -> None:
     """Remove a file or a link at a resolved path. Raises `OSError`."""
-    *folders, name = real.relative_to(root).parts
+    *folders, name = _parts(root, real)
     with _open_folder(root, folders) as folder:
         os.unlink(name, dir_fd=folder)
 
 
 def link_target(root: Path, real: Path) -> str | None:
     """The target of the link at `real`, unresolved; None if there is no link."""
-    *folders, name = real.relative_to(root).parts
+    *folders, name = _parts(root, real)
     try:
         with _open_folder(root, folders) as folder:
             return os.readlink(name, dir_fd=folder)
@@ -118,13 +132,9 @@ def link_target(root: Path, real: Path) -> str | None:
 @contextmanager
 def entries(root: Path, folder: str) -> Generator[Iterator["os.DirEntry[str]"]]:
     """The entries of `folder`, a resolved path relative to `root`. They are valid only inside the `with` block."""
-    with _open_folder(root, Path(folder).parts) as path_only:
-        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=path_only)
-    try:
-        with os.scandir(descriptor) as found:
-            yield found
-    finally:
-        os.close(descriptor)
+    names = [name for name in folder.split("/") if name]
+    with _open_folder(root, names, flags=_LISTED) as descriptor, os.scandir(descriptor) as found:
+        yield found
 
 
 def _validate(path: str) -> None:
@@ -136,7 +146,7 @@ def _validate(path: str) -> None:
         raise ToolDenied(f"{path[:_SHOWN]!r} is not a valid path: {problem}") from problem
     if b"\0" in data:
         raise ToolDenied(f"{path[:_SHOWN]!r} is not a valid path: it contains a NUL byte")
-    if len(data) > MAX_PATH_BYTES or any(len(name) > MAX_NAME_BYTES for name in data.split(b"/")):
+    if len(data) > MAX_PATH_BYTES or max(map(len, data.split(b"/"))) > MAX_NAME_BYTES:
         raise ToolDenied(
             f"the path {path[:_SHOWN]!r} … is too long; use at most {MAX_NAME_BYTES} bytes per name and "
             f"{MAX_PATH_BYTES:,} in total"
@@ -164,14 +174,14 @@ def _follow(start: str, path: str) -> str:
 
     `os.path.realpath` isn't used: after a cycle of links, it leaves the remaining links unfollowed.
     """
-    at, links = "/" if path.startswith("/") else start, 0
+    at, links = "" if path.startswith("/") else start.rstrip("/"), 0  # empty for the root
     ahead = path.split("/")[::-1]
     while ahead:
         name = ahead.pop()
         if name == "..":
-            at = os.path.dirname(at)
+            at = at.rpartition("/")[0]
         elif name not in ("", "."):
-            below = os.path.join(at, name)
+            below = f"{at}/{name}"
             target = _link(below)
             if target is None:
                 at = below
@@ -179,9 +189,9 @@ def _follow(start: str, path: str) -> str:
             links += 1
             if links > MAX_LINKS:
                 raise ToolDenied(f"{path[:_SHOWN]!r} goes through more than {MAX_LINKS} links, perhaps in a cycle")
-            at = "/" if target.startswith("/") else at
+            at = "" if target.startswith("/") else at
             ahead += target.split("/")[::-1]
-    return at
+    return at or "/"
 
 
 def _link(path: str) -> str | None:
@@ -192,21 +202,16 @@ def _link(path: str) -> str | None:
         return None
 
 
-@contextmanager
-def _open_folder(root: Path, folders: Sequence[str], *, create: bool = False) -> Generator[int]:
-    """A descriptor of a folder below `root`, opened without following a link."""
-    at = os.open(root, _FOLDER)
-    try:
-        for name in folders:
+def _open_folder(root: Path, folders: Sequence[str], *, create: bool = False, flags: int = _FOLDER) -> Descriptor:
+    """A descriptor of a folder below `root`, opened without following a link. `flags` are for this folder alone."""
+    at = Descriptor(os.open(root, _FOLDER if folders else flags))
+    for n, name in enumerate(folders, 1):
+        with at:
             if create:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=at)
-            below = os.open(name, _FOLDER, dir_fd=at)
-            os.close(at)
-            at = below
-        yield at
-    finally:
-        os.close(at)
+            at = Descriptor(os.open(name, _FOLDER if n < len(folders) else flags, dir_fd=at))
+    return at
 
 
 def _refuse_irregular(folder: int, name: str) -> None:
@@ -222,5 +227,6 @@ def _refuse_irregular(folder: int, name: str) -> None:
 
 def _is_git(name: str) -> bool:
     """Whether some file system treats `name` as `.git`: in capitals, with invisible characters, or as a short name."""
-    visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
-    return visible.casefold().rstrip(" .") in (".git", "git~1")
+    if not name.isascii():
+        name = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
+    return name.casefold().rstrip(" .") in (".git", "git~1")
