@@ -17,7 +17,8 @@ IGNORED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules"})
 MAX_DEPTH = 200
 """Folders nested deeper than this are not read."""
 CHUNK_BYTES = 1 << 20
-SMALL_BYTES = 1 << 16
+UNSIZED_BYTES = 1 << 16
+"""How much is read of a file that says it has no bytes, as those in /proc do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def read(root: Path, real: Path, limit: int) -> Excerpt:
         descriptor, found = paths.open_file(root, real, os.O_RDONLY)
         with descriptor:
             size = found.st_size
-            data = b"".join(_chunks(descriptor, min(limit, max(size, SMALL_BYTES))))
+            data = b"".join(_chunks(descriptor, min(limit, size or UNSIZED_BYTES)))
     except OSError as problem:
         raise ToolError(f"{real.name} can't be read: {problem.strerror}") from problem
     return Excerpt(data, max(size, len(data)))

@@ -64,6 +64,27 @@ def test_a_file_with_a_second_name_can_be_read_but_not_written(folder: Folder) -
     folder.write("two", b"second")
 
 
+@pytest.mark.parametrize("action", ["read", "write"])
+@pytest.mark.parametrize("planted", ["link", "pipe"])
+def test_a_file_replaced_while_it_is_opened_is_refused(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, planted: str, action: str
+) -> None:
+    outside, notes, kernels_open = folder.root.with_name("outside"), folder.root / "notes.md", os.open
+    outside.write_text("the secret")
+    folder.write("notes.md", b"inside")
+
+    def open_after_swap(path: str | Path, *args: int, **options: int) -> int:
+        if path == notes.name:
+            notes.unlink()
+            notes.symlink_to(outside) if planted == "link" else os.mkfifo(notes)
+        return kernels_open(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", open_after_swap)
+    with pytest.raises(ToolError, match=r"notes\.md"):
+        folder.read("notes.md", 100) if action == "read" else folder.write("notes.md", b"overwritten")
+    assert outside.read_text() == "the secret"
+
+
 @pytest.mark.parametrize("path", [".git", ".GIT/config", "a/.git/x", ".git./x", "GIT~1/x"])
 def test_what_git_would_run_cannot_be_written(folder: Folder, path: str) -> None:
     with pytest.raises(ToolDenied, match="git"):
