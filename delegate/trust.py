@@ -24,6 +24,7 @@ from delegate.models.tiers import Bounds, is_above
 from delegate.types import TIERS
 
 NAME = "delegate.toml"
+_HERE = Path(NAME)
 LARGEST_BYTES = 1_000_000
 """A file in the working folder that is larger is refused unread."""
 Origin = Literal["own", "named", "folder"]
@@ -188,23 +189,24 @@ def _digest(data: bytes) -> str:
 def is_protected(real: Path) -> bool:
     """Whether `real`, a path without links, holds settings or trust of the operator, or a copy of a trusted file."""
     folded = str(real).casefold()
-    if _leads_to(own_folder(), folded):
+    own = _without_links(own_folder(), folded)
+    if own is not None and (folded == own or folded.startswith(own.rstrip(os.sep) + os.sep)):
         return True
     listed: Mapping[Path, str] = {}
     with suppress(ConfigError):
         listed = trusted()
-    read_here = [Path(path) for path in (NAME, os.environ.get("DELEGATE_CONFIG")) if path]
-    return any(_leads_to(path, folded) for path in (*read_here, *listed)) or (
+    named = os.environ.get("DELEGATE_CONFIG")
+    files = (_HERE, *([Path(named)] if named else []), *listed)
+    return any(_without_links(file, folded) == folded for file in files) or (
         real.name.casefold() == NAME and _is_trusted_copy(real, listed)
     )
 
 
-def _leads_to(path: Path, folded: str) -> bool:
-    """Whether `folded`, a path without links, is at `path` or below it, whether or not their case is the same."""
+def _without_links(path: Path, folded: str) -> str | None:
+    """The case-folded path without links; None if such a path, `folded`, can't be at it or below it."""
     if path.name.casefold() not in folded.split(os.sep) and not os.path.islink(path):
-        return False  # the path without links would end in the same name
-    real = os.path.realpath(path).casefold()
-    return folded == real or folded.startswith(real.rstrip(os.sep) + os.sep)
+        return None  # without links in its folders, it would still end in its name
+    return os.path.realpath(path).casefold()
 
 
 def _is_trusted_copy(real: Path, listed: Mapping[Path, str]) -> bool:

@@ -337,6 +337,33 @@ async def test_a_child_cannot_write_the_operators_own_files(tmp_path: Path, home
     await folder.close()
 
 
+@pytest.mark.parametrize(
+    ("link", "target", "path"),
+    [
+        ("config", ".", "delegate/new"),
+        ("config/delegate", "other", "other/new"),
+        ("cwd/delegate.toml", "other/Mine.toml", "other/mine.toml"),
+        ("named.toml", "other/Mine.toml", "other/mine.toml"),
+    ],
+)
+async def test_a_child_cannot_write_what_a_link_to_settings_leads_to(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, link: str, target: str, path: str
+) -> None:
+    work, links = tmp_path / "work", tmp_path / "links"
+    work.mkdir()
+    for folder in (links / "cwd", (links / link).parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(links / "cwd")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(links / "config"))
+    monkeypatch.setenv("DELEGATE_CONFIG", str(links / "named.toml"))
+    (links / link).symlink_to(work / target)
+    child = await opened("shared", work, home)
+    with pytest.raises(ToolDenied, match="settings of delegate"):
+        child.write(path, b"x")
+    child.write("work/delegate.md", b"x")
+    await child.close()
+
+
 async def test_a_child_may_write_settings_where_none_are_trusted(home: Path) -> None:
     folder = await Folder.open(None, home=home)
     folder.write("delegate.toml", b'commands = "allow"')

@@ -73,8 +73,11 @@ def digest(root: Path, real: Path, size: int) -> str | None:
     return found.hexdigest()
 
 
-def write(root: Path, real: Path, data: bytes) -> None:
-    """Replace the content of a regular file, creating missing folders. Raises `ToolError` if it can't be written."""
+def write(root: Path, real: Path, data: bytes) -> int:
+    """Replace the content of a regular file, creating missing folders. Returns the size that it had.
+
+    Raises `ToolError` if it can't be written.
+    """
     try:
         descriptor, found = paths.open_file(root, real, os.O_WRONLY | os.O_CREAT)
         with descriptor:
@@ -90,6 +93,7 @@ def write(root: Path, real: Path, data: bytes) -> None:
                 rest = rest[os.write(descriptor, rest) :]
     except OSError as problem:
         raise ToolError(f"{real.name} can't be written: {problem.strerror}") from problem
+    return found.st_size
 
 
 def _chunks(descriptor: int, size: int) -> Iterator[bytes]:

@@ -166,13 +166,14 @@ class Folder:
         self._largest_file = max(self._largest_file, len(data))
         # Every part of the path may be a new folder.
         self._most_added += len(data) + _BLOCK_BYTES * (1 + path.count("/"))
-        added = len(data)
-        with suppress(OSError):  # there is no such file yet
-            added -= os.lstat(real).st_size
-        if added > 0 and self._added + added > self.max_bytes:
-            raise ToolError(f"not written, since {self._too_large('would have')}; delete files that you don't need")
-        files.write(self.root, real, data)
-        self._added += added
+        if self._added + len(data) > self.max_bytes:
+            added = len(data)
+            with suppress(OSError):  # there is no such file yet
+                added -= os.lstat(real).st_size
+            if added > 0 and self._added + added > self.max_bytes:
+                raise ToolError(f"not written, since {self._too_large('would have')}; delete files that you don't need")
+        replaced_bytes = files.write(self.root, real, data)
+        self._added += len(data) - replaced_bytes
 
     @property
     def start(self) -> JsonObject:
