@@ -26,8 +26,8 @@ _SHOWN = 200
 
 # Without O_NONBLOCK, opening a named pipe waits for its other end; O_NOCTTY keeps a terminal from becoming ours.
 _FILE = os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_PATH also opens folders that may be traversed but not listed; macOS doesn't have it.
 _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_PATH also opens folders that may be traversed but not listed; macOS doesn't have it.
 _FOLDER = _LISTED | getattr(os, "O_PATH", 0)
 
 
