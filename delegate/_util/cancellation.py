@@ -5,9 +5,9 @@ that uses `Cancellation` gets the report instead, with a terminal result for eve
 """
 
 import asyncio
-import threading
 from collections.abc import Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -22,10 +22,13 @@ S = TypeVar("S", bound=_Stoppable)
 
 
 class Cancellation:
-    """Stops everything that a call runs as soon as `cancel` is called. Cancellation can't be undone."""
+    """Stops everything that a call runs as soon as `cancel` is called. Cancellation can't be undone.
+
+    It needs no lock: each step on `_linked` is atomic, and whatever is added while `cancel` runs is either among those
+    that it sees, or sees that it was called.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # re-entrant, since a signal handler may interrupt the thread that holds it
         self._linked: dict[_Stoppable, None] = {}
         self._cancelled = False
 
@@ -36,10 +39,8 @@ class Cancellation:
 
     def cancel(self) -> None:
         """Stop what is running. Safe to call from any thread, from a signal handler, and more than once."""
-        with self._lock:
-            self._cancelled = True
-            linked = tuple(self._linked)
-        for one in linked:
+        self._cancelled = True
+        for one in list(self._linked):
             one.cancel()
 
     def deadline(self, seconds: float | None = None, *, at_most: float | None = None) -> "Deadline":
@@ -64,15 +65,13 @@ class Cancellation:
 
     def add(self, one: _Stoppable) -> None:
         """Cancel `one` too; immediately if `cancel` was already called."""
-        with self._lock:
-            self._linked[one] = None
+        self._linked[one] = None
         if self._cancelled:
             one.cancel()
 
     def remove(self, one: _Stoppable) -> None:
         """Stop canceling `one`, because it has finished."""
-        with self._lock:
-            self._linked.pop(one, None)
+        self._linked.pop(one, None)
 
 
 class Deadline:
@@ -90,25 +89,25 @@ class Deadline:
         self._pauses = 0
         self._left: float | None = None
         """The seconds that are left when the pause ends; None if there is no limit."""
-        self._expired = False
-        self._timeout: asyncio.Timeout
+        self._refused = self._cancelled = False
+        self._timeout = asyncio.timeout_at(None)
         self._loop: asyncio.AbstractEventLoop
 
     async def __aenter__(self) -> None:
-        self._expired = self._cancellation.cancelled or (self._seconds is not None and self._seconds <= 0)
-        if self._expired:
+        self._refused = self._cancellation.cancelled or (self._seconds is not None and self._seconds <= 0)
+        if self._refused:
             raise TimeoutError
         self._loop = asyncio.get_running_loop()
         self._end = None if self._at_most is None else self._loop.time() + self._at_most
-        self._timeout = asyncio.timeout(self._seconds)
         await self._timeout.__aenter__()
+        if self._seconds is not None:
+            self._timeout.reschedule(self._loop.time() + self._seconds)
         self._cancellation.add(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._cancellation.remove(self)
-        self._expired = self._timeout.expired()
         await self._timeout.__aexit__(kind, error, trace)
 
     @contextmanager
@@ -127,16 +126,17 @@ class Deadline:
                 self._move(when if self._end is None else min(when, self._end))
 
     def _move(self, when: float | None) -> None:
-        if not self._cancellation.cancelled:  # then it expires at once, and stays so
+        if not self._cancelled:  # then it expires at once, and stays so
             with suppress(RuntimeError):  # it has expired, or the block has been left
                 self._timeout.reschedule(when)
 
     def expired(self) -> bool:
-        """Whether this deadline stopped its block. Valid after the block has been left."""
-        return self._expired
+        """Whether this deadline has stopped its block."""
+        return self._refused or self._timeout.expired()
 
     def cancel(self) -> None:
         """Expire as soon as the loop gets to it. Safe to call from any thread."""
+        self._cancelled = True
         with suppress(RuntimeError):  # the loop is closed, so nothing runs on it
             self._loop.call_soon_threadsafe(self._expire)
 
@@ -154,7 +154,7 @@ async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancella
     running, pending = asyncio.ensure_future(work), None
     while not running.done():
         try:
-            await asyncio.wait([running])
+            await _end_of(running)
         except asyncio.CancelledError as error:
             pending = error
             cancellation.cancel()
@@ -167,14 +167,13 @@ class LeftBehind(Exception):
     """Work went on although it was canceled. It still runs, and nobody waits for it any more."""
 
 
-async def run_stoppable(work: Coroutine[Any, Any, T], *, grace_seconds: float) -> T:
-    """Await `work` in a task of its own, which is left behind if it hasn't ended `grace_seconds` after a cancel.
+async def run_stoppable(running: "asyncio.Task[T]", *, grace_seconds: float) -> T:
+    """Await a task of its own, which is left behind if it hasn't ended `grace_seconds` after a cancel.
 
-    Raises what `work` raises, and CancelledError from `LeftBehind` if it was left behind.
+    Raises what it raises, and CancelledError from `LeftBehind` if it was left behind.
     """
-    running = asyncio.ensure_future(work)
     try:
-        await asyncio.wait([running])
+        await _end_of(running)
     except asyncio.CancelledError as cancel:
         running.cancel()
         if not await _ended(running, asyncio.get_running_loop().time() + grace_seconds):
@@ -184,6 +183,21 @@ async def run_stoppable(work: Coroutine[Any, Any, T], *, grace_seconds: float) -
         if running.cancelled():
             raise
     return running.result()
+
+
+def _end_of(running: "asyncio.Future[Any]") -> asyncio.Future[None]:
+    """A future to await, as `asyncio.wait` would: if that is canceled, `running` goes on.
+
+    It is kept for as long as a child runs, and consists of fewer objects.
+    """
+    end = asyncio.get_running_loop().create_future()
+    running.add_done_callback(partial(_resolve, end))
+    return end
+
+
+def _resolve(end: asyncio.Future[None], _: "asyncio.Future[Any]") -> None:
+    if not end.done():
+        end.set_result(None)
 
 
 async def _ended(running: "asyncio.Future[Any]", until: float) -> bool:

@@ -5,7 +5,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, MutableMapping
+from collections.abc import AsyncGenerator, Callable, Generator, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -176,12 +176,14 @@ class TaskRun:
         """Run the task and store its result, however it ends."""
         tier = self._model.tier if self._model else None
         traced = operations.agent(index=self.index, handle=self.handle, connection=self.connection, tier=tier)
-        with self.call.cancellation.linked(self.cancellation), traced as operation:
+        with traced as operation:
+            self.call.cancellation.add(self.cancellation)
             try:
                 result = await self._run()
                 operation.finished(result)
                 return result
             finally:
+                self.call.cancellation.remove(self.cancellation)
                 self._report_end()
 
     async def _run(self) -> TaskResult:
@@ -303,39 +305,25 @@ class TaskRun:
             own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
             seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
             deadline = cancellation.deadline(own_seconds, at_most=run_seconds)
-            with use_context(context):
-                job = self._job(context, folder, recorder, deadline, seconds)
-                self.notify(ChildStarted, model=self._model.id if self._model else None)
-                try:
-                    async with deadline:
-                        child = await self._run_within_size(services.runner.run(job), folder)
-                    child = await self._refuse_too_large(child, folder)
-                except (Exception, asyncio.CancelledError) as error:
-                    self._warn_if_left_behind(error)
-                    allowed = f"{seconds:.6g} s{', the time that the run had left' if seconds == run_seconds else ''}"
-                    status, detail = error_mapping.while_running(error, deadline, cancellation, allowed=allowed)
-                    if detail.code == "crashed":
-                        _log.exception("the child of task %d crashed", self.index + 1)
-                    child = recorder.finish(status, error=detail)
-                child = await run_in_thread_if(is_large(child), partial(recorder.redacted, child))
+            job = self._job(context, folder, recorder, deadline, seconds)
+            self.notify(ChildStarted, model=self._model.id if self._model else None)
+            try:
+                async with _SizeWatch(folder, deadline), deadline:
+                    with use_context(context):
+                        running = asyncio.ensure_future(services.runner.run(job))
+                    child = await run_stoppable(running, grace_seconds=GRACE_SECONDS)
+                child = await self._refuse_too_large(child, folder)
+            except (Exception, asyncio.CancelledError) as error:
+                self._warn_if_left_behind(error)
+                allowed = f"{seconds:.6g} s{', the time that the run had left' if seconds == run_seconds else ''}"
+                status, detail = error_mapping.while_running(error, deadline, cancellation, allowed=allowed)
+                if detail.code == "crashed":
+                    _log.exception("the child of task %d crashed", self.index + 1)
+                child = recorder.finish(status, error=detail)
+            child = await run_in_thread_if(is_large(child), partial(recorder.redacted, child))
             judged = self._claims.artifacts_of(child) if self._claims else None
             artifacts = await folder.artifacts() if judged is None else judged
             return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
-
-    async def _run_within_size(self, work: Coroutine[Any, Any, ChildRun], folder: Folder) -> ChildRun:
-        """Run the child, and stop it if its workspace gets too large. Raises `WorkspaceTooLarge` then."""
-        own = Cancellation()
-        watch = _SizeWatch(folder, own)
-        deadline = own.deadline()
-        try:
-            async with deadline:
-                return await run_stoppable(work, grace_seconds=GRACE_SECONDS)
-        except TimeoutError:
-            if deadline.expired() and watch.error is not None:
-                raise watch.error from None
-            raise
-        finally:
-            await watch.stop()
 
     async def _refuse_too_large(self, child: ChildRun, folder: Folder) -> ChildRun:
         """The run, failed if the child has left too much in its workspace."""
@@ -600,22 +588,27 @@ class TaskRun:
 
 
 class _SizeWatch:
-    """Cancels a child when its workspace is too large. There is a task only for a look, which most never need."""
+    """Lets a child's deadline expire when its workspace is too large, and raises `WorkspaceTooLarge` then.
 
-    def __init__(self, folder: Folder, child: Cancellation) -> None:
-        self.error: WorkspaceTooLarge | None = None
-        """Set when the child was canceled."""
-        self._folder, self._child = folder, child
+    There is a task only for a look, which most never need.
+    """
+
+    def __init__(self, folder: Folder, deadline: Deadline) -> None:
+        self._folder, self._deadline = folder, deadline
         self._loop = asyncio.get_running_loop()
+        self._error: WorkspaceTooLarge | None = None
         self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
         self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
 
-    async def stop(self) -> None:
-        """Stop watching, at once."""
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._timer.cancel()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
+        if self._error is not None and isinstance(error, TimeoutError):
+            raise self._error from None
 
     def _look(self) -> None:
         if self._folder.may_be_too_large:
@@ -627,7 +620,8 @@ class _SizeWatch:
         try:
             await self._folder.check_size(soon=False)
         except WorkspaceTooLarge as error:
-            self.error = error
-            self._child.cancel()
+            if not self._deadline.expired():
+                self._error = error
+                self._deadline.cancel()
         else:
             self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
