@@ -8,7 +8,7 @@ A delivered event has at most `LIVE_CHARS` characters of any text; the record ha
 
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, dataclass_transform
@@ -24,6 +24,8 @@ WaitReason = Literal[
     "budget",  # what the run's other model calls have reserved of its budget
     "approval",  # a person's answer
 ]
+OnWait = Callable[[WaitReason], AbstractContextManager[object]]
+"""Returns a context manager that is entered for as long as a call waits."""
 
 ApprovalOutcome = Literal[
     "approved",

@@ -29,8 +29,8 @@ class FairSemaphore:
         self.limit = limit
         self._held = 0
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
-        # Re-entrant, since the garbage collector may finalize an abandoned waiter while the lock is held.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Re-entrant, since the garbage collector may finalize an abandoned waiter while the lock is held."""
 
     @property
     def held(self) -> int:
@@ -44,7 +44,7 @@ class FairSemaphore:
 
     async def acquire(self) -> None:
         """Wait until fewer than `limit` are held and all earlier waiters have been served."""
-        with self._lock:
+        with self.lock:
             if self._held < self.limit:  # then there are no waiters
                 self._held += 1
                 return
@@ -58,7 +58,7 @@ class FairSemaphore:
 
     def release(self) -> None:
         """Release one holder and wake the next waiter."""
-        with self._lock:
+        with self.lock:
             self._held -= 1
             self._wake_waiters()
 
@@ -82,7 +82,7 @@ class FairSemaphore:
 
     def _discard(self, waiter: _Waiter) -> None:
         """Remove a waiter that was canceled, and release what it may have acquired by then."""
-        with self._lock:
+        with self.lock:
             self._waiters.pop(waiter, None)
             if waiter.acquired:
                 self.release()
@@ -103,11 +103,13 @@ class Permit:
         self._semaphore = semaphore
         self._suspensions = 1  # the reasons not to hold it: being outside the block, and each active `released`
         self._held = False
-        self._reacquiring = FairSemaphore(1)  # when several `released` blocks end at once, one task acquires for all
-        self._lock = threading.RLock()
+        self._reacquiring: FairSemaphore | None = None
+        """When several `released` blocks end at once, one task acquires for all."""
 
     async def __aenter__(self) -> Self:
-        await self._resume()
+        self._end_suspension()
+        await self._semaphore.acquire()
+        self._held = True
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -132,24 +134,26 @@ class Permit:
         await self._resume()
 
     async def _resume(self) -> None:
-        self._end_suspension()
-        async with self._reacquiring:
-            with self._lock:
+        with self._semaphore.lock:
+            self._end_suspension()
+            reacquiring = self._reacquiring = self._reacquiring or FairSemaphore(1)
+        async with reacquiring:
+            with self._semaphore.lock:
                 wanted = not (self._suspensions or self._held)
             if not wanted:
                 return
             await self._semaphore.acquire()
-            with self._lock:  # keep it, unless the permit was suspended again in the meantime
+            with self._semaphore.lock:  # keep it, unless the permit was suspended again in the meantime
                 wanted = self._held = not self._suspensions
             if not wanted:
                 self._semaphore.release()
 
     def _end_suspension(self) -> None:
-        with self._lock:
+        with self._semaphore.lock:
             self._suspensions -= 1
 
     def _suspend(self) -> None:
-        with self._lock:
+        with self._semaphore.lock:
             self._suspensions += 1
             held, self._held = self._held, False
         if held:

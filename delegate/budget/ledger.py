@@ -17,16 +17,15 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Literal, Self
 
 from delegate.errors import BudgetExceeded
+from delegate.events import OnWait
 
 LimitName = Literal["children", "model_calls", "tokens", "cost_usd"]
 Amounts = Mapping[LimitName, float]
-OnWait = Callable[[], AbstractContextManager[object]]
-"""Returns a context manager that is entered for as long as a call waits."""
 
 ROUNDING = 1e-9
 """Relative tolerance for floating-point sums: a limit is exceeded only by more than this fraction of it."""
@@ -266,7 +265,7 @@ class _Waiting(ABC):
         """Wait for the decision. Raises BudgetExceeded if it is a refusal."""
         try:
             if not self.decided:
-                with on_wait():
+                with on_wait("budget"):
                     await self._future
         except BaseException:
             self.leave()

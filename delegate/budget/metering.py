@@ -12,7 +12,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -20,7 +20,7 @@ from functools import lru_cache
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
 from delegate.errors import ProviderError
-from delegate.events import WaitReason
+from delegate.events import OnWait
 from delegate.models.catalog import Model, cost_usd, tokens_of
 from delegate.models.connections import Connection
 from delegate.ports import ChatReply, ChatRequest, ToolCall, ToolSpec
@@ -31,7 +31,6 @@ PATIENCE_SECONDS = 300.0
 """Seconds that a call waits for a rate limit, or between repeated calls, by default."""
 TOKENS_PER_SECOND = 3_000
 """More than any model writes."""
-OnNamedWait = Callable[[WaitReason], AbstractContextManager[object]]
 _NEVER_PROCESSED = ("auth", "bad_request", "context_overflow", "rate_limited", "exhausted")
 """Faults with which a provider rejects a call before it is processed."""
 
@@ -53,10 +52,6 @@ def _ignore(charge: Charge) -> None:
     pass
 
 
-def _no_context(reason: WaitReason) -> AbstractContextManager[object]:
-    return nullcontext()
-
-
 async def complete(
     connection: Connection,
     request: ChatRequest,
@@ -64,7 +59,7 @@ async def complete(
     input_tokens: int,
     ledger: Ledger,
     patience: float = PATIENCE_SECONDS,
-    on_wait: OnNamedWait = _no_context,
+    on_wait: OnWait = nullcontext,
     on_lost: Callable[[Charge], None] = _ignore,
 ) -> MeteredReply:
     """Make the call.
@@ -80,13 +75,13 @@ async def complete(
 
     Raises BudgetExceeded before anything is sent, and ProviderError as the client does.
     """
-    async for attempt in connection.limiter.attempts(patience=patience, on_wait=lambda: on_wait("rate_limit")):
+    async for attempt in connection.limiter.attempts(patience=patience, on_wait=on_wait):
         today = date.today()
         # Reserved after the wait for the rate limit, so that calls that wait for it reserve nothing.
         with (
             attempt,
             await ledger.reserve_when_free(
-                *_estimate(connection.model, request, input_tokens, today), on_wait=lambda: on_wait("budget")
+                *_estimate(connection.model, request, input_tokens, today), on_wait=on_wait
             ) as reservation,
         ):
             started = time.monotonic()

@@ -8,7 +8,6 @@ still answers that the request is too long, the estimate was too low: the conver
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import count
 from typing import Any
 
 from delegate._util.fencing import frame, new_mark
@@ -120,7 +119,7 @@ class Conversation:
         """
         if self._tokens > FILL_SHARE * self._room:
             await self._shrink()
-        for overflows in count(1):
+        for overflows in range(1, MAX_OVERFLOWS + 1):
             try:
                 reply = await self._complete(self._request())
                 if reply.stop != "context" or reply.tool_calls or reply.text.strip():

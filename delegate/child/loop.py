@@ -46,10 +46,9 @@ class AgentLoop:
             if (count := len(reply.tool_calls)) > MAX_REPLIES_PER_TURN:
                 message = f"the model called {count:,} tools in one turn; at most {MAX_REPLIES_PER_TURN} are allowed"
                 return failed(job, "too_many_tool_calls", message)
-            outputs = await tools.run(reply.tool_calls, conversation.own_tools)
+            conversation.add_results(reply, await tools.run(reply.tool_calls, conversation.own_tools))
             if tools.in_circles:
                 return failed(job, "no_progress", f"the child made the same tool call {END_AT} times, with one result")
-            conversation.add_results(reply, outputs)
         return failed(job, "max_steps", f"the child still called tools after {job.max_steps} turns", "max_steps")
 
 

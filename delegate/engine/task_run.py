@@ -193,7 +193,9 @@ class TaskRun:
         try:
             ledger = Ledger({"cost_usd": self.task.max_cost_usd}, parent=context.ledger)
             permit = Permit(context.run.permits)
-            child_context = self._child_context(permit, Ledger({"tokens": services.settings.max_tokens}, parent=ledger))
+            max_tokens = services.settings.max_tokens
+            child_ledger = ledger if max_tokens is None else Ledger({"tokens": max_tokens}, parent=ledger)
+            child_context = self._child_context(permit, child_ledger)
             if self.resumed is not None:
                 child_context.ledger.reserve({}).settle(self.resumed.spent)
             try:

@@ -16,13 +16,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Self
 
 from delegate._util import forking
 from delegate._util.semaphore import FairSemaphore
 from delegate.errors import ProviderError
+from delegate.events import OnWait
 from delegate.ports import Quota
 
 RETRIES = 10
@@ -94,9 +95,7 @@ class RateLimiter:
         """Start over: the calls in flight belong to the parent process."""
         RateLimiter.__init__(self, clock=self._clock, sleep=self._sleep)
 
-    def attempts(
-        self, *, patience: float, on_wait: Callable[[], AbstractContextManager[object]] = nullcontext
-    ) -> "RateLimiter.Attempts":
+    def attempts(self, *, patience: float, on_wait: OnWait = nullcontext) -> "RateLimiter.Attempts":
         """The attempts of one call. Each is yielded when it may be sent. What `on_wait` returns is entered for each
         wait.
 
@@ -115,9 +114,7 @@ class RateLimiter:
     class Attempts:
         """Iterates over the attempts of one call. See `RateLimiter.attempts`."""
 
-        def __init__(
-            self, limiter: "RateLimiter", patience: float, on_wait: Callable[[], AbstractContextManager[object]]
-        ) -> None:
+        def __init__(self, limiter: "RateLimiter", patience: float, on_wait: OnWait) -> None:
             self._limiter = limiter
             self._patience = patience
             self._on_wait = on_wait
@@ -132,12 +129,12 @@ class RateLimiter:
         async def __anext__(self) -> Self:
             limiter = self._limiter
             if self._backoff:
-                with self._on_wait():
+                with self._on_wait("rate_limit"):
                     await limiter._sleep(self._backoff)
             arrived = limiter._clock()
             sent = None if limiter._waiting else limiter._try_send(arrived)
             if sent is None:
-                with self._on_wait():
+                with self._on_wait("rate_limit"):
                     sent = await limiter._wait_to_send(arrived + self._patience)
                 self._patience -= limiter._clock() - arrived
             self._sent = sent

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from delegate.errors import BudgetExceeded, ProviderError, ProviderFault
+from delegate.events import WaitReason
 from delegate.models import ratelimit
 from delegate.models.ratelimit import RETRIES, RateLimiter
 from delegate.ports import Quota
@@ -285,7 +286,7 @@ def test_what_waits_is_told_before_and_after_each_wait() -> None:
         waits: list[tuple[float, float]] = []
 
         @contextmanager
-        def on_wait() -> Generator[None]:
+        def on_wait(reason: WaitReason) -> Generator[None]:
             began = world.clock()
             yield
             waits.append((began, world.clock()))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import openai
@@ -93,7 +94,7 @@ class OpenAI(SdkClient):
         answer = await self._transport.post(
             "/chat/completions", chat_body(request, limit=dialect.limit, origin=origin) | caching
         )
-        return read_reply(lambda body: read_chat(body, self._origin), *answer, provider="openai")
+        return read_reply(partial(read_chat, origin=self._origin), *answer, provider="openai")
 
 
 # --------------------------------------------------------------------------------------------------------- dialects
