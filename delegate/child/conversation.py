@@ -165,7 +165,7 @@ class Conversation:
             system=self._system,
             messages=self._messages if messages is None else messages,
             max_output_tokens=min(self._limit, max(self._window - self._tokens, MIN_OUTPUT_TOKENS)),
-            tools=(*self._specs, *(tool.spec for tool in self.own_tools)),
+            tools=self._specs + tuple(tool.spec for tool in self.own_tools),
             tool_choice="auto" if tools and not is_last else "none",
             effort=self._effort,
             conversation=f"{self._job.run_id}-{self._job.task_index}",

@@ -7,6 +7,7 @@ because the conversation keeps the image. So it is refused here, as the error of
 import re
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Literal, get_args
 
 from delegate.errors import ToolError
@@ -26,6 +27,12 @@ MAX_PDF_BYTES = 10_000_000
 _JPEG_SIZES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 """Markers of the JPEG segments that hold the size."""
 _ENCRYPTED = re.compile(rb"/Encrypt\s{1,9}\d{1,10}\s{1,9}\d{1,5}\s{1,9}R")
+
+
+@cache
+def readable_types(*, images: bool, pdfs: bool) -> frozenset[str]:
+    """The types of files that a model can read as they are."""
+    return frozenset[str]().union(IMAGE_TYPES if images else (), PDF_TYPES if pdfs else ())
 
 
 def media_type(data: bytes) -> MediaType | None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -66,7 +67,7 @@ def toolbox(
             one.name,
             one.description_under(mechanism, has_network=commands.network == "open"),
             one.parameters,
-            partial(_call, one, context),
+            MethodType(one, context),  # smaller than a partial, and there are seven per child
             one.parallel,
             one.read_only,
             _effects_of(one, commands),
@@ -145,21 +146,21 @@ class _Definition:
         network = "with network" if has_network else "without network, so nothing can be downloaded or installed,"
         return f"{self.description} {_PLACES[mechanism].format(network=network)}"
 
+    async def __call__(self, context: _Context, given: Mapping[str, Any]) -> str | ToolOutput:
+        """Run it with arguments that aren't validated yet."""
+        # Models write null for arguments that they omit.
+        named = {name: value for name, value in given.items() if value is not None}
+        try:
+            arguments = self.arguments.model_validate(named)
+        except ValidationError as problem:
+            raise ToolError(argument_error(self.name, self.arguments.model_fields, problem)) from problem
+        return await self.run(context, arguments)
+
 
 def _effects_of(definition: _Definition, commands: Commands) -> frozenset[Effect]:
     """What a call may change. A command that nothing cuts off from the network may also send something."""
     open_network = commands.network == "open" or commands.known_mechanism() == "process"
     return definition.effects | _NETWORK if definition is _RUN_SHELL and open_network else definition.effects
-
-
-async def _call(definition: _Definition, context: _Context, given: Mapping[str, Any]) -> str | ToolOutput:
-    # Models write null for arguments that they omit.
-    named = {name: value for name, value in given.items() if value is not None}
-    try:
-        arguments = definition.arguments.model_validate(named)
-    except ValidationError as problem:
-        raise ToolError(argument_error(definition.name, definition.arguments.model_fields, problem)) from problem
-    return await definition.run(context, arguments)
 
 
 # ------------------------------------------------------------------------------------------------------ files

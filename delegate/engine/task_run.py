@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, null
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 from delegate._util.cancellation import (
     Cancellation,
@@ -23,10 +23,10 @@ from delegate._util.redaction import Redactor, logger
 from delegate._util.semaphore import Permit
 from delegate.budget import costs
 from delegate.budget.ledger import Ledger
-from delegate.budget.runs import Run, RunContext, use_context
+from delegate.budget.runs import Run, RunContext, variables_of
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
-from delegate.child.media import IMAGE_TYPES, PDF_TYPES
+from delegate.child.media import readable_types
 from delegate.child.toolbox import read_only_tools, toolbox
 from delegate.engine import error_mapping
 from delegate.engine.consumers import Consumer
@@ -165,6 +165,8 @@ class TaskRun:
     """The workspace, once it is open."""
     result: TaskResult | None = None
     """The result, once there is one."""
+    _deadline: Deadline | None = None
+    """The child's deadline, once it may start."""
     _offered: tuple[Tool, ...] | None = None
     """The child's tools, if its runner gives it exactly those of the job."""
     _claims: "TaskClaims | None" = None
@@ -306,13 +308,13 @@ class TaskRun:
             own_seconds = min(self.task.timeout_seconds or math.inf, services.settings.timeout_seconds)
             own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
             seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
-            deadline = cancellation.deadline(own_seconds, at_most=run_seconds)
-            job = self._job(context, folder, recorder, deadline, seconds)
+            self._deadline = deadline = cancellation.deadline(own_seconds, at_most=run_seconds)
+            as_child = variables_of(context)
+            job = as_child.run(self._job, context, folder, recorder, seconds)
             self.notify(ChildStarted, model=self._model.id if self._model else None)
             try:
                 async with _SizeWatch(folder, deadline), deadline:
-                    with use_context(context):
-                        running = asyncio.ensure_future(services.runner.run(job))
+                    running = asyncio.create_task(as_child.run(services.runner.run, job), context=as_child)
                     child = await run_stoppable(running, grace_seconds=GRACE_SECONDS)
                 child = await self._refuse_too_large(child, folder)
             except (Exception, asyncio.CancelledError) as error:
@@ -395,9 +397,10 @@ class TaskRun:
             yield
 
     @contextmanager
-    def _waiting(self, deadline: Deadline, reason: WaitReason | None = None) -> Generator[None]:
+    def _waiting(self, reason: WaitReason | None = None) -> Generator[None]:
         """A wait of the child, which doesn't count as its own time."""
-        with deadline.paused(), self._reporting_wait(reason):
+        assert self._deadline is not None
+        with self._deadline.paused(), self._reporting_wait(reason):
             yield
 
     @asynccontextmanager
@@ -461,9 +464,9 @@ class TaskRun:
             return await reopen(root, start, home=home, write_locks=write_locks, who=who, max_bytes=max_bytes)
         return await Folder.open(self.task.workspace, home=home, write_locks=write_locks, who=who, max_bytes=max_bytes)
 
-    def _job(self, context: RunContext, folder: Folder, recorder: Recorder, deadline: Deadline, seconds: float) -> Job:
+    def _job(self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float) -> Job:
         settings = self.call.services.settings
-        tools = self._permitted_tools(context, folder, recorder, deadline, seconds)
+        tools = self._permitted_tools(context, folder, recorder, seconds)
         self._offered = tools if getattr(self.call.services.runner, "uses_job_tools", False) else None
         context.tools = frozenset(tool.name for tool in tools)
         if self.task.mode == "goal":
@@ -496,13 +499,13 @@ class TaskRun:
             max_output_tokens=settings.max_output_tokens,
             effort=self.task.effort or settings.effort,
             notify=self.notify,
-            waiting=partial(self._waiting, deadline),
+            waiting=self._waiting,
             claims=self._claims,
             done_before=self.resumed.transcript if self.resumed else "",
         )
 
     def _permitted_tools(
-        self, context: RunContext, folder: Folder, recorder: Recorder, deadline: Deadline, seconds: float
+        self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float
     ) -> tuple[Tool, ...]:
         """The child's tools. If the policy could refuse one of their calls, they ask it."""
         settings = self.call.services.settings
@@ -521,7 +524,7 @@ class TaskRun:
             goal=self.task.goal,
             workspace=str(folder.root),
             notify=self.notify,
-            waiting=partial(self._waiting, deadline),
+            waiting=self._waiting,
             waiting_for_check=self._reporting_wait,
             while_waiting=context.permit.released if context.permit else nullcontext,
         )
@@ -549,7 +552,8 @@ class TaskRun:
         services = self.call.services
         if services.host_tools is not None:
             return services.host_tools
-        fetch = FetchPolicy(allowed_hosts=services.settings.fetch_hosts)
+        hosts = services.settings.fetch_hosts
+        fetch = FetchPolicy(allowed_hosts=hosts) if hosts else None
         approve = self._permissions.command_approval() if self._permissions else None
         return toolbox(folder, services.commands, fetch=fetch, attachments=self._readable_media(), approve=approve)
 
@@ -562,8 +566,7 @@ class TaskRun:
     def _readable_media(self) -> frozenset[str]:
         """Return the media types of files that the child's model can read, besides text."""
         model = self._model
-        readable = {IMAGE_TYPES: model and model.images, PDF_TYPES: model and model.pdfs}
-        return frozenset[str]().union(*(types for types, can_read in readable.items() if can_read))
+        return frozenset() if model is None else readable_types(images=model.images, pdfs=model.pdfs)
 
     def _probe_tools(self) -> tuple[Tool, ...]:
         """Return the read-only tools that the caller may have called after the run."""

@@ -98,6 +98,7 @@ class Folder:
         Raises `CallError` if the given folder can't be used (it doesn't exist, is too large, is not a git repository);
         nothing is left behind then.
         """
+        home = _real(home)
         if workspace is None or workspace.path is None:
             return cls(_new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _only_written=True, _home=home)
         given = existing(workspace.path)
@@ -346,7 +347,7 @@ def existing(path: Path) -> Path:
 
 def _new_path(home: Path) -> Path:
     """A path in `home` with an unguessable name, where nothing is."""
-    return _real(home) / secrets.token_hex(8)
+    return home / secrets.token_hex(8)
 
 
 @lru_cache(16)

@@ -117,6 +117,9 @@ def dig(value: Any, *names: str) -> Any:
     return value
 
 
+_NOTHING = nullcontext()
+
+
 def untraced(*methods: object) -> AbstractContextManager[None]:
     """Ask instrumentations that have wrapped an SDK's method to emit no span inside the block.
 
@@ -124,11 +127,11 @@ def untraced(*methods: object) -> AbstractContextManager[None]:
     a span with them (see `delegate.telemetry`). Spans of the HTTP client are suppressed with it.
     """
     if not any(hasattr(method, "__wrapped__") for method in methods):
-        return nullcontext()
+        return _NOTHING
     try:
         utils: Any = import_module("opentelemetry.instrumentation.utils")
     except ImportError:  # they are wrapped by something else
-        return nullcontext()
+        return _NOTHING
     return utils.suppress_instrumentation()
 
 
