@@ -51,6 +51,10 @@ class Ledger:
         self._tree: _Tree = parent._tree if parent else _Tree()
         self._lock = self._tree.lock
 
+    def within(self, name: LimitName, limit: float | None) -> "Ledger":
+        """A ledger with a limit of its own, in addition to those of this one; this one if there is no such limit."""
+        return self if limit is None else Ledger({name: limit}, parent=self)
+
     def reserve(self, sure: Amounts, possible: Amounts = _NONE) -> "Reservation":
         """Reserve amounts here and in every parent ledger, or raise BudgetExceeded and reserve nothing."""
         with self._lock:

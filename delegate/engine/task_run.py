@@ -193,11 +193,11 @@ class TaskRun:
         services, context, started = self.call.services, self.call.context, time.monotonic()
         has_files = False
         try:
-            ledger = Ledger({"cost_usd": self.task.max_cost_usd}, parent=context.ledger)
+            # What a child with a model of its own spends is known only from a ledger of its own.
+            ledger = context.ledger if self.connection else Ledger(parent=context.ledger)
+            ledger = ledger.within("cost_usd", self.task.max_cost_usd)
             permit = Permit(context.run.permits)
-            max_tokens = services.settings.max_tokens
-            child_ledger = ledger if max_tokens is None else Ledger({"tokens": max_tokens}, parent=ledger)
-            child_context = self._child_context(permit, child_ledger)
+            child_context = self._child_context(permit, ledger.within("tokens", services.settings.max_tokens))
             if self.resumed is not None:
                 child_context.ledger.reserve({}).settle(self.resumed.spent)
             try:
