@@ -96,7 +96,7 @@ def _resolve(future: asyncio.Future[None]) -> None:
 class Permit:
     """One acquisition of `semaphore`, which its holder can release while it only waits for other holders.
 
-    Held inside its `async with` block, except inside `released`.
+    Held inside its `async with` block, or between `acquire` and `release`, except inside `released`.
     """
 
     def __init__(self, semaphore: FairSemaphore) -> None:
@@ -106,14 +106,26 @@ class Permit:
         self._reacquiring: FairSemaphore | None = None
         """When several `released` blocks end at once, one task acquires for all."""
 
-    async def __aenter__(self) -> Self:
+    async def acquire(self) -> None:
+        """Wait for it. To be called once."""
         self._end_suspension()
         await self._semaphore.acquire()
         self._held = True
+
+    def release(self) -> None:
+        """Release it. Does nothing if it isn't held."""
+        with self._semaphore.lock:
+            self._suspensions += 1
+            held, self._held = self._held, False
+        if held:
+            self._semaphore.release()
+
+    async def __aenter__(self) -> Self:
+        await self.acquire()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._suspend()
+        self.release()
 
     @asynccontextmanager
     async def released(self) -> AsyncGenerator[None]:
@@ -122,7 +134,7 @@ class Permit:
         Several such blocks may be active at once; leaving the last one acquires the permit again. A canceled task
         leaves without waiting for it.
         """
-        self._suspend()
+        self.release()
         try:
             yield
         except Exception:
@@ -151,10 +163,3 @@ class Permit:
     def _end_suspension(self) -> None:
         with self._semaphore.lock:
             self._suspensions -= 1
-
-    def _suspend(self) -> None:
-        with self._semaphore.lock:
-            self._suspensions += 1
-            held, self._held = self._held, False
-        if held:
-            self._semaphore.release()

@@ -16,8 +16,8 @@ every limit has room, and wait while the children in progress may use it up.
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Literal, Self
 
@@ -80,17 +80,16 @@ class Ledger:
         assert call.reservation is not None
         return call.reservation
 
-    @asynccontextmanager
-    async def running_child(
+    async def start_child(
         self, *, may_wait: bool, while_waiting: Callable[[], AbstractAsyncContextManager[object]]
-    ) -> AsyncGenerator[None]:
-        """Inside the block, a child with this ledger runs whose runner makes its own model calls.
+    ) -> "RunningChild":
+        """Start a child with this ledger whose runner makes its own model calls. The caller calls its `leave`.
 
         It starts only while no limit is used up. With `may_wait`, each child in progress counts as the costliest one so
-        far, and the block waits, inside `while_waiting`, until there is room besides. A child that another one waits
-        for must not wait. Raises BudgetExceeded before the block if a limit is used up.
+        far, and it waits, inside `while_waiting`, until there is room besides. A child that another one waits for must
+        not wait. Raises BudgetExceeded if a limit is used up.
         """
-        child = _WaitingChild(self)
+        child = RunningChild(self)
         with self._lock:
             if may_wait:
                 self._tree.add(child)
@@ -102,9 +101,10 @@ class Ledger:
                     await child.wait(nullcontext)
             if child.refusal:
                 raise child.refusal
-            yield
-        finally:
+        except BaseException:
             child.leave()
+            raise
+        return child
 
     def settle(self, reservation: "Reservation", spent: Amounts) -> None:
         """Replace a reservation by the amounts that were spent. Does nothing if it isn't open."""
@@ -348,8 +348,8 @@ class _WaitingCall(_Waiting):
         return [name for name in ledger.limits if self._sure.get(name) or self._possible.get(name)]
 
 
-class _WaitingChild(_Waiting):
-    """A child whose runner makes its own model calls, and that waits to start."""
+class RunningChild(_Waiting):
+    """A child whose runner makes its own model calls. It waits to start, and runs until `leave`."""
 
     def decide(self, short: set[tuple[object, ...]]) -> None:
         if self.is_abandoned():

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, MutableMapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from delegate._util.cancellation import (
 from delegate._util.redaction import Redactor, logger
 from delegate._util.semaphore import Permit
 from delegate.budget import costs
-from delegate.budget.ledger import Ledger
+from delegate.budget.ledger import Ledger, RunningChild
 from delegate.budget.runs import Run, RunContext, variables_of
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
@@ -287,18 +287,18 @@ class TaskRun:
             recorder.restore(
                 resumed.receipts, resumed.charge, steps=resumed.steps, output=resumed.output, seconds=resumed.seconds
             )
-        async with AsyncExitStack() as held:
+        started: RunningChild | None = None
+        try:
             deadline = cancellation.deadline(caller.seconds_left())
             try:
                 caller.refuse_if_over()
                 async with deadline:
                     with self._reporting_wait("permit" if context.run.permits.is_full else None):
-                        await held.enter_async_context(permit)
+                        await permit.acquire()
                     if self.connection is None:
-                        starting = context.ledger.running_child(
+                        started = await context.ledger.start_child(
                             may_wait=not caller.depth, while_waiting=partial(self._waiting_for_budget, permit)
                         )
-                        await held.enter_async_context(starting)
                     folder = await self._prepare_folder()
             except (asyncio.CancelledError, DelegateError, OSError) as error:
                 status, detail = error_mapping.before_start(error, deadline, cancellation)
@@ -328,6 +328,10 @@ class TaskRun:
             judged = self._claims.artifacts_of(child) if self._claims else None
             artifacts = await folder.artifacts() if judged is None else judged
             return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
+        finally:
+            if started is not None:
+                started.leave()
+            permit.release()
 
     async def _refuse_too_large(self, child: ChildRun, folder: Folder) -> ChildRun:
         """The run, failed if the child has left too much in its workspace."""

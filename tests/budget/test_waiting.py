@@ -405,11 +405,14 @@ class Sums:
             yield
 
         try:
-            async with own.running_child(may_wait=True, while_waiting=nothing):
+            child = await own.start_child(may_wait=True, while_waiting=nothing)
+            try:
                 for _ in range(self.dice.randrange(4)):
                     await asyncio.sleep(0)
                 own.reserve({}).settle({"cost_usd": cost})
                 self.own_bills += cost
+            finally:
+                child.leave()
         except BudgetExceeded as error:
             if error.spent < error.allowed * (1 - 2 * ROUNDING):
                 self.refused_early.append(str(error))

@@ -5,6 +5,7 @@ public `client.post` sends a body unchanged and still provides authentication an
 backend. Their own retries and read timeouts are off: the rate limiter retries, and each call has a timeout here.
 """
 
+import asyncio
 import os
 from types import ModuleType
 from typing import Any, ClassVar, cast, get_type_hints
@@ -23,7 +24,7 @@ from delegate.models.providers._faults import (
 )
 from delegate.models.providers._http import SUCCESS, Answer, RepeatingClient, http_client, prepare_client
 from delegate.models.providers._quota import ReadQuota
-from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, to_bytes, untraced, within
+from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, timed_out, to_bytes, untraced
 from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject, Usage
 
@@ -143,7 +144,10 @@ class SdkClient:
         """Make one model call."""
         seconds = call_seconds(self._limit, request.max_output_tokens)
         try:
-            return await within(seconds, self.provider, self._complete(request))
+            async with asyncio.timeout(seconds):
+                return await self._complete(request)
+        except TimeoutError:
+            raise timed_out(seconds, self.provider) from None
         except AnsweredError as error:
             return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
         except ProviderError as error:

@@ -1,15 +1,14 @@
 """Helpers that all providers share: JSON, tool calls, and timeouts."""
 
-import asyncio
 import json
 import warnings
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from secrets import token_hex
-from typing import Any, Never, TypeVar, cast
+from typing import Any, Never, cast
 
 from pydantic_core import PydanticSerializationError
 from pydantic_core import to_json as encode
@@ -17,8 +16,6 @@ from pydantic_core import to_json as encode
 from delegate.errors import ProviderError
 from delegate.ports import Attachment, ChatReply, Message, Quota
 from delegate.types import JsonObject
-
-T = TypeVar("T")
 
 # aiohttp warns that the bytes of a long conversation are sent at once. If a host turns warnings into errors, that would
 # stop the child.
@@ -188,10 +185,6 @@ def call_seconds(limit: float | None, max_output_tokens: int) -> float:
     return max(CALL_SECONDS, max_output_tokens / SLOWEST_RATE) if limit is None else limit
 
 
-async def within(seconds: float, provider: str, call: Awaitable[T]) -> T:
-    """Await `call` for at most `seconds`."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await call
-    except TimeoutError:
-        raise ProviderError("timeout", f"{provider}: no answer within {seconds:g} s", provider=provider) from None
+def timed_out(seconds: float, provider: str) -> ProviderError:
+    """The error of a call that had no answer within `seconds`."""
+    return ProviderError("timeout", f"{provider}: no answer within {seconds:g} s", provider=provider)

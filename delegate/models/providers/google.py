@@ -4,6 +4,7 @@ The body is passed as `extra_body` and the reply is read from the plain HTTP res
 because its typed parameters and replies take three times as long.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -39,10 +40,10 @@ from delegate.models.providers._shared import (
     native_content,
     parse_body,
     read_reply,
+    timed_out,
     to_json,
     untraced,
     valid_arguments,
-    within,
 )
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
@@ -121,9 +122,13 @@ class GenerateContent:
         """Make one model call."""
         seconds = call_seconds(self._limit, request.max_output_tokens)
         try:
-            body = parse_body(await within(seconds, "google", self._send(request, seconds)), "google")
+            async with asyncio.timeout(seconds):
+                answer = await self._send(request, seconds)
+            body = parse_body(answer, "google")
             if failed := body.get("error"):
                 raise body_error("google", failed, {})
+        except TimeoutError:
+            raise timed_out(seconds, "google") from None
         except AnsweredError as error:
             return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
         except ProviderError as error:
