@@ -81,7 +81,8 @@ class Admission:
         consumers = tuple(one for one in given if one is not None)
         async with context.permit.released() if context.permit else nullcontext():
             report = await self.executor.run(
-                list(zip(tasks, connections, strict=True)),
+                tasks,
+                connections,
                 context=context,
                 author=author,
                 first_index=first_index,

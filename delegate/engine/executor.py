@@ -47,7 +47,8 @@ class Executor:
 
     async def run(
         self,
-        tasks: Sequence[tuple[Task, Connection | None]],
+        tasks: Sequence[Task],
+        connections: Sequence[Connection | None],
         *,
         context: RunContext,
         author: Author,
@@ -73,7 +74,7 @@ class Executor:
                 TaskRun(
                     call, index, task, connection, resumed.handle if resumed else context.run.next_handle(), resumed
                 )
-                for index, (task, connection) in enumerate(tasks, first_index)
+                for index, (task, connection) in enumerate(zip(tasks, connections, strict=True), first_index)
             ]
             self.running.update((run.handle, run) for run in runs)
             call.unfinished.update(run.handle for run in runs)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext, suppres
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec
 
 from delegate._util.cancellation import (
@@ -308,12 +309,12 @@ class TaskRun:
             own_seconds = min(self.task.timeout_seconds or math.inf, services.settings.timeout_seconds)
             own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
             seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
-            self._deadline = deadline = cancellation.deadline(own_seconds, at_most=run_seconds)
+            self._deadline = deadline = _ChildDeadline(folder, cancellation, own_seconds, run_seconds)
             as_child = variables_of(context)
             job = as_child.run(self._job, context, folder, recorder, seconds)
             self.notify(ChildStarted, model=self._model.id if self._model else None)
             try:
-                async with _SizeWatch(folder, deadline), deadline:
+                async with deadline:
                     running = asyncio.create_task(as_child.run(services.runner.run, job), context=as_child)
                     child = await run_stoppable(running, grace_seconds=GRACE_SECONDS)
                 child = await self._refuse_too_large(child, folder)
@@ -596,28 +597,36 @@ class TaskRun:
         )
 
 
-class _SizeWatch:
-    """Lets a child's deadline expire when its workspace is too large, and raises `WorkspaceTooLarge` then.
+class _ChildDeadline(Deadline):
+    """A child's deadline, which also expires when its workspace gets too large. It raises `WorkspaceTooLarge` then.
 
     There is a task only for a look, which most never need.
     """
 
-    def __init__(self, folder: Folder, deadline: Deadline) -> None:
-        self._folder, self._deadline = folder, deadline
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, folder: Folder, cancellation: Cancellation, seconds: float, at_most: float | None) -> None:
+        super().__init__(cancellation, seconds, at_most)
+        self._folder = folder
         self._error: WorkspaceTooLarge | None = None
         self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
+        await super().__aenter__()
         self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
 
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
-        if self._error is not None and isinstance(error, TimeoutError):
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        except TimeoutError:
+            if self._error is None:
+                raise
             raise self._error from None
+        finally:
+            self._timer.cancel()
+            if self._looking is not None:
+                self._looking.cancel()
+                await asyncio.wait([self._looking])
 
     def _look(self) -> None:
         if self._folder.may_be_too_large:
@@ -629,8 +638,8 @@ class _SizeWatch:
         try:
             await self._folder.check_size(soon=False)
         except WorkspaceTooLarge as error:
-            if not self._deadline.expired():
+            if not self.expired():
                 self._error = error
-                self._deadline.cancel()
+                self.cancel()
         else:
             self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
