@@ -99,8 +99,7 @@ class SdkTransport:
             body = {"content": content} if self.endpoint.platform is None else {"body": parse_object(content)}
             return await self._post(path, **body)
         url = f"{self.endpoint.url}{path}"
-        repeated = self._repeating.repeat(url, content)
-        answer = None if repeated is None else await repeated
+        answer = await self._repeating.repeat(url, content)
         if answer is not None and answer.status == SUCCESS:
             return answer
         with self._repeating.asking(url, answer):
