@@ -315,7 +315,7 @@ class TaskRun:
             self.notify(ChildStarted, model=self._model.id if self._model else None)
             try:
                 async with deadline:
-                    running = asyncio.create_task(as_child.run(services.runner.run, job), context=as_child)
+                    running = as_child.run(lambda: asyncio.ensure_future(services.runner.run(job)))
                     child = await run_stoppable(running, grace_seconds=GRACE_SECONDS)
                 child = await self._refuse_too_large(child, folder)
             except (Exception, asyncio.CancelledError) as error:
