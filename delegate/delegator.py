@@ -192,7 +192,7 @@ class Delegator:
                 self.connections.prepare(model)
 
         key = (client is None, runner.needs_model, self.connections.available, settings.model, settings.judge_model)
-        preparation.start((load_sdks, load_formats, toolbox_specs), (load_judging,), key=key)
+        preparation.start((load_sdks, load_formats, toolbox_specs, Task.model_rebuild), (load_judging,), key=key)
         self._own_loop = LoopThread()
         self._delegations = OrderedDict[str, Delegation]()
         """Calls in the background, by the handles of their tasks."""

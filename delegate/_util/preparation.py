@@ -72,7 +72,7 @@ class Preparation:
     def _run(self, phases: Sequence[Sequence[Step]], key: Hashable) -> None:
         self._begin.wait(DELAY_SECONDS)
         try:
-            with _without_full_collections():
+            with _without_collections():
                 for steps, done in zip(phases, self._done, strict=True):
                     for step in steps:
                         self._take(step)
@@ -93,26 +93,30 @@ class Preparation:
                 _log.debug("not prepared: %s", error)
 
 
-_NEVER = 1 << 30
 _thresholds: list[tuple[int, int, int]] = []
 """The thresholds of garbage collections as each running preparation found them."""
 _changing_thresholds = threading.Lock()
 
 
 @contextmanager
-def _without_full_collections() -> Generator[None]:
-    """Let no full garbage collection happen inside the block. The others go on.
+def _without_collections() -> Generator[None]:
+    """Let no garbage collection happen inside the block, and make all objects old ones at its end.
 
-    Imports create so many objects that there would be several, each of which stops all threads for up to 0.1 s.
+    Imports create so many objects that there would be several full collections, each of which stops all threads for up
+    to 0.1 s. If the objects stayed new, the first call would be stopped instead. What is garbage by then remains until
+    the next full collection.
     """
     with _changing_thresholds:
         _thresholds.append(gc.get_threshold())
-        gc.set_threshold(*_thresholds[0][:2], _NEVER)
+        gc.set_threshold(0)
     try:
         yield
     finally:
         with _changing_thresholds:
             if len(_thresholds) == 1:
+                if not gc.get_freeze_count():  # else objects that the program has frozen would be unfrozen
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.set_threshold(*_thresholds[0])
             _thresholds.pop()
 
