@@ -24,6 +24,8 @@ _FILLER = frozenset({
 """Outputs without content, normalized. Several are strings that judge models are known to accept
 ("One Token to Fool LLM-as-a-Judge", arXiv 2507.08794)."""
 
+_MANY_WORDS = re.compile(r"\W*(?:\w+\W+){8}\w")
+"""More words than any filler has."""
 _NAMED_FILE = re.compile(r"`([^`\s]{1,200}\.[A-Za-z0-9]{1,8})`")
 _WRITTEN = re.compile(r"\b(?:wrote|written|saved|created|stored|generated)\b[^.\n`]{0,60}\Z", re.IGNORECASE)
 _CLAIM_CHARS = 72
@@ -65,7 +67,7 @@ def _empty_output(task: Task, run: ChildRun) -> Rejection | None:
 
 def _degenerate_output(task: Task, run: ChildRun) -> Rejection | None:
     start = run.output[:400]
-    if len(start) == 400 and len(set(start)) > 8:  # longer and more varied than anything below
+    if len(set(start)) > 8 and (len(start) == 400 or _MANY_WORDS.match(start)):  # more varied than anything below
         return None
     words = " ".join(re.findall(r"\w+", start.lower()))
     repeated = len("".join(start.split())) > 3 and len(set(run.output) - {" ", "\n"}) == 1
