@@ -93,6 +93,8 @@ class Preparation:
                 _log.debug("not prepared: %s", error)
 
 
+_FEW = 1_000
+"""A program freezes more objects than this. Python 3.12 itself freezes 375."""
 _thresholds: list[tuple[int, int, int]] = []
 """The thresholds of garbage collections as each running preparation found them."""
 _changing_thresholds = threading.Lock()
@@ -114,7 +116,7 @@ def _without_collections() -> Generator[None]:
     finally:
         with _changing_thresholds:
             if len(_thresholds) == 1:
-                if not gc.get_freeze_count():  # else objects that the program has frozen would be unfrozen
+                if gc.get_freeze_count() < _FEW:  # else objects that the program has frozen would be unfrozen
                     gc.freeze()
                     gc.unfreeze()
                 gc.set_threshold(*_thresholds[0])
