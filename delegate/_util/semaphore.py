@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Self
 
 
 @dataclass(eq=False, slots=True)
@@ -96,12 +95,12 @@ def _resolve(future: asyncio.Future[None]) -> None:
 class Permit:
     """One acquisition of `semaphore`, which its holder can release while it only waits for other holders.
 
-    Held inside its `async with` block, or between `acquire` and `release`, except inside `released`.
+    Held between `acquire` and `release`, except inside `released`.
     """
 
     def __init__(self, semaphore: FairSemaphore) -> None:
         self._semaphore = semaphore
-        self._suspensions = 1  # the reasons not to hold it: being outside the block, and each active `released`
+        self._suspensions = 1  # the reasons not to hold it: not being acquired, and each active `released`
         self._held = False
         self._reacquiring: FairSemaphore | None = None
         """When several `released` blocks end at once, one task acquires for all."""
@@ -119,13 +118,6 @@ class Permit:
             held, self._held = self._held, False
         if held:
             self._semaphore.release()
-
-    async def __aenter__(self) -> Self:
-        await self.acquire()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.release()
 
     @asynccontextmanager
     async def released(self) -> AsyncGenerator[None]:

@@ -179,14 +179,12 @@ class TaskRun:
         """Run the task and store its result, however it ends."""
         tier = self._model.tier if self._model else None
         traced = operations.agent(index=self.index, handle=self.handle, connection=self.connection, tier=tier)
-        with traced as operation:
-            self.call.cancellation.add(self.cancellation)
+        with self.call.cancellation.linked(self.cancellation), traced as operation:
             try:
                 result = await self._run()
                 operation.finished(result)
                 return result
             finally:
-                self.call.cancellation.remove(self.cancellation)
                 self._report_end()
 
     async def _run(self) -> TaskResult:

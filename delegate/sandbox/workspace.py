@@ -167,7 +167,7 @@ class Folder:
         self._largest_file = max(self._largest_file, len(data))
         # Every part of the path may be a new folder.
         self._most_added += len(data) + _BLOCK_BYTES * (1 + path.count("/"))
-        if self._added + len(data) > self.max_bytes:
+        if self._added + len(data) > self.max_bytes:  # unless it replaces enough
             added = len(data)
             with suppress(OSError):  # there is no such file yet
                 added -= os.lstat(real).st_size

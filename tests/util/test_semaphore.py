@@ -4,7 +4,8 @@ import asyncio
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import pytest
@@ -33,6 +34,16 @@ bounded = settings(max_examples=100, derandomize=True, database=None, deadline=N
 
 
 # --------------------------------------------------------------------------------------------------------- semaphore
+
+
+@asynccontextmanager
+async def acquired(semaphore: FairSemaphore) -> AsyncGenerator[Permit]:
+    permit = Permit(semaphore)
+    try:
+        await permit.acquire()
+        yield permit
+    finally:
+        permit.release()
 
 
 class Holders:
@@ -203,7 +214,7 @@ class Family:
         self.groups: dict[int, asyncio.TaskGroup] = {}
 
     async def child(self, n: int) -> None:
-        async with Permit(self.semaphore) as permit:
+        async with acquired(self.semaphore) as permit:
             self.permits[n] = permit
             try:
                 async with asyncio.TaskGroup() as group:
@@ -281,7 +292,7 @@ def test_released_permits_are_never_held_twice_lost_or_left_unused(limit: int, p
 async def test_two_releases_that_end_during_a_wait_acquire_one_permit() -> None:
     semaphore = FairSemaphore(1)
     events = asyncio.Event(), asyncio.Event()
-    async with Permit(semaphore) as permit:
+    async with acquired(semaphore) as permit:
 
         async def release(event: asyncio.Event) -> None:
             async with permit.released():
@@ -306,7 +317,7 @@ async def test_two_releases_that_end_during_a_wait_acquire_one_permit() -> None:
 async def test_a_permit_released_again_during_its_acquisition_stays_free() -> None:
     semaphore = FairSemaphore(1)
     events = asyncio.Event(), asyncio.Event()
-    async with Permit(semaphore) as permit:
+    async with acquired(semaphore) as permit:
 
         async def release(event: asyncio.Event) -> None:
             async with permit.released():
@@ -330,7 +341,7 @@ async def test_a_permit_released_again_during_its_acquisition_stays_free() -> No
 
 async def test_a_release_that_outlives_its_permits_block_acquires_nothing() -> None:
     semaphore, event = FairSemaphore(1), asyncio.Event()
-    async with Permit(semaphore) as permit:
+    async with acquired(semaphore) as permit:
 
         async def release() -> None:
             async with permit.released():
@@ -347,7 +358,7 @@ async def test_a_task_cancelled_during_a_release_does_not_wait() -> None:
     semaphore = FairSemaphore(1)
 
     async def child() -> None:
-        async with Permit(semaphore) as permit, permit.released():
+        async with acquired(semaphore) as permit, permit.released():
             await asyncio.Event().wait()
 
     task = asyncio.create_task(child())
@@ -360,7 +371,7 @@ async def test_a_task_cancelled_during_a_release_does_not_wait() -> None:
 
 async def test_a_release_that_fails_acquires_the_permit_again() -> None:
     semaphore = FairSemaphore(1)
-    async with Permit(semaphore) as permit:
+    async with acquired(semaphore) as permit:
 
         async def fail() -> None:
             async with permit.released():
@@ -377,7 +388,7 @@ async def test_nested_children_that_release_their_permits_never_deadlock() -> No
 
     async def child(depth: int) -> None:
         nonlocal deepest
-        async with Permit(semaphore) as permit:
+        async with acquired(semaphore) as permit:
             deepest = max(deepest, depth)
             assert semaphore.held == 1
             if depth < 4:
@@ -403,7 +414,7 @@ def test_a_permit_may_be_released_by_several_threads() -> None:
         asyncio.run(release(permit))
 
     async def child() -> None:
-        async with Permit(semaphore) as permit:
+        async with acquired(semaphore) as permit:
             await asyncio.gather(*(asyncio.to_thread(run, permit) for _ in range(4)))
             assert semaphore.held == 1
 
