@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from tests.support import leaks
@@ -29,12 +30,14 @@ class _Warm:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
+        self._lock = threading.Lock()
 
     def folder(self) -> Path | None:
         """A folder with `bin/delegate`, and `python`, which isn't in `bin`: commands in a sandbox must not find it."""
-        if sys.platform == "linux" and self._folder is None:
-            self._folder = self._start()
-        return self._folder
+        with self._lock:
+            if sys.platform == "linux" and self._folder is None:
+                self._folder = self._start()
+            return self._folder
 
     def _start(self) -> Path:
         folder = Path(tempfile.mkdtemp(prefix="warm", dir="/tmp"))
