@@ -11,14 +11,17 @@ import atexit
 import contextlib
 import logging
 import os
+import re
 import sqlite3
 import sys
 import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -37,9 +40,13 @@ LINGER_SECONDS = 0.1
 """How long a posted write waits for more writes, to commit them together."""
 LOG_BYTES = 4 << 20
 """The write-ahead log is checkpointed when it is longer than this."""
+ROWS_AT_ONCE = 16
+"""The most rows that one statement inserts. After each statement, SQLite's thread has to wait for Python's again."""
 FORK_SECONDS = 1.0
 """How long a fork waits for a write to end."""
 _STATEMENT_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+
+_ROW = re.compile(r"(?<= VALUES )\([?, ]+\)$")
 
 _log = logging.getLogger(__name__)
 _open_writers: "weakref.WeakSet[_Writer]" = weakref.WeakSet()
@@ -73,10 +80,10 @@ class Store:
         If it needn't be `now`, others are awaited as for `post`. The write is made even if the caller is canceled in
         the meantime. Raises sqlite3.Error, OSError, ValueError, which aren't logged: see `log_error`.
         """
-        done: Future[int] = Future()
+        done = asyncio.get_running_loop().create_future()
         with self._lock:
             self._open().put(_Write(statements, done), now=now)
-        return await asyncio.wrap_future(done)
+        return await done
 
     def log_error(self, error: Exception) -> None:
         """Log an error of `write` with which the caller goes on. The same error is logged only once."""
@@ -119,16 +126,42 @@ class Store:
 
 class _Write(NamedTuple):
     statements: Sequence[Statement]
-    done: "Future[int] | None"
+    done: "asyncio.Future[int] | None"
     """Receives the number of changed rows or the error; None if nobody waits."""
 
-    def resolve(self, outcome: "int | Exception") -> None:
-        if self.done is None or not self.done.set_running_or_notify_cancel():
-            return
+
+def _resolve(outcomes: "Sequence[tuple[asyncio.Future[int], int | Exception]]") -> None:
+    """Wake those who wait, on their loop."""
+    for done, outcome in outcomes:
+        if done.done():  # canceled
+            continue
         if isinstance(outcome, Exception):
-            self.done.set_exception(outcome)
+            done.set_exception(outcome)
         else:
-            self.done.set_result(outcome)
+            done.set_result(outcome)
+
+
+def _runs(writes: Sequence[_Write]) -> Iterator[list[_Write]]:
+    """The writes in order; rows of one table that follow each other, and for which nobody waits, are together."""
+    for _, group in groupby(writes, lambda write: _posted_row(write) or object()):
+        run = list(group)
+        yield from (run[n : n + ROWS_AT_ONCE] for n in range(0, len(run), ROWS_AT_ONCE))
+
+
+def _posted_row(write: _Write) -> str | None:
+    """The SQL of a write that inserts one row, for which nobody waits."""
+    if write.done is not None or len(write.statements) != 1:
+        return None
+    sql, _ = write.statements[0]
+    return sql if _ROW.search(sql) else None
+
+
+@cache
+def _insertion(sql: str, rows: int) -> str:
+    """The SQL that inserts several rows, from that for one."""
+    row = _ROW.search(sql)
+    assert row is not None
+    return sql + f", {row[0]}" * (rows - 1)
 
 
 class _Writer:
@@ -227,8 +260,14 @@ class _Writer:
             outcomes = [error] * len(writes)
         else:
             self._last_error = ""
+        waiting: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int | Exception]]]
+        waiting = defaultdict(list)
         for write, outcome in zip(writes, outcomes, strict=True):
-            write.resolve(outcome)
+            if write.done is not None:
+                waiting[write.done.get_loop()].append((write.done, outcome))
+        for loop, resolved in waiting.items():
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_resolve, resolved)
 
     def _commit(self, writes: Sequence[_Write]) -> "list[int | Exception]":
         """Each write's number of changed rows, or its error if SQLite rejected it. Other writes are still committed."""
@@ -236,7 +275,7 @@ class _Writer:
         with self._lock.held():
             connection.execute("BEGIN IMMEDIATE")  # a transaction that starts with a read would fail instead of waiting
             try:
-                outcomes = [self._execute(connection, write) for write in writes]
+                outcomes = [outcome for run in _runs(writes) for outcome in self._execute_run(connection, run)]
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:  # some errors roll back by themselves
@@ -244,6 +283,15 @@ class _Writer:
                 raise
             self._checkpoint(connection)
         return outcomes
+
+    def _execute_run(self, connection: sqlite3.Connection, writes: Sequence[_Write]) -> "list[int | Exception]":
+        if len(writes) > 1:
+            sql, _ = writes[0].statements[0]
+            values = [value for write in writes for _, row in write.statements for value in row]
+            with contextlib.suppress(*_STATEMENT_ERRORS, ValueError, OverflowError):  # one by one shows which is wrong
+                connection.execute(_insertion(sql, len(writes)), values)
+                return [1] * len(writes)
+        return [self._execute(connection, write) for write in writes]
 
     def _execute(self, connection: sqlite3.Connection, write: _Write) -> int | Exception:
         rows = 0

@@ -71,6 +71,23 @@ async def test_posted_writes_are_read_back_in_order(path: Path) -> None:
     await store.aclose()
 
 
+async def test_a_rejected_row_does_not_affect_others_that_were_posted_with_it(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(path, TABLE)
+    for n in range(40):
+        store.post((INSERT, (n, "x")))
+    for n, rejected in enumerate([(7, "twice"), (40, "half a pair: \ud800"), (2**70, "x")], 100):
+        store.post((INSERT, rejected))
+        store.post((INSERT, (n, "y")))
+    store.post(("UPDATE t SET b = 'z' WHERE a = 3", ()))
+    assert await rows(store) == [*range(40), 100, 101, 102]
+    changed = await store.read(lambda connection: connection.execute("SELECT a FROM t WHERE b = 'z'").fetchall())
+    assert changed == [(3,)]
+    assert len(caplog.records) == 3
+    await store.aclose()
+
+
 async def test_posted_writes_reach_the_disk_without_a_read(path: Path) -> None:
     store = Store(path, TABLE)
     await store.write((INSERT, (1, "x")))
