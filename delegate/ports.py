@@ -62,6 +62,9 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_replies: tuple[ToolReply, ...] = ()
     native: Any = None
+    encoded: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False, repr=False, compare=False)
+    """A short message in the JSON of an API, by the API's name. Each call of a conversation sends all messages again,
+    so clients encode a short one only once."""
 
 
 @dataclass(frozen=True, slots=True)

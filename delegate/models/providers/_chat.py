@@ -1,19 +1,23 @@
 """The wire format of OpenAI's Chat Completions API, as compatible servers speak it, too."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from delegate.models.providers._shared import (
+    body_with,
     call_ids,
     call_name,
     data_url,
     dig,
+    encode_messages,
     file_name,
     native_content,
     parse_arguments,
+    to_bytes,
     to_json,
 )
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply, ToolSpec
 from delegate.types import JsonObject, Usage
 
 REPLY_NAME = "reply"
@@ -56,20 +60,39 @@ def chat_body(request: ChatRequest, *, limit: str, origin: str | None) -> JsonOb
 
     `limit` is the name of the token limit. Messages that came from `origin` are sent back in their native form.
     """
-    messages: list[JsonObject] = [{"role": "system", "content": request.system}] if request.system else []
-    for message in request.messages:
-        _add(messages, message, origin)
-    body: JsonObject = {"model": request.model, "messages": messages, limit: request.max_output_tokens}
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-            }
-            for tool in request.tools
-        ]
-        if request.tool_choice == "none":
-            body["tool_choice"] = "none"
+    items = (item for message in request.messages for item in _items(message, origin))
+    tools = {"tools": _tools(request.tools)} if request.tools else {}
+    return {**_options(request, limit), **tools, "messages": [*_system(request), *items]}
+
+
+def chat_content(request: ChatRequest, extra: JsonObject, *, limit: str, origin: str | None) -> bytes:
+    """The same as bytes, with these extra fields."""
+    items_of = partial(_items, origin=origin)
+    messages = encode_messages(request.messages, origin or "chat", items_of, *_system(request))
+    tools = {"tools": _encoded_tools(request.tools)} if request.tools else {}
+    return body_with({**_options(request, limit), **extra}, **tools, messages=messages)
+
+
+@lru_cache(64)
+def _encoded_tools(tools: tuple[ToolSpec, ...]) -> bytes:
+    return to_bytes(_tools(tools))
+
+
+def _tools(tools: tuple[ToolSpec, ...]) -> list[JsonObject]:
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in tools
+    ]
+
+
+def _options(request: ChatRequest, limit: str) -> JsonObject:
+    """The body without the messages and the tools."""
+    body: JsonObject = {"model": request.model, limit: request.max_output_tokens}
+    if request.tools and request.tool_choice == "none":
+        body["tool_choice"] = "none"
     if request.reply_schema is not None:
         schema = {"name": REPLY_NAME, "strict": True, "schema": request.reply_schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -78,25 +101,26 @@ def chat_body(request: ChatRequest, *, limit: str, origin: str | None) -> JsonOb
     return body
 
 
-def _add(messages: list[JsonObject], message: Message, origin: str | None) -> None:
-    """Add a message in the API's form. Every call has the whole conversation, so this does little for each."""
+def _system(request: ChatRequest) -> list[JsonObject]:
+    return [{"role": "system", "content": request.system}] if request.system else []
+
+
+def _items(message: Message, origin: str | None) -> Iterator[JsonObject]:
     if message.role == "tool":
-        messages += [
-            {"role": "tool", "tool_call_id": reply.call_id, "content": error_text(reply)}
-            for reply in message.tool_replies
-        ]
+        for reply in message.tool_replies:
+            yield {"role": "tool", "tool_call_id": reply.call_id, "content": error_text(reply)}
         if files := [reply for reply in message.tool_replies if reply.attachments]:
-            messages.append({"role": "user", "content": _files(files)})
-    elif origin is not None and message.native and (native := native_content(message, origin)) is not None:
-        messages.append(native)
+            yield {"role": "user", "content": _files(files)}
+    elif origin is not None and (native := native_content(message, origin)) is not None:
+        yield native
     elif message.tool_calls:
         calls = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_text(call)}}
             for call in message.tool_calls
         ]
-        messages.append({"role": "assistant", "content": message.text or None, "tool_calls": calls})
+        yield {"role": "assistant", "content": message.text or None, "tool_calls": calls}
     else:
-        messages.append({"role": message.role, "content": message.text})
+        yield {"role": message.role, "content": message.text}
 
 
 def _files(replies: Sequence[ToolReply]) -> list[JsonObject]:

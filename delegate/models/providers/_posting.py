@@ -24,7 +24,7 @@ from delegate.models.providers._faults import (
 )
 from delegate.models.providers._http import SUCCESS, Answer, RepeatingClient, http_client, prepare_client
 from delegate.models.providers._quota import ReadQuota
-from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, timed_out, to_bytes, untraced
+from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, timed_out, untraced
 from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject, Usage
 
@@ -75,10 +75,8 @@ class SdkTransport:
             **options,
         )
 
-    async def post(self, path: str, body: JsonObject) -> tuple[JsonObject, Quota | None]:
-        """Send `body` and return the body of the reply, and the quota from its headers."""
-        content = to_bytes(body)
-        del body  # free the memory: it is as large as the conversation, and the call may take minutes
+    async def post(self, path: str, content: bytes) -> tuple[JsonObject, Quota | None]:
+        """Send a body and return that of the reply, and the quota from its headers."""
         try:
             with untraced(self.client.post, self.client.request):
                 answer = await self._exchange(path, content)

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from delegate.errors import ProviderError
 from delegate.models.providers._chat import REPLY_NAME, arguments_text, error_text, read_usage
 from delegate.models.providers._shared import (
+    body_with,
     call_ids,
     call_name,
     data_url,
     dig,
+    encode_messages,
     file_name,
     native_content,
     parse_arguments,
@@ -19,16 +21,13 @@ from delegate.types import JsonObject
 # ---------------------------------------------------------------------------------------------------------- request
 
 
-def responses_body(request: ChatRequest, *, encrypted_reasoning: bool = True) -> JsonObject:
-    """The body of a `POST /responses`."""
-    items: list[JsonObject] = []
-    for message in request.messages:
-        items += _items(message)
+def responses_content(request: ChatRequest, extra: JsonObject, *, encrypted_reasoning: bool) -> bytes:
+    """The body of a `POST /responses`, with these extra fields."""
     body: JsonObject = {
         "model": request.model,
-        "input": items,
         "max_output_tokens": request.max_output_tokens,
         "store": False,
+        **extra,
     }
     if encrypted_reasoning:
         body["include"] = ["reasoning.encrypted_content"]
@@ -52,7 +51,7 @@ def responses_body(request: ChatRequest, *, encrypted_reasoning: bool = True) ->
         body["text"] = {"format": form}
     if request.effort is not None:
         body["reasoning"] = {"effort": request.effort}
-    return body
+    return body_with(body, input=encode_messages(request.messages, "responses", _items))
 
 
 def _items(message: Message) -> Iterator[JsonObject]:

@@ -17,6 +17,7 @@ from delegate.models.providers._shared import (
     dig,
     native_content,
     read_reply,
+    to_bytes,
     to_json,
     valid_arguments,
 )
@@ -86,7 +87,7 @@ class Messages(SdkClient):
         self._path = path
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        answer = await self._transport.post(self._path, messages_body(request))
+        answer = await self._transport.post(self._path, to_bytes(messages_body(request)))
         return read_reply(read_message, *answer, provider="anthropic")
 
 

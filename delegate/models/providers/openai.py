@@ -9,11 +9,12 @@ from typing import Literal
 import openai
 
 from delegate.errors import ProviderError
-from delegate.models.providers._chat import CARRIED, chat_body, read_chat
+from delegate.models.providers._chat import CARRIED, chat_content, read_chat
+from delegate.models.providers._chat import chat_body as chat_body
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
 from delegate.models.providers._quota import openai_quota
-from delegate.models.providers._responses import read_responses, responses_body
+from delegate.models.providers._responses import read_responses, responses_content
 from delegate.models.providers._shared import read_reply
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject
@@ -87,12 +88,12 @@ class OpenAI(SdkClient):
         # No variable holds the body during the call: it is as large as the conversation.
         if dialect.api == "responses":
             answer = await self._transport.post(
-                "/responses", responses_body(request, encrypted_reasoning=dialect.encrypted_reasoning) | caching
+                "/responses", responses_content(request, caching, encrypted_reasoning=dialect.encrypted_reasoning)
             )
             return read_reply(read_responses, *answer, provider="openai")
         origin = self._origin if dialect.carries_reasoning else None
         answer = await self._transport.post(
-            "/chat/completions", chat_body(request, limit=dialect.limit, origin=origin) | caching
+            "/chat/completions", chat_content(request, caching, limit=dialect.limit, origin=origin)
         )
         return read_reply(partial(read_chat, origin=self._origin), *answer, provider="openai")
 

@@ -396,6 +396,32 @@ async def test_text_that_no_api_accepts_is_replaced_in_requests(wire: Wire, open
     assert server.calls[0].last_text == "odd ? name \x00 \u2028"
 
 
+async def test_a_conversation_is_sent_alike_again_and_to_other_apis(wire: Wire, opened: Opener) -> None:
+    def conversation() -> list[Message]:
+        call = ToolCall("c1", "read_file", {"path": "a"}, '{"path": "a"}')
+        return [
+            Message("user", "start"),
+            Message("assistant", "", (call,), native={"protocol": "unknown", "items": []}),
+            Message("tool", tool_replies=(ToolReply("c1", "read_file", "no \ud800 file", is_error=True),)),
+            Message("assistant"),
+            Message("user", "a long text, " * 1_000),
+        ]
+
+    kept = conversation()
+    with ModelServer(lambda call: Reply("hello")) as server:
+        for other in WIRES.values():
+            await opened(other, server).complete(replace(ASK, messages=kept, tools=TOOLS))
+        server.calls.clear()
+        client = opened(wire, server)
+        for messages in (kept, kept, conversation()):
+            await client.complete(replace(ASK, messages=messages, tools=TOOLS))
+
+    first, second, fresh = (call.body for call in server.calls)
+    assert first == second == fresh
+    longest = max(len(part) for message in kept for part in message.encoded.values())
+    assert longest < 2_001  # the long one isn't kept twice
+
+
 async def test_a_turn_in_which_the_model_said_nothing_can_be_sent_back(wire: Wire, opened: Opener) -> None:
     with ModelServer([Reply("ok")]) as server:
         messages = [Message("user", "a"), Message("assistant"), Message("user", "b")]
