@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from delegate.errors import CallError
 from delegate.models.catalog import Catalog, Model, Price
 from delegate.models.false_pass import FalsePassTable
-from delegate.models.routing import NEAR_TIE, ChildRequest, JudgeRequest, Routing, choose_child, choose_judge
+from delegate.models.routing import NEAR_TIE, ChildRequest, JudgeRequest, Routing, choose_child, choose_judge, coarse
 from delegate.models.tiers import Bounds
 from delegate.types import TIERS, Candidate, FalsePassRate, Tier
 from tests.support.pace import best_of, pace
@@ -535,6 +535,16 @@ def test_a_judge_is_found_whenever_one_may_judge(given_models: tuple[Model, ...]
     together = choose_judge(Catalog(given_models), asked)
     alone = {judge.id for judge in given_models if choose_judge(Catalog([judge]), asked).chosen}
     assert {judge.id for judge in together.ranked} == alone
+
+
+@given(st.integers(0, 2_000_000))
+def test_estimates_are_rounded_up_by_at_most_a_sixteenth(tokens: int) -> None:
+    assert tokens <= coarse(tokens) <= tokens * 17 / 16
+    assert coarse(coarse(tokens)) == coarse(tokens)
+
+
+def test_tasks_of_similar_length_share_a_few_choices() -> None:
+    assert len({coarse(tokens) for tokens in range(500, 20_000)}) < 100
 
 
 def test_choosing_among_25_models_takes_less_than_a_millisecond() -> None:

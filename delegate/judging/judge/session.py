@@ -23,7 +23,7 @@ from delegate.judging.submission import Submission
 from delegate.models.catalog import Catalog, Model, tokens_of
 from delegate.models.connections import Connection
 from delegate.models.false_pass import FalsePassTable
-from delegate.models.routing import Available, EndpointKey, JudgeRequest, Routing, choose_judge
+from delegate.models.routing import Available, EndpointKey, JudgeRequest, Routing, choose_judge, coarse
 from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.records.recorder import encodable
 from delegate.types import JsonObject
@@ -196,7 +196,7 @@ class JudgeSession:
     def _route(self, question: JudgeQuestion, other_than: str | None = None) -> Routing:
         request = JudgeRequest(
             worker=self._submission.worker,
-            evidence_tokens=question.tokens,
+            evidence_tokens=coarse(question.tokens),
             reply_tokens=question.reply_tokens,
             on=date.today(),
             available=self._pool.available,
