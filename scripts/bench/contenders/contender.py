@@ -1,6 +1,7 @@
 """The interface of contenders. Each other module in this folder has `open_contender(url, work, folder)`."""
 
 import asyncio
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -26,10 +27,11 @@ class HandWritten(ABC):
 
     def __init__(self, work: Workload, folder: Path) -> None:
         self._work = work
-        self._folder = folder
+        self._folders = (folder / str(n) for n in itertools.count())
+        """A new one for each delegation, as delegate's children have. An old one costs the file system less."""
 
     async def delegate(self, count: int) -> None:
-        await asyncio.gather(*(self._delegation(self._folder / str(n)) for n in range(count)))
+        await asyncio.gather(*map(self._delegation, itertools.islice(self._folders, count)))
 
     async def converse(self, messages: int) -> None:
         await self._ask(self._work.conversation[:messages], tools=self._work.tools)
@@ -51,7 +53,7 @@ class JsonLoop(HandWritten):
         self._loads = loads
 
     async def _delegation(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir()
         messages = self._work.child_messages()
         while calls := (message := await self._ask(messages, tools=self._work.tools)).get("tool_calls"):
             messages.append(message)

@@ -21,7 +21,7 @@ class OpenAISdk(HandWritten):
         self._client = client
 
     async def _delegation(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir()
         messages: list[Any] = [*self._work.child_messages()]
         while calls := (message := await self._ask(messages, tools=self._work.tools)).tool_calls:
             messages.append(message)
