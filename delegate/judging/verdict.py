@@ -323,6 +323,8 @@ class _Judgment:
         from delegate.judging import suggest
 
         in_words = {one.id for one in results if one.about in ("deed", "absence")}
+        if not in_words:
+            return []
         criteria = [criterion for criterion in self.submission.task.criteria if criterion.id in in_words]
         return suggest.findings(criteria, [tool.spec for tool in self.submission.tools or ()])
 

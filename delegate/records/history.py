@@ -26,7 +26,7 @@ from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.records import rulings_table
 from delegate.records.old_events import current_form
-from delegate.records.recorder import LARGE_CHARS, is_large
+from delegate.records.recorder import LARGE_CHARS, is_large, json_text
 from delegate.records.sqlite import Statement, Store
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, JsonObject, Ruling, Task, TaskResult
@@ -103,7 +103,6 @@ _UNWRITABLE = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP,  # there can't be such a folder
 )  # fmt: skip
-_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _REMOVAL_BATCH = 20
 _CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
@@ -211,7 +210,7 @@ class Records:
 
         `data` are its fields as a JSON object, as a mapping or as text. `at` is in seconds since the epoch.
         """
-        text = data if isinstance(data, str) else _ENCODER.encode(data)
+        text = data if isinstance(data, str) else json_text(data)
         self._store.post((_INSERT_EVENT, (handle, at, kind, text)))
 
     def opened(self, handle: str, workspace: Path) -> None:

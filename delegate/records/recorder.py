@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from pydantic_core import to_json
+
 from delegate._util.redaction import Redactor
 from delegate.budget.costs import UNOBSERVED, Charge
 from delegate.events import ChildTool, ChildUsage, TaskEvent
@@ -114,7 +116,7 @@ class Recorder:
             "text": text,
             "calls": calls,
         }
-        self._journal(ChildUsage, self._redactor.json(_JOURNAL.encode(values)))
+        self._journal(ChildUsage, self._redactor.json(json_text(values)))
 
     def restore(self, receipts: Sequence[Receipt], charge: Charge, *, steps: int, output: str, seconds: float) -> None:
         """Continue the record of a child whose process was lost after `seconds`. To be called before anything else."""
@@ -223,7 +225,15 @@ class Recorder:
         return f"{start}{_note(len(text) - 2 * half)}{end}"
 
 
-_JOURNAL = json.JSONEncoder(ensure_ascii=False, default=str)
+def json_text(values: Mapping[str, Any]) -> str:
+    """The values as JSON. Lone surrogates become `?`, and what JSON doesn't have becomes text."""
+    try:
+        return to_json(values, fallback=str).decode()
+    except ValueError:
+        return _ENCODER.encode(encodable(dict(values)))
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
 
 
