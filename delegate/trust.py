@@ -25,6 +25,7 @@ from delegate.types import TIERS
 
 NAME = "delegate.toml"
 _HERE = Path(NAME)
+_LIST = "trusted.json"
 LARGEST_BYTES = 1_000_000
 """A file in the working folder that is larger is refused unread."""
 Origin = Literal["own", "named", "folder"]
@@ -121,7 +122,12 @@ def trusted() -> dict[Path, str]:
     Raises:
         ConfigError: The list can't be read.
     """
-    path = _list_file()
+    return _listed(_list_file())
+
+
+def _listed(path: Path) -> dict[Path, str]:
+    if not os.path.lexists(path):  # as for most, and faster than an attempt to read it
+        return {}
     try:
         listed = json.loads(path.read_bytes())
         return {Path(file): str(digest) for file, digest in listed.items()}
@@ -171,7 +177,7 @@ def _store(listed: Mapping[Path, str]) -> None:
 
 
 def _list_file() -> Path:
-    return own_folder() / "trusted.json"
+    return own_folder() / _LIST
 
 
 def _key(path: Path) -> Path:
@@ -188,13 +194,13 @@ def _digest(data: bytes) -> str:
 
 def is_protected(real: Path) -> bool:
     """Whether `real`, a path without links, holds settings or trust of the operator, or a copy of a trusted file."""
-    folded = str(real).casefold()
-    own = _without_links(own_folder(), folded)
+    folded, own_files = str(real).casefold(), own_folder()
+    own = _without_links(own_files, folded)
     if own is not None and (folded == own or folded.startswith(own.rstrip(os.sep) + os.sep)):
         return True
     listed: Mapping[Path, str] = {}
     with suppress(ConfigError):
-        listed = trusted()
+        listed = _listed(own_files / _LIST)
     named = os.environ.get("DELEGATE_CONFIG")
     files = (_HERE, *([Path(named)] if named else []), *listed)
     return any(_without_links(file, folded) == folded for file in files) or (

@@ -2,13 +2,13 @@
 
 import asyncio
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
 from delegate.child.job import Job, call_tool
 from delegate.ports import Tool, ToolCall, ToolOutput
+from delegate.records.recorder import canonical
 from delegate.telemetry import operations
 
 MAX_CALLS_PER_TURN = 32
@@ -135,6 +135,6 @@ class RepeatGuard:
 
 def _key_of(call: ToolCall, output: ToolOutput) -> bytes:
     """A digest of a call and its result."""
-    arguments = json.dumps(call.arguments, sort_keys=True, default=str) if call.arguments else call.raw_arguments
+    arguments = canonical(call.arguments) if call.arguments else call.raw_arguments
     text = "\0".join((call.name, arguments, output.status, output.text))
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()

@@ -237,13 +237,14 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
 
 
-def _canonical(args: Mapping[str, Any]) -> bytes:
-    return _CANONICAL.encode(args).encode("utf-8", "surrogatepass")
+def canonical(args: Mapping[str, Any]) -> str:
+    """The arguments of a call as JSON that depends only on what they are."""
+    return _CANONICAL.encode(args)
 
 
 def args_digest(args: Mapping[str, Any]) -> str:
     """The digest of a call's arguments, as its receipt has it."""
-    return hashlib.sha256(_canonical(args)).hexdigest()
+    return hashlib.sha256(canonical(args).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def encodable(value: Any) -> Any:

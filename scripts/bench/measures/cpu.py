@@ -30,7 +30,7 @@ def measure(arena: Arena) -> list[Row]:
 
 
 def _at(arena: Arena, count: int, repeat: int) -> Row:
-    medians = arena.rounds(("ours", "openai_lean", "openai_sdk", "floor"), "cpu", rounds=3, count=count, repeat=repeat)
+    medians = arena.rounds(("ours", "openai_lean", "openai_sdk", "floor"), "cpu", rounds=7, count=count, repeat=repeat)
     return Row(
         f"CPU per delegation over the leanest SDK's, {count} at once",
         medians["ours"] / medians["openai_lean"],
