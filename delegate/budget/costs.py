@@ -106,7 +106,7 @@ def combined(parts: Sequence[Totals], seconds: float) -> Totals:
         failed=sum(one.failed for one in parts),
         unjudged=sum(one.unjudged for one in parts),
         completed=sum(one.completed for one in parts),
-        gate=dict(sum((Counter(one.gate) for one in parts), Counter[str]())),
+        gate=dict(sum((Counter(one.gate) for one in parts if one.gate), Counter[str]())),
         child_usage=sum((one.child_usage for one in parts), _NO_USAGE),
         judge_usage=sum((one.judge_usage for one in parts), _NO_USAGE),
         child_cost_usd=sum_usd(one.child_cost_usd for one in parts),

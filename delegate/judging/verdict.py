@@ -320,11 +320,11 @@ class _Judgment:
 
     def _suggestions(self, results: Sequence[CriterionResult]) -> list[Finding]:
         """For deeds and absences that a judge was asked about: criteria with which code decides them."""
-        from delegate.judging import suggest
-
         in_words = {one.id for one in results if one.about in ("deed", "absence")}
         if not in_words:
             return []
+        from delegate.judging import suggest
+
         criteria = [criterion for criterion in self.submission.task.criteria if criterion.id in in_words]
         return suggest.findings(criteria, [tool.spec for tool in self.submission.tools or ()])
 

@@ -38,7 +38,7 @@ BUSY_SECONDS = 10.0
 """How long a write waits for other processes."""
 LINGER_SECONDS = 0.1
 """How long a posted write waits for more writes, to commit them together."""
-LOG_BYTES = 4 << 20
+LOG_BYTES = 16 << 20
 """The write-ahead log is checkpointed when it is longer than this."""
 ROWS_AT_ONCE = 16
 """The most rows that one statement inserts. After each statement, SQLite's thread has to wait for Python's again."""

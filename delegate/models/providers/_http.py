@@ -9,7 +9,7 @@ request of its own, so that errors remain its business.
 import inspect
 import socket
 import ssl
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -107,13 +107,13 @@ class RepeatingClient:
         self._session: aiohttp.ClientSession | None = None
         self._known: dict[str, _Known] = {}
 
-    async def repeat(self, url: str, content: bytes) -> Answer | None:
+    def repeat(self, url: str, content: bytes) -> Coroutine[None, None, Answer] | None:
         """Send the request that the SDK built for `url` with another body. None if it hasn't built one.
 
-        Raises the errors of aiohttp.
+        Raises the errors of aiohttp when it is awaited.
         """
         known = self._known.get(url)
-        return None if known is None else await self._exchange(known, content)
+        return None if known is None else self._exchange(known, content)
 
     @contextmanager
     def asking(self, url: str, answer: Answer | None) -> Generator[None]:

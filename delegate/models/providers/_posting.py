@@ -97,7 +97,8 @@ class SdkTransport:
             body = {"content": content} if self.endpoint.platform is None else {"body": parse_object(content)}
             return await self._post(path, **body)
         url = f"{self.endpoint.url}{path}"
-        answer = await self._repeating.repeat(url, content)
+        repeated = self._repeating.repeat(url, content)
+        answer = None if repeated is None else await repeated
         if answer is not None and answer.status == SUCCESS:
             return answer
         with self._repeating.asking(url, answer):
