@@ -20,7 +20,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -174,8 +174,11 @@ class _Writer:
         self._busy_seconds = busy_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delegate-records")
         self._pending: deque[_Write] = deque()
-        self._scheduled = False
+        self._flushing = False
+        """Whether `_keep_flushing` runs, or is about to."""
         self._flush_now = threading.Event()
+        self._has_other_work = False
+        """Whether the thread is needed for something else."""
         self._closing = False
         self.in_use = threading.RLock()
         """Held while SQLite runs, so that a fork doesn't inherit its locks."""
@@ -200,23 +203,27 @@ class _Writer:
         self._pending.append(write)
         if now:
             self._flush_now.set()
-        if not self._scheduled:  # the thread resets this before it takes the pending writes
-            self._scheduled = True
-            self._thread.submit(self._flush_soon)
+        if not self._flushing:  # the thread resets this before it takes the pending writes
+            self._flushing = True
+            self._thread.submit(self._keep_flushing)
 
     def query(self, query: Callable[[sqlite3.Connection], T]) -> "Future[T | None]":
-        self._flush_now.set()
-        return self._thread.submit(self._query, query)
+        return self._submit(partial(self._query, query))
 
     def maintain(self, step: Callable[[sqlite3.Connection], Sequence[Statement]]) -> None:
-        self._thread.submit(self._maintain, step)
+        self._submit(partial(self._maintain, step))
 
     def close(self) -> "Future[None]":
         self._closing = True
-        self._flush_now.set()
-        closed = self._thread.submit(self._close)
+        closed = self._submit(self._close)
         self._thread.shutdown(wait=False)
         return closed
+
+    def _submit(self, work: Callable[[], T]) -> "Future[T]":
+        """Do some other work in the thread, after everything posted before."""
+        self._has_other_work = True
+        self._flush_now.set()
+        return self._thread.submit(work)
 
     def close_directly(self) -> None:
         """Close the file from this thread, after the writer's own thread has ended."""
@@ -238,10 +245,17 @@ class _Writer:
 
     # ---------------------------------------------------------------------------------------------- in the thread
 
-    def _flush_soon(self) -> None:
-        self._flush_now.wait(LINGER_SECONDS)
-        self._flush_now.clear()
-        self._scheduled = False
+    def _keep_flushing(self) -> None:
+        """Commit what is pending, until nothing was written for a while. A waiting thread needn't be woken for a post,
+        which would take Python's lock from the thread that posts.
+        """
+        while True:
+            is_asked = self._flush_now.wait(LINGER_SECONDS)
+            self._flush_now.clear()
+            if self._has_other_work or not (is_asked or self._pending):
+                break
+            self._flush()
+        self._has_other_work = self._flushing = False
         self._flush()
 
     def _flush(self) -> None:
@@ -327,7 +341,7 @@ class _Writer:
             self.log_error(error)
             return
         with contextlib.suppress(RuntimeError):  # the writer is being closed
-            self._thread.submit(self._maintain, step)
+            self._submit(partial(self._maintain, step))
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         # Without lock files this is left to the last connection that is closed; SQLite ensures that.
