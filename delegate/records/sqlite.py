@@ -1,6 +1,7 @@
-"""An SQLite file with one writer thread per process, shared by several processes.
+"""An SQLite file with one writer per process, shared by several processes.
 
-Pending writes are committed together. In WAL mode a commit survives a crash of any process without waiting for the
+Pending writes are committed together: by the caller that waits for them if that takes no time, as usual, and otherwise
+by a thread. In WAL mode a commit survives a crash of any process without waiting for the
 disk. SQLite before 3.51.3 can lose pages if one connection resets the write-ahead log while another one writes to it
 (the WAL-reset bug), and concurrent writers poll. A lock file next to the database therefore admits one writer at a
 time.
@@ -42,6 +43,8 @@ LOG_BYTES = 16 << 20
 """The write-ahead log is checkpointed when it is longer than this."""
 ROWS_AT_ONCE = 16
 """The most rows that one statement inserts. After each statement, SQLite's thread has to wait for Python's again."""
+SLOW_SECONDS, PAUSE_SECONDS = 0.01, 10.0
+"""If a commit by a caller takes longer than the first, the thread commits for the second: callers are event loops."""
 FORK_SECONDS = 1.0
 """How long a fork waits for a write to end."""
 _STATEMENT_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
@@ -72,7 +75,9 @@ class Store:
     def post(self, statement: Statement) -> None:
         """Write soon, in order, without waiting. A failed write is logged. A crash loses pending writes."""
         with self._lock:
-            self._open().put(_Write((statement,), None))
+            writer = self._open()
+            writer.pending.append(_Write((statement,), None))
+            writer.flush_soon()
 
     async def write(self, *statements: Statement, now: bool = True) -> int:
         """Write after everything posted before, wait for the commit, and return the number of changed rows.
@@ -82,7 +87,11 @@ class Store:
         """
         done = asyncio.get_running_loop().create_future()
         with self._lock:
-            self._open().put(_Write(statements, done), now=now)
+            writer = self._open()
+            writer.pending.append(_Write(statements, done))
+        if not (now and writer.flush_here(done.get_loop())):
+            with self._lock:
+                writer.flush_soon(now=now)
         return await done
 
     def log_error(self, error: Exception) -> None:
@@ -130,8 +139,23 @@ class _Write(NamedTuple):
     """Receives the number of changed rows or the error; None if nobody waits."""
 
 
-def _resolve(outcomes: "Sequence[tuple[asyncio.Future[int], int | Exception]]") -> None:
-    """Wake those who wait, on their loop."""
+_Outcomes = list[tuple["asyncio.Future[int]", "int | Exception"]]
+
+
+def _wake(outcomes: _Outcomes, here: asyncio.AbstractEventLoop | None) -> None:
+    """Wake those who wait, each on its loop. `here` is the running one."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, _Outcomes] = defaultdict(list)
+    for one in outcomes:
+        by_loop[one[0].get_loop()].append(one)
+    for loop, waiting in by_loop.items():
+        if loop is here:
+            _resolve(waiting)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_resolve, waiting)
+
+
+def _resolve(outcomes: _Outcomes) -> None:
     for done, outcome in outcomes:
         if done.done():  # canceled
             continue
@@ -173,7 +197,8 @@ class _Writer:
         self._log_bytes = log_bytes
         self._busy_seconds = busy_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delegate-records")
-        self._pending: deque[_Write] = deque()
+        self.pending: deque[_Write] = deque()
+        """What isn't committed yet, in order."""
         self._flushing = False
         """Whether `_keep_flushing` runs, or is about to."""
         self._flush_now = threading.Event()
@@ -182,7 +207,11 @@ class _Writer:
         self._closing = False
         self.in_use = threading.RLock()
         """Held while SQLite runs, so that a fork doesn't inherit its locks."""
+        self._slow_until = 0.0
+        """Until then, callers leave commits to the thread."""
         self._connection: sqlite3.Connection | None = None
+        self._waits = True
+        """Whether the connection waits for other processes."""
         self._dropped: weakref.finalize[[], _Writer] | None = None
         """Closes the connection if nobody did before this object is collected."""
         self._file_id: tuple[int, int] | None = None
@@ -194,18 +223,40 @@ class _Writer:
     def after_fork(self) -> None:
         """Leave the connection and what isn't written yet to the parent process."""
         self.in_use = threading.RLock()
-        self._pending.clear()
+        self.pending.clear()
         self.abandon()
 
     # ------------------------------------------------------------------------------------------ for other threads
 
-    def put(self, write: _Write, *, now: bool = False) -> None:
-        self._pending.append(write)
+    def flush_soon(self, *, now: bool = False) -> None:
+        """Let the thread commit what is pending. The caller holds the store's lock."""
         if now:
             self._flush_now.set()
-        if not self._flushing:  # the thread resets this before it takes the pending writes
+        # The thread resets this before it takes the pending writes. If it is closed, it has taken them.
+        if not (self._flushing or self._closing):
             self._flushing = True
             self._thread.submit(self._keep_flushing)
+
+    def flush_here(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Commit what is pending in the thread of the running loop, and return whether that is done. Waking another
+        thread takes longer.
+
+        Not if it would have to wait for something, if a checkpoint is due, nor where the disk was slow lately.
+        """
+        started = time.monotonic()
+        if self._connection is None or started < self._slow_until or self._log_is_long():
+            return False
+        if not self.in_use.acquire(blocking=False):
+            return False
+        try:
+            self._flush(loop)
+        except BlockingIOError:
+            return False
+        finally:
+            self.in_use.release()
+        if (ended := time.monotonic()) - started > SLOW_SECONDS:
+            self._slow_until = ended + PAUSE_SECONDS
+        return True
 
     def query(self, query: Callable[[sqlite3.Connection], T]) -> "Future[T | None]":
         return self._submit(partial(self._query, query))
@@ -252,41 +303,40 @@ class _Writer:
         while True:
             is_asked = self._flush_now.wait(LINGER_SECONDS)
             self._flush_now.clear()
-            if self._has_other_work or not (is_asked or self._pending):
+            if self._has_other_work or not (is_asked or self.pending):
                 break
             self._flush()
         self._has_other_work = self._flushing = False
         self._flush()
 
-    def _flush(self) -> None:
-        """Commit all pending writes in one transaction."""
-        writes: list[_Write] = []
-        while self._pending:
-            writes.append(self._pending.popleft())
-        if not writes:
-            return
-        try:
-            with self.in_use:
-                outcomes = self._commit(writes)
-        except Exception as error:
-            if any(write.done is None for write in writes):  # who waits gets the error
-                self.log_error(error)
-            outcomes = [error] * len(writes)
-        else:
-            self._last_error = ""
-        waiting: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int | Exception]]]
-        waiting = defaultdict(list)
-        for write, outcome in zip(writes, outcomes, strict=True):
-            if write.done is not None:
-                waiting[write.done.get_loop()].append((write.done, outcome))
-        for loop, resolved in waiting.items():
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_resolve, resolved)
+    def _flush(self, here: asyncio.AbstractEventLoop | None = None) -> None:
+        """Commit all pending writes in one transaction.
 
-    def _commit(self, writes: Sequence[_Write]) -> "list[int | Exception]":
+        `here` is the running loop if this isn't the writer's thread: BlockingIOError is raised then instead of waiting.
+        """
+        with self.in_use:  # also while taking them, so that nothing that was written later is committed before
+            if not (writes := list(self.pending)):
+                return
+            try:
+                outcomes = self._commit(writes, wait=here is None)
+            except Exception as error:
+                if here is not None and _is_busy(error):
+                    raise BlockingIOError from None
+                if any(write.done is None for write in writes):  # who waits gets the error
+                    self.log_error(error)
+                outcomes = [error] * len(writes)
+            else:
+                self._last_error = ""
+            for _ in writes:
+                self.pending.popleft()
+        _wake(
+            [(one.done, outcome) for one, outcome in zip(writes, outcomes, strict=True) if one.done is not None], here
+        )
+
+    def _commit(self, writes: Sequence[_Write], *, wait: bool = True) -> "list[int | Exception]":
         """Each write's number of changed rows, or its error if SQLite rejected it. Other writes are still committed."""
-        connection = self._open()
-        with self._lock.held():
+        connection = self._open(wait=wait)
+        with self._lock.held(wait=wait):
             connection.execute("BEGIN IMMEDIATE")  # a transaction that starts with a read would fail instead of waiting
             try:
                 outcomes = [outcome for run in _runs(writes) for outcome in self._execute_run(connection, run)]
@@ -295,7 +345,9 @@ class _Writer:
                 if connection.in_transaction:  # some errors roll back by themselves
                     connection.execute("ROLLBACK")
                 raise
-            self._checkpoint(connection)
+            if wait and self._log_is_long():
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return outcomes
 
     def _execute_run(self, connection: sqlite3.Connection, writes: Sequence[_Write]) -> "list[int | Exception]":
@@ -343,23 +395,34 @@ class _Writer:
         with contextlib.suppress(RuntimeError):  # the writer is being closed
             self._submit(partial(self._maintain, step))
 
-    def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        # Without lock files this is left to the last connection that is closed; SQLite ensures that.
-        with contextlib.suppress(OSError, sqlite3.Error):
-            if self._lock.supported and os.stat(f"{self._path}-wal").st_size > self._log_bytes:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    def _log_is_long(self) -> bool:
+        # Without lock files, the log is left to the last connection that is closed; SQLite ensures that.
+        with contextlib.suppress(OSError):
+            return self._lock.supported and os.stat(f"{self._path}-wal").st_size > self._log_bytes
+        return False
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and _file_identity(self._path) != self._file_id:
+    def _open(self, *, wait: bool = True) -> sqlite3.Connection:
+        """The connection, which waits for other processes or not. Without `wait`, BlockingIOError if it isn't open."""
+        connection = self._connection
+        if connection is None or _file_identity(self._path) != self._file_id:
+            if not wait:
+                raise BlockingIOError
+            connection = self._reopen()
+        if wait != self._waits:
+            connection.execute(f"PRAGMA busy_timeout={int(1000 * self._busy_seconds) if wait else 0}")
+            self._waits = wait
+        return connection
+
+    def _reopen(self) -> sqlite3.Connection:
+        if self._connection is not None:  # to a file that was removed
             self.abandon()
-        if self._connection is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with self._lock.held():
-                self._connection = self._connect()
-                self._file_id = _file_identity(self._path)
-            # Not in `__del__`: in a cycle, the connection may be finalized first, and would warn that it is open.
-            self._dropped = weakref.finalize(self, self._connection.close)
-            self._dropped.atexit = False
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._lock.held():
+            self._connection, self._waits = self._connect(), True
+            self._file_id = _file_identity(self._path)
+        # Not in `__del__`: in a cycle, the connection may be finalized first, and would warn that it is open.
+        self._dropped = weakref.finalize(self, self._connection.close)
+        self._dropped.atexit = False
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -401,6 +464,12 @@ class _Writer:
             self._last_error = str(error)
             fix = "results are returned all the same; free some space there, or set DELEGATE_HOME to a writable folder"
             _log.warning("records can't be written to %s: %s; %s", self._path, error, fix)
+
+
+def _is_busy(error: Exception) -> bool:
+    """Whether another process or thread is writing."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, BlockingIOError) or (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY)
 
 
 _paused: "list[_Writer]" = []
@@ -449,18 +518,21 @@ class _FileLock:
         """False if the system or this file system has no such locks. SQLite's own locks still exclude other writers."""
 
     @contextlib.contextmanager
-    def held(self) -> Generator[None]:
+    def held(self, *, wait: bool = True) -> Generator[None]:
         """Wait for the lock and hold it inside the block.
 
-        Raises OSError, and TimeoutError if another process holds the lock for too long.
+        Raises OSError, and TimeoutError if another process holds the lock for too long. Without `wait`, raises
+        BlockingIOError if it can't be had at once, or there are no locks.
         """
+        if not (wait or self.supported):
+            raise BlockingIOError
         if sys.platform == "win32":
             yield
             return
         if self._fd is None:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         fd = self._fd
-        self._acquire(fd)
+        self._acquire(fd, wait=wait)
         try:
             yield
         finally:
@@ -472,7 +544,7 @@ class _FileLock:
             os.close(self._fd)
             self._fd = None
 
-    def _acquire(self, fd: int) -> None:
+    def _acquire(self, fd: int, *, wait: bool) -> None:
         """Poll for the lock, since a blocking `flock` could not time out."""
         pause, give_up_at = 0.0005, time.monotonic() + self._busy_seconds
         while self.supported and sys.platform != "win32":
@@ -480,6 +552,8 @@ class _FileLock:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
+                if not wait:
+                    raise
                 if time.monotonic() > give_up_at:
                     held = f"another process has held {self._path} for {self._busy_seconds:g} s"
                     raise TimeoutError(held) from None

@@ -7,13 +7,15 @@ import sqlite3
 import stat
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from delegate.records.sqlite import Store
+from delegate.records.sqlite import BUSY_SECONDS, Store
 from tests.support import warm
 
 TABLE = "CREATE TABLE IF NOT EXISTS t (a INTEGER PRIMARY KEY, b TEXT)"
@@ -302,6 +304,46 @@ asyncio.run(main())
 def test_a_removed_file_is_created_again(path: Path) -> None:
     python(REMOVED, path)
     assert on_disk(path) == [2]
+
+
+async def turns_during(writing: asyncio.Task[int]) -> int:
+    """How often the event loop gets its turn until the write is done."""
+    turns = 0
+    while not writing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+async def test_the_event_loop_runs_while_another_program_writes_to_the_file(path: Path) -> None:
+    store = Store(path, TABLE)
+    await store.write((INSERT, (1, "x")))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        writing, started = asyncio.create_task(store.write((INSERT, (2, "x")))), time.monotonic()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not writing.done()
+        assert time.monotonic() - started < BUSY_SECONDS / 2
+        other.execute("ROLLBACK")
+        assert await writing == 1
+    await store.aclose()
+
+
+SLOW = """
+INSERT INTO t SELECT ?, x FROM
+(WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 300000) SELECT x FROM c WHERE x = 7)
+"""
+
+
+async def test_after_a_slow_commit_the_event_loop_leaves_the_next_ones_to_a_thread(path: Path) -> None:
+    store = Store(path, TABLE)
+    await store.write((INSERT, (1, "x")))
+    turns = [await turns_during(asyncio.create_task(store.write((SLOW, (n,))))) for n in (2, 3, 4)]
+    assert turns[0] <= 3
+    assert min(turns[1:]) > 30
+    assert await rows(store) == [1, 2, 3, 4]
+    await store.aclose()
 
 
 async def test_a_lock_held_forever_does_not_block_others_forever(path: Path) -> None:
