@@ -204,7 +204,7 @@ async def test_the_bill_has_the_judge_of_each_claim(home: Path) -> None:
 
 async def test_a_claim_that_is_not_judged_yet_is_told(home: Path) -> None:
     report = await recorded.goal_run()
-    recorded.execute(home, "DELETE FROM events WHERE kind = 'claim.judged' AND data LIKE '%\"n\": 3%'")
+    recorded.execute(home, "DELETE FROM events WHERE kind = 'claim.judged' AND json_extract(data, '$.n') = 3")
     recorded.reopen(home, report.results[0].handle)
     (task,) = (await recorded.view(home, report.run_id)).tasks
     assert [one.outcome for one in task.claims] == ["refused", "refused", "not judged yet"]
