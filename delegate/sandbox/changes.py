@@ -1,5 +1,6 @@
 """Finds what a child created, changed or deleted in its folder, by comparing two snapshots of it."""
 
+import hashlib
 import heapq
 import itertools
 import logging
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from delegate.errors import CallError
+from delegate.errors import CallError, ToolError
 from delegate.sandbox import files, paths
 from delegate.types import Artifact
 
@@ -20,6 +21,8 @@ MAX_ARTIFACTS = 5_000
 MAX_HASHED_FILES = 1_000
 MAX_HASHED_BYTES = 64 << 20
 """Total size; artifacts beyond it are listed without a digest and aren't read."""
+KEPT_FILES, KEPT_BYTES = 16, 4_096
+"""How many files of which size are kept as they were read for their digest, for the evidence."""
 
 _log = logging.getLogger(__name__)
 Change = Literal["created", "changed", "deleted"]
@@ -41,6 +44,8 @@ class Changes(NamedTuple):
     artifacts: tuple[Artifact, ...]
     unlisted: int
     states: Mapping[str, FileState]
+    contents: Mapping[str, bytes]
+    """What some small files contained."""
 
 
 def snapshot(root: Path) -> dict[str, FileState]:
@@ -68,10 +73,11 @@ def changes_since(before: Mapping[str, FileState], root: Path, *, without: Colle
     unlisted = len(own) - len(listed)
     if unlisted:
         _log.warning("%s: %d files changed; the first %d are listed", root, len(own), MAX_ARTIFACTS)
-    artifacts = tuple(_artifacts(root, [(path, found[path]) for path in listed], now))
+    contents: dict[str, bytes] = {}
+    artifacts = tuple(_artifacts(root, [(path, found[path]) for path in listed], now, contents))
     # Names that aren't UTF-8 are shown with escapes, which isn't the path of a file.
     states = {path: now[path] for path, one in zip(listed, artifacts, strict=True) if path in now and path == one.path}
-    return Changes(artifacts, unlisted, states)
+    return Changes(artifacts, unlisted, states, contents)
 
 
 def has_changes(before: Mapping[str, FileState], root: Path) -> bool:
@@ -100,7 +106,10 @@ def _scan(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, Fil
         yield path, FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
 
 
-def _artifacts(root: Path, found: list[tuple[str, Change]], now: Mapping[str, FileState]) -> Iterator[Artifact]:
+def _artifacts(
+    root: Path, found: list[tuple[str, Change]], now: Mapping[str, FileState], contents: dict[str, bytes]
+) -> Iterator[Artifact]:
+    """The artifacts. Adds small files that are read to `contents`."""
     bytes_left, hashed = MAX_HASHED_BYTES, 0
     for path, change in found:
         if change == "deleted":
@@ -111,7 +120,10 @@ def _artifacts(root: Path, found: list[tuple[str, Change]], now: Mapping[str, Fi
             link_to = paths.link_target(root, root / path)
         elif hashed < MAX_HASHED_FILES and state.size <= bytes_left:
             hashed, bytes_left = hashed + 1, bytes_left - state.size
-            sha256 = files.digest(root, root / path, state.size)
+            if state.size <= KEPT_BYTES and len(contents) < KEPT_FILES:
+                sha256 = _keep(root, path, state.size, contents)
+            else:
+                sha256 = files.digest(root, root / path, state.size)
         yield Artifact(
             path=files.shown(path),
             change=change,
@@ -119,6 +131,17 @@ def _artifacts(root: Path, found: list[tuple[str, Change]], now: Mapping[str, Fi
             sha256=sha256,
             link_to=None if link_to is None else files.shown(link_to),
         )
+
+
+def _keep(root: Path, path: str, size: int, contents: dict[str, bytes]) -> str | None:
+    """Read a small file into `contents` and return its digest; None if it can't be read."""
+    try:
+        data = files.read(root, root / path, size).data
+    except ToolError:
+        return None
+    if len(data) == size:
+        contents[path] = data
+    return hashlib.sha256(data).hexdigest()
 
 
 class ArtifactWatch:
@@ -130,7 +153,7 @@ class ArtifactWatch:
         """`states` are those in which the artifacts were listed, as far as they are known; the others are looked up."""
         self._root = root
         self._known = {
-            one.path: (states.get(one.path) or _state(root, one.path), one.sha256)
+            one.path: (states.get(one.path) or state_of(root, one.path), one.sha256)
             for one in artifacts
             if one.path[:3] != "../"  # the diff of a worktree, outside of the folder, which nothing but delegate writes
         }
@@ -140,7 +163,7 @@ class ArtifactWatch:
         return [path for path, (state, sha256) in self._known.items() if self._has_changed(path, state, sha256)]
 
     def _has_changed(self, path: str, before: FileState | None, sha256: str | None) -> bool:
-        now = _state(self._root, path)
+        now = state_of(self._root, path)
         if now == before:
             return False
         digest = None
@@ -150,7 +173,8 @@ class ArtifactWatch:
         return digest is None or digest != sha256
 
 
-def _state(root: Path, path: str) -> FileState | None:
+def state_of(root: Path, path: str) -> FileState | None:
+    """The state of a file; None if there is none, or it can't be looked at."""
     try:
         found = os.lstat(os.path.join(root, path))
     except (OSError, ValueError):

@@ -76,6 +76,8 @@ class Folder:
     _largest_file: int = 0
     _states: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
     """The artifacts' files, as `artifacts` saw them."""
+    _contents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """What some of them contained."""
     _home: Path | None = None
     """Where folders of this workspace, such as a clean room, are created."""
     _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
@@ -146,6 +148,18 @@ class Folder:
         if self._worktree is not None and path == _diff_name(self._worktree):
             return files.read(self.root.parent, self._worktree.diff_path, limit)
         return files.read(self.root, self.resolve(path), limit)
+
+    def excerpt(self, artifact: Artifact, limit: int) -> Excerpt:
+        """The first `limit` bytes of an artifact: what was digested when it was listed, unless it has changed since.
+
+        Raises `ToolError` as `read` does.
+        """
+        kept = self._contents.get(artifact.path)
+        if kept is None or len(kept) > limit:
+            return self.read(artifact.path, limit)
+        if changes.state_of(self.root, artifact.path) != self._states.get(artifact.path):
+            return self.read(artifact.path, limit)
+        return Excerpt(kept, len(kept))
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the content of a regular file in the folder, creating missing folders.
@@ -245,7 +259,7 @@ class Folder:
             return ()
         foreign = self._writer.foreign if self._writer is not None else ()
         found = changes.changes_since(self._before, self.root, without=foreign)
-        self.unlisted, self._states = found.unlisted, found.states
+        self.unlisted, self._states, self._contents = found.unlisted, found.states, found.contents
         return found.artifacts
 
     def watch(self, artifacts: Sequence[Artifact]) -> ArtifactWatch:

@@ -505,3 +505,25 @@ async def test_an_artifact_that_changes_after_it_was_listed_is_noticed(tmp_path:
     watch = folder.watch(artifacts)
     assert sorted(watch.changed()) == ["changed", "gone"]
     assert watch.changed() == []
+
+
+async def test_an_excerpt_is_what_was_digested_until_the_file_changes(fresh: Folder, project: Path) -> None:
+    note, large = fresh.root / "note.md", fresh.root / "large.txt"
+    note.write_text("as it was listed")
+    large.write_text("x" * 5_000)
+    listed = {one.path: one for one in await fresh.artifacts()}
+    assert fresh.excerpt(listed["note.md"], 100).text == "as it was listed"
+    cut = fresh.excerpt(listed["note.md"], 5)
+    assert (cut.text, cut.size, cut.cut) == ("as it", 16, True)
+    assert fresh.excerpt(listed["large.txt"], 10_000).data == b"x" * 5_000
+
+    before = note.stat()
+    note.write_text("as it is by now!")  # as long as before, and its times are set back
+    os.utime(note, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert fresh.excerpt(listed["note.md"], 100).text == "as it is by now!"
+    note.unlink()
+    with pytest.raises(ToolError):
+        fresh.excerpt(listed["note.md"], 100)
+    note.symlink_to(project / "README.md")
+    with pytest.raises(ToolDenied):
+        fresh.excerpt(listed["note.md"], 100)

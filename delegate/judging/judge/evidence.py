@@ -215,7 +215,7 @@ def _artifact_texts(submission: Submission) -> Iterator[_Source]:
 
 def _excerpt(folder: Folder, artifact: Artifact) -> Excerpt | None:
     try:
-        return folder.read(artifact.path, 4 * ARTIFACT_CHARS)
+        return folder.excerpt(artifact, 4 * ARTIFACT_CHARS)
     except ToolError:
         return None
 
