@@ -63,8 +63,8 @@ class Message:
     tool_replies: tuple[ToolReply, ...] = ()
     native: Any = None
     encoded: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False, repr=False, compare=False)
-    """A short message in the JSON of an API, by the API's name. Each call of a conversation sends all messages again,
-    so clients encode a short one only once."""
+    """The JSON of a short message, by the name of an API. Each call of a conversation sends all messages and tools
+    again, so clients encode them once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,8 @@ class ToolSpec:
     name: str
     description: str
     parameters: JsonObject
+    encoded: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False, repr=False, compare=False)
+    """The JSON of a short definition, as of a `Message`."""
 
     def __hash__(self) -> int:
         """Only the text: the parameters can't be hashed. What is estimated of a definition is cached."""

@@ -1,7 +1,7 @@
 """The wire format of OpenAI's Chat Completions API, as compatible servers speak it, too."""
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, cast
 
 from delegate.models.providers._shared import (
@@ -10,11 +10,10 @@ from delegate.models.providers._shared import (
     call_name,
     data_url,
     dig,
-    encode_messages,
+    encode_all,
     file_name,
     native_content,
     parse_arguments,
-    to_bytes,
     to_json,
 )
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply, ToolSpec
@@ -61,31 +60,21 @@ def chat_body(request: ChatRequest, *, limit: str, origin: str | None) -> JsonOb
     `limit` is the name of the token limit. Messages that came from `origin` are sent back in their native form.
     """
     items = (item for message in request.messages for item in _items(message, origin))
-    tools = {"tools": _tools(request.tools)} if request.tools else {}
+    tools = {"tools": [item for tool in request.tools for item in _tool(tool)]} if request.tools else {}
     return {**_options(request, limit), **tools, "messages": [*_system(request), *items]}
 
 
 def chat_content(request: ChatRequest, extra: JsonObject, *, limit: str, origin: str | None) -> bytes:
     """The same as bytes, with these extra fields."""
     items_of = partial(_items, origin=origin)
-    messages = encode_messages(request.messages, origin or "chat", items_of, *_system(request))
-    tools = {"tools": _encoded_tools(request.tools)} if request.tools else {}
+    messages = encode_all(request.messages, origin or "chat", items_of, *_system(request))
+    tools = {"tools": encode_all(request.tools, "chat", _tool)} if request.tools else {}
     return body_with({**_options(request, limit), **extra}, **tools, messages=messages)
 
 
-@lru_cache(64)
-def _encoded_tools(tools: tuple[ToolSpec, ...]) -> bytes:
-    return to_bytes(_tools(tools))
-
-
-def _tools(tools: tuple[ToolSpec, ...]) -> list[JsonObject]:
-    return [
-        {
-            "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-        }
-        for tool in tools
-    ]
+def _tool(tool: ToolSpec) -> Iterator[JsonObject]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    yield {"type": "function", "function": function}
 
 
 def _options(request: ChatRequest, limit: str) -> JsonObject:

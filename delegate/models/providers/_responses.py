@@ -10,12 +10,12 @@ from delegate.models.providers._shared import (
     call_name,
     data_url,
     dig,
-    encode_messages,
+    encode_all,
     file_name,
     native_content,
     parse_arguments,
 )
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply, ToolSpec
 from delegate.types import JsonObject
 
 # ---------------------------------------------------------------------------------------------------------- request
@@ -33,25 +33,25 @@ def responses_content(request: ChatRequest, extra: JsonObject, *, encrypted_reas
         body["include"] = ["reasoning.encrypted_content"]
     if request.system:
         body["instructions"] = request.system
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "strict": False,  # this API defaults to true, but few tool schemas meet the requirements
-            }
-            for tool in request.tools
-        ]
-        if request.tool_choice == "none":
-            body["tool_choice"] = "none"
+    if request.tools and request.tool_choice == "none":
+        body["tool_choice"] = "none"
     if request.reply_schema is not None:
         form = {"type": "json_schema", "name": REPLY_NAME, "strict": True, "schema": request.reply_schema}
         body["text"] = {"format": form}
     if request.effort is not None:
         body["reasoning"] = {"effort": request.effort}
-    return body_with(body, input=encode_messages(request.messages, "responses", _items))
+    tools = {"tools": encode_all(request.tools, "responses", _tool)} if request.tools else {}
+    return body_with(body, **tools, input=encode_all(request.messages, "responses", _items))
+
+
+def _tool(tool: ToolSpec) -> Iterator[JsonObject]:
+    yield {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,  # this API defaults to true, but few tool schemas meet the requirements
+    }
 
 
 def _items(message: Message) -> Iterator[JsonObject]:

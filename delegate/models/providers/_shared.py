@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from secrets import token_hex
-from typing import Any, Never, cast
+from typing import Any, Never, TypeVar, cast
 
 from pydantic_core import PydanticSerializationError, from_json
 from pydantic_core import to_json as encode
 
 from delegate.errors import ProviderError
-from delegate.ports import Attachment, ChatReply, Message, Quota
+from delegate.ports import Attachment, ChatReply, Message, Quota, ToolSpec
 from delegate.types import JsonObject
 
 # aiohttp warns that the bytes of a long conversation are sent at once. If a host turns warnings into errors, that would
@@ -28,7 +28,7 @@ NOT_JSON = "the reply isn't a JSON object"
 """The text of the error for a page, which a server that isn't a model API sends."""
 
 KEPT_BYTES = 2_000
-"""Longer messages are encoded for each request: keeping their JSON would take more memory than it saves time."""
+"""Longer messages and tools are encoded for each request: keeping their JSON would take too much memory."""
 
 MAX_DEPTH = 64
 """The maximum nesting of a tool call's arguments. Serializing them fails at a few hundred levels."""
@@ -69,17 +69,20 @@ def body_with(body: JsonObject, **encoded: bytes) -> bytes:
     return b"".join([*parts, b"}"])
 
 
-def encode_messages(
-    messages: Iterable[Message], api: str, items_of: Callable[[Message], Iterable[JsonObject]], *first: JsonObject
+M = TypeVar("M", Message, ToolSpec)
+
+
+def encode_all(
+    given: Iterable[M], api: str, items_of: Callable[[M], Iterable[JsonObject]], *first: JsonObject
 ) -> bytes:
-    """The JSON array of the items `first` and of those that each message becomes in an API."""
+    """The JSON array of the items `first` and of those that each message or tool becomes in an API."""
     parts = [to_bytes(item) for item in first]
-    for message in messages:
-        part = message.encoded.get(api)
+    for one in given:
+        part = one.encoded.get(api)
         if part is None:
-            part = to_bytes([*items_of(message)])[1:-1]
+            part = to_bytes([*items_of(one)])[1:-1]
             if len(part) <= KEPT_BYTES:
-                message.encoded[api] = part
+                one.encoded[api] = part
         if part:
             parts.append(part)
     return b"[%b]" % b",".join(parts)
