@@ -24,7 +24,7 @@ def parse_json(output: str) -> Any:
 def strict_json(text: str) -> Any:
     """The value of a JSON text. Raises ValueError, also for what only Python reads as JSON, and for deep nesting."""
     try:
-        value = json.loads(text, parse_float=_finite, parse_constant=refuse_constant)
+        value = json.loads(text, parse_float=finite, parse_constant=refuse_constant)
     except RecursionError:
         value = None
     else:
@@ -64,7 +64,7 @@ def _last_block(output: str) -> str | None:
     return block
 
 
-def _finite(number: str) -> float:
+def finite(number: str) -> float:
     """For `json.loads`: Python parses 1e999 as infinity, which JSON doesn't have."""
     value = float(number)
     return value if math.isfinite(value) else refuse_constant(number)

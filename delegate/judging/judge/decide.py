@@ -6,7 +6,7 @@ that can prove the criterion (`proof.py`), and a reply that can't be parsed deci
 
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, is_prewritten
@@ -32,6 +32,11 @@ _UNIVERSAL = re.compile(
     re.IGNORECASE,
 )
 """Statements that one passage can't prove, since another passage could contradict it."""
+
+
+@lru_cache(1024)
+def _is_universal(statement: str) -> bool:
+    return _UNIVERSAL.search(statement) is not None
 
 
 def build_question(submission: Submission, criteria: Sequence[AnyCriterion], evidence: Evidence) -> JudgeQuestion:
@@ -100,7 +105,7 @@ def _verified(
         return decided("not_met", "not_confident", confidence.reason, source)
     if fault is not None:
         return decided("not_met", "self_report_only", f"{fault}; {HINT}", source)
-    if _UNIVERSAL.search(statement) and (unseen := proof.unseen(source)):
+    if _is_universal(statement) and (unseen := proof.unseen(source)):
         reason = f"the judge did not see all of {unseen[0]}, and the omitted part could contradict this"
         return decided("cannot_tell", "truncated_for_judge", reason, source)
     return decided("met", "met", answer.reason, source)

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from delegate.errors import DelegateError
-from delegate.judging.output import refuse_constant
+from delegate.judging.output import finite, refuse_constant
 
 PARSER_VERSION = "2"
 """Part of every verdict's `judge_version`: raise it when a change here could change a verdict."""
+
+SHALLOW = 64
+"""A reply with at most so many objects and lists isn't nested deeply."""
 
 _FENCED = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n```\Z", re.DOTALL)
 _KEYS = {"id", "source", "evidence", "reason", "verdict"}
@@ -62,8 +65,8 @@ def one_object(text: str) -> dict[str, Any]:
         text = fenced.group(1)
     try:
         value = _DECODER.decode(text)
-        # Rejects lone surrogates and 1e999, which no report can contain.
-        _ENCODER.encode(value).encode()
+        if "\\u" in text or text.count("{") + text.count("[") > SHALLOW:
+            _ENCODER.encode(value).encode()  # rejects lone surrogates, which no report can contain, and deep nesting
     except (ValueError, RecursionError) as error:
         raise UnparseableReply(f"the reply is not one JSON object: {error}") from None
     if not isinstance(value, dict):
@@ -89,5 +92,5 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=refuse_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_float=finite, parse_constant=refuse_constant)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
