@@ -22,8 +22,8 @@ async def inside(contender: Contender, messages: int, repeat: int) -> float:
 
 def measure(arena: Arena) -> list[Row]:
     names = ("ours", "openai_lean", "openai_sdk", "floor")
-    short = arena.rounds(names, "conversation", rounds=3, messages=SHORT, repeat=100)
-    long = arena.rounds(names, "conversation", rounds=3, messages=LONG, repeat=40)
+    short = arena.rounds(names, "conversation", rounds=7, messages=SHORT, repeat=100)
+    long = arena.rounds(names, "conversation", rounds=7, messages=LONG, repeat=100)
     ratios = ", ".join(f"{name} {long[name] / short[name]:.1f}" for name in names[1:])
     cost = f"{ratios}; ours {short['ours']:.0f} → {long['ours']:.0f} µs"
     return [Row(f"CPU per call with {LONG} messages over {SHORT}", long["ours"] / short["ours"], LIMIT, cost)]
