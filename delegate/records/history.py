@@ -20,13 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from delegate._util.encoding import json_bytes
 from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import Redactor, logger
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.records import rulings_table
 from delegate.records.old_events import current_form
-from delegate.records.recorder import LARGE_CHARS, is_large, json_text
+from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Statement, Store
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, JsonObject, Ruling, Task, TaskResult
@@ -210,7 +211,7 @@ class Records:
 
         `data` are its fields as a JSON object, as a mapping or as text. `at` is in seconds since the epoch.
         """
-        text = data if isinstance(data, str) else json_text(data)
+        text = data if isinstance(data, str) else json_bytes(data, fallback=str).decode()
         self._store.post((_INSERT_EVENT, (handle, at, kind, text)))
 
     def opened(self, handle: str, workspace: Path) -> None:

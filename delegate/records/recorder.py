@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic_core import to_json
-
+from delegate._util.encoding import json_bytes
 from delegate._util.redaction import Redactor
 from delegate.budget.costs import UNOBSERVED, Charge
 from delegate.events import ChildTool, ChildUsage, TaskEvent
@@ -116,7 +115,7 @@ class Recorder:
             "text": text,
             "calls": calls,
         }
-        self._journal(ChildUsage, self._redactor.json(json_text(values)))
+        self._journal(ChildUsage, self._redactor.json(json_bytes(values, fallback=str).decode()))
 
     def restore(self, receipts: Sequence[Receipt], charge: Charge, *, steps: int, output: str, seconds: float) -> None:
         """Continue the record of a child whose process was lost after `seconds`. To be called before anything else."""
@@ -225,15 +224,6 @@ class Recorder:
         return f"{start}{_note(len(text) - 2 * half)}{end}"
 
 
-def json_text(values: Mapping[str, Any]) -> str:
-    """The values as JSON. Lone surrogates become `?`, and what JSON doesn't have becomes text."""
-    try:
-        return to_json(values, fallback=str).decode()
-    except ValueError:
-        return _ENCODER.encode(encodable(dict(values)))
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
 
 

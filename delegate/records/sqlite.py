@@ -42,7 +42,7 @@ LINGER_SECONDS = 0.1
 LOG_BYTES = 16 << 20
 """The write-ahead log is checkpointed when it is longer than this."""
 ROWS_AT_ONCE = 16
-"""The most rows that one statement inserts. After each statement, SQLite's thread has to wait for Python's again."""
+"""The most rows that one statement inserts. After each, a thread may have to wait for the interpreter's lock."""
 SLOW_SECONDS, PAUSE_SECONDS = 0.01, 10.0
 """If a commit by a caller takes longer than the first, the thread commits for the second: callers are event loops."""
 FORK_SECONDS = 1.0
@@ -294,11 +294,11 @@ class _Writer:
             self._dropped.detach()
         self._lock.close()
 
-    # ---------------------------------------------------------------------------------------------- in the thread
+    # ------------------------------------------------------------- in the thread, or in that of a caller that waits
 
     def _keep_flushing(self) -> None:
         """Commit what is pending, until nothing was written for a while. A waiting thread needn't be woken for a post,
-        which would take Python's lock from the thread that posts.
+        which would take the interpreter's lock from the thread that posts.
         """
         while True:
             is_asked = self._flush_now.wait(LINGER_SECONDS)

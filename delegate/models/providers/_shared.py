@@ -10,9 +10,9 @@ from importlib import import_module
 from secrets import token_hex
 from typing import Any, Never, TypeVar, cast
 
-from pydantic_core import PydanticSerializationError, from_json
-from pydantic_core import to_json as encode
+from pydantic_core import from_json
 
+from delegate._util.encoding import json_bytes
 from delegate.errors import ProviderError
 from delegate.ports import Attachment, ChatReply, Message, Quota, ToolSpec
 from delegate.types import JsonObject
@@ -53,17 +53,9 @@ def to_json(value: Any) -> str:
     return _ENCODER.encode(value)
 
 
-def to_bytes(value: Any) -> bytes:
-    """Compact JSON. Lone surrogates (from file names in tool output) become `?`, since no API accepts them."""
-    try:
-        return encode(value)  # four times as fast, but rejects lone surrogates
-    except PydanticSerializationError:
-        return _ENCODER.encode(value).encode("utf-8", "replace")
-
-
 def body_with(body: JsonObject, **encoded: bytes) -> bytes:
     """Encode a request body with more fields, which are encoded already."""
-    parts = [to_bytes(body)[:-1]]
+    parts = [json_bytes(body)[:-1]]
     for name, value in encoded.items():
         parts += [b',"%b":' % name.encode(), value]
     return b"".join([*parts, b"}"])
@@ -76,11 +68,11 @@ def encode_all(
     given: Iterable[M], api: str, items_of: Callable[[M], Iterable[JsonObject]], *first: JsonObject
 ) -> bytes:
     """The JSON array of the items `first` and of those that each message or tool becomes in an API."""
-    parts = [to_bytes(item) for item in first]
+    parts = [json_bytes(item) for item in first]
     for one in given:
         part = one.encoded.get(api)
         if part is None:
-            part = to_bytes([*items_of(one)])[1:-1]
+            part = json_bytes([*items_of(one)])[1:-1]
             if len(part) <= KEPT_BYTES:
                 one.encoded[api] = part
         if part:

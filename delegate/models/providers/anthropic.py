@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import anthropic
 
+from delegate._util.encoding import json_bytes
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
@@ -17,7 +18,6 @@ from delegate.models.providers._shared import (
     dig,
     native_content,
     read_reply,
-    to_bytes,
     to_json,
     valid_arguments,
 )
@@ -87,7 +87,7 @@ class Messages(SdkClient):
         self._path = path
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        answer = await self._transport.post(self._path, to_bytes(messages_body(request)))
+        answer = await self._transport.post(self._path, json_bytes(messages_body(request)))
         return read_reply(read_message, *answer, provider="anthropic")
 
 
