@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -145,13 +145,6 @@ def use_context(context: RunContext) -> Generator[None]:
         yield
     finally:
         _current.reset(token)
-
-
-def variables_of(context: RunContext) -> Context:
-    """The current context variables, with `context` as the caller of all calls."""
-    variables = copy_context()
-    variables.run(_current.set, context)
-    return variables
 
 
 def note_served_tier(tier: Tier) -> None:

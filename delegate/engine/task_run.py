@@ -24,9 +24,10 @@ from delegate._util.redaction import Redactor, logger
 from delegate._util.semaphore import Permit
 from delegate.budget import costs
 from delegate.budget.ledger import Ledger, RunningChild
-from delegate.budget.runs import Run, RunContext, variables_of
+from delegate.budget.runs import Run, RunContext, use_context
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
+from delegate.child.loop import AgentLoop
 from delegate.child.media import readable_types
 from delegate.child.toolbox import read_only_tools, toolbox
 from delegate.engine import error_mapping
@@ -51,6 +52,7 @@ from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
+from delegate.models.providers import BuiltInClient
 from delegate.models.tiers import weaker
 from delegate.ports import Tool
 from delegate.records.history import Records
@@ -308,13 +310,13 @@ class TaskRun:
             own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
             seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
             self._deadline = deadline = _ChildDeadline(folder, cancellation, own_seconds, run_seconds)
-            as_child = variables_of(context)
-            job = as_child.run(self._job, context, folder, recorder, seconds)
+            with use_context(context):
+                job = self._job(context, folder, recorder, seconds)
             self.notify(ChildStarted, model=self._model.id if self._model else None)
             try:
                 async with deadline:
-                    running = as_child.run(lambda: asyncio.ensure_future(services.runner.run(job)))
-                    child = await run_stoppable(running, grace_seconds=GRACE_SECONDS)
+                    with use_context(context):
+                        child = await self._run_job(job)
                 child = await self._refuse_too_large(child, folder)
             except (Exception, asyncio.CancelledError) as error:
                 self._warn_if_left_behind(error)
@@ -331,6 +333,26 @@ class TaskRun:
             if started is not None:
                 started.leave()
             permit.release()
+
+    async def _run_job(self, job: Job) -> ChildRun:
+        """Run the child: in a task of its own if it may ignore a cancel, since that task can be left behind."""
+        running = self.call.services.runner.run(job)
+        if self._is_built_in:
+            return await running
+        return await run_stoppable(asyncio.ensure_future(running), grace_seconds=GRACE_SECONDS)
+
+    @property
+    def _is_built_in(self) -> bool:
+        """Whether the child runs no code of the host, so that a cancel is certain to end it."""
+        services, connection = self.call.services, self.connection
+        return (
+            type(services.runner) is AgentLoop
+            and services.host_tools is None
+            and connection is not None
+            and isinstance(connection.client, BuiltInClient)
+            and self._permissions is None
+            and self._claims is None
+        )
 
     async def _refuse_too_large(self, child: ChildRun, folder: Folder) -> ChildRun:
         """The run, failed if the child has left too much in its workspace."""
@@ -353,6 +375,8 @@ class TaskRun:
 
     def notify(self, make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
         """Record an event of this task, and deliver it. It isn't built if nobody needs it."""
+        if self.result is not None and make is not TaskDone:  # of a child that was left behind
+            return
         kind = kind_of(make)
         has_consumers = bool(self.call.consumers_of(kind))
         if kind in _NOT_RECORDED and not has_consumers:
@@ -366,6 +390,8 @@ class TaskRun:
 
     def _journal(self, make: Callable[..., TaskEvent], text: str) -> None:
         """Record an event whose fields are the JSON `text`, which has no secrets, and deliver it."""
+        if self.result is not None:  # of a child that was left behind
+            return
         kind, at = kind_of(make), time.time()
         self.call.services.records.event(self.handle, kind, text, at=at)
         if self.call.consumers_of(kind):

@@ -8,5 +8,17 @@ await client.aclose()
 from delegate.models.providers._connect import connect, load, prepare
 from delegate.models.providers._endpoint import Endpoint, Platform, Protocol, names_model
 from delegate.models.providers._pool import ClientPool, Connect
+from delegate.models.providers._shared import BuiltInClient
 
-__all__ = ["ClientPool", "Connect", "Endpoint", "Platform", "Protocol", "connect", "load", "names_model", "prepare"]
+__all__ = [
+    "BuiltInClient",
+    "ClientPool",
+    "Connect",
+    "Endpoint",
+    "Platform",
+    "Protocol",
+    "connect",
+    "load",
+    "names_model",
+    "prepare",
+]

@@ -24,7 +24,15 @@ from delegate.models.providers._faults import (
 )
 from delegate.models.providers._http import SUCCESS, Answer, RepeatingClient, http_client, prepare_client
 from delegate.models.providers._quota import ReadQuota
-from delegate.models.providers._shared import call_seconds, dig, parse_body, parse_object, timed_out, untraced
+from delegate.models.providers._shared import (
+    BuiltInClient,
+    call_seconds,
+    dig,
+    parse_body,
+    parse_object,
+    timed_out,
+    untraced,
+)
 from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject, Usage
 
@@ -126,7 +134,7 @@ def _failure(body: JsonObject) -> object:
     )
 
 
-class SdkClient:
+class SdkClient(BuiltInClient):
     """A `ChatClient` over a transport. Subclasses implement `_complete`.
 
     `timeout_seconds` limits one call; None depends on the length of the reply.

@@ -37,6 +37,10 @@ SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """The exceptions from reading a reply that isn't in the provider's format."""
 
 
+class BuiltInClient:
+    """A client of this package. A cancel ends its calls, which a host's client may ignore."""
+
+
 # ------------------------------------------------------------------------------------------------------------- JSON
 
 

@@ -32,6 +32,7 @@ from delegate.models.providers._http import connector
 from delegate.models.providers._posting import credentials_error
 from delegate.models.providers._shared import (
     LOCAL_ID,
+    BuiltInClient,
     base64_of,
     call_ids,
     call_name,
@@ -109,7 +110,7 @@ def split_version(url: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (url, DEFAULT_VERSION)
 
 
-class GenerateContent:
+class GenerateContent(BuiltInClient):
     """A `ChatClient` for Gemini's `generateContent`."""
 
     def __init__(self, endpoint: Endpoint, timeout_seconds: float | None) -> None:
