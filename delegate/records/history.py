@@ -25,7 +25,8 @@ from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import Redactor, logger
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
-from delegate.records import rulings_table
+from delegate.records import candidate_lists, rulings_table
+from delegate.records.candidate_lists import CandidateLists, with_list
 from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Statement, Store
@@ -61,6 +62,7 @@ CREATE TABLE IF NOT EXISTS events (handle TEXT NOT NULL, at REAL NOT NULL, kind 
 CREATE INDEX IF NOT EXISTS events_by_handle ON events (handle);
 CREATE TABLE IF NOT EXISTS starts (handle TEXT PRIMARY KEY, state TEXT NOT NULL);
 """
+    + candidate_lists.SCHEMA
     + rulings_table.SCHEMA
 )
 
@@ -88,18 +90,20 @@ SELECT cost_usd FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
 WHERE status = 'completed' AND cost_usd IS NOT NULL AND json_extract(result, '$.requested_model') = ? LIMIT 200
 """
 _SELECT_LATEST_RUNS = "SELECT run_id FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
-_SELECT_RECORD = """
-SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, result FROM tasks WHERE handle = ?
-"""
+_SELECT_RECORD = f"""
+SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, result, candidates
+FROM tasks {candidate_lists.JOINED} WHERE handle = ?
+"""  # noqa: S608
 _SELECT_OPEN_PROCESSES = "SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL"
 _SELECT_EXPIRED = """
 SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({dead})) AND began_at < ?
 ORDER BY began_at LIMIT ?
 """
 _WORKSPACE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
-_SELECT_VERDICTS = """
-SELECT handle, run_id, json_extract(result, '$.verdict') FROM tasks WHERE verdict IS NOT NULL{of_run} ORDER BY rowid
-"""
+_SELECT_VERDICTS = f"""
+SELECT handle, run_id, {candidate_lists.VERDICT}
+FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL{{of_run}} ORDER BY tasks.rowid
+"""  # noqa: S608
 _UNWRITABLE = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP,  # there can't be such a folder
@@ -168,6 +172,7 @@ class Records:
         self._path = home / "records.sqlite3"
         self._store = Store(self._path, SCHEMA)
         self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
+        self._candidate_lists = CandidateLists()
         self._next_cleanup = -_CLEANUP_INTERVAL
         self._started = set[str]()
         """The tasks of this process that have a start on record."""
@@ -258,6 +263,7 @@ class Records:
         redactor = redactor or Redactor()
         texts = partial(_texts, run, result, redactor)
         result, run_text, text = await run_in_thread_if(is_large(run), texts)
+        text, lists = self._candidate_lists.moved(result, text)
         verdict = result.verdict.verdict if result.verdict else None
         ended = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
         row = (*ended, run_text, text, result.handle)
@@ -265,7 +271,7 @@ class Records:
             self._started.discard(result.handle)
             self._store.post((_DELETE_START, (result.handle,)))
         try:
-            if await self._store.write((_FINISH_TASK, row), now=now):
+            if await self._store.write(*lists, (_FINISH_TASK, row), now=now):
                 if result.handle is None or result.summary == run.output:
                     return result
                 return result.with_report(partial(_read_report, self._path, result.handle))
@@ -375,12 +381,14 @@ def _task_text(task: Task, redactor: Redactor) -> str:
 
 
 def _texts(run: ChildRun, result: TaskResult, redactor: Redactor) -> tuple[TaskResult, str, str]:
-    """The redacted result, and the run and the result as redacted JSON."""
-    run_text, unredacted = run.model_dump_json(), result.model_dump_json()
+    """The redacted result, and the run and the result as redacted JSON, without the candidate judges, which come from
+    the catalog and the settings.
+    """
+    run_text, unredacted = run.model_dump_json(), result.model_dump_json(exclude=candidate_lists.LEFT_OUT)
     text = redactor.json(unredacted)
     if text is unredacted:
         return result, run_text, text
-    return TaskResult.model_validate_json(text), redactor.json(run_text), text
+    return redactor.model(result), redactor.json(run_text), text
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
@@ -410,7 +418,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
-    run_id, task_index, process, began_at, ended_at, workspace, task, run, result = row
+    run_id, task_index, process, began_at, ended_at, workspace, task, run, result, candidates = row
     header = {"run_id": run_id, "task_index": task_index, "handle": handle}
     events = connection.execute("SELECT at, kind, data FROM events WHERE handle = ? ORDER BY rowid", (handle,))
     return {
@@ -422,7 +430,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "workspace": workspace,
         "task": json.loads(task),
         "run": json.loads(run) if run else None,
-        "result": json.loads(result) if result else None,
+        "result": with_list(json.loads(result), candidates) if result else None,
         "events": [{"at": at, **header, **current_form(kind, json.loads(data))} for at, kind, data in events],
     }
 
@@ -500,7 +508,9 @@ class _Retention:
         for handle, workspace in expired:
             if workspace and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone():
                 self._remove_workspace(Path(workspace))
-        return [(sql, (handle,)) for handle, _ in expired for sql in (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START)]
+        of_task = (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START)
+        deleted: list[Statement] = [(sql, (handle,)) for handle, _ in expired for sql in of_task]
+        return [*deleted, candidate_lists.DELETE_UNUSED] if deleted else []
 
     def _expired(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
         dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not is_alive(process)]
