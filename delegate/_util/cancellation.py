@@ -6,9 +6,9 @@ that uses `Cancellation` gets the report instead, with a terminal result for eve
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -49,18 +49,13 @@ class Cancellation:
         """
         return Deadline(self, seconds, at_most)
 
-    def part(self) -> AbstractContextManager["Cancellation"]:
+    def part(self) -> "_Link[Cancellation]":
         """A linked cancellation: canceled together with this one, and also able to be canceled alone."""
         return self.linked(Cancellation())
 
-    @contextmanager
-    def linked(self, one: S) -> Generator[S]:
-        """Inside the block, cancel `one` together with this."""
-        self.add(one)
-        try:
-            yield one
-        finally:
-            self.remove(one)
+    def linked(self, one: S) -> "_Link[S]":
+        """A context manager. Inside its block, `one`, which it returns, is canceled together with this."""
+        return _Link(self, one)
 
     def add(self, one: _Stoppable) -> None:
         """Cancel `one` too; immediately if `cancel` was already called."""
@@ -71,6 +66,23 @@ class Cancellation:
     def remove(self, one: _Stoppable) -> None:
         """Stop canceling `one`, because it has finished."""
         self._linked.pop(one, None)
+
+
+class _Link(Generic[S]):
+    """See `Cancellation.linked`. It is kept for as long as a child runs, and smaller than a generator."""
+
+    __slots__ = ("_cancellation", "_one")
+
+    def __init__(self, cancellation: Cancellation, one: S) -> None:
+        self._cancellation = cancellation
+        self._one = one
+
+    def __enter__(self) -> S:
+        self._cancellation.add(self._one)
+        return self._one
+
+    def __exit__(self, *exc: object) -> None:
+        self._cancellation.remove(self._one)
 
 
 class Deadline:

@@ -106,11 +106,6 @@ class RunContext:
     delegated: list[Totals] = field(default_factory=list[Totals])
     """The totals of each task that it delegated."""
 
-    def book(self, totals: Totals) -> None:
-        """Add one delegated task to the child's cost. Does nothing for the root, whose reports contain the cost."""
-        if self.depth:
-            self.delegated.append(totals)
-
     def for_one_task(self, settings: Settings) -> "RunContext":
         """A copy for one task of a batch, with its own `max_children` for what that task delegates."""
         return replace(self, ledger=Ledger({"children": settings.max_children}, parent=self.ledger), delegated=[])
@@ -135,16 +130,21 @@ class RunContext:
 _current: ContextVar[RunContext | None] = ContextVar("delegate_caller", default=None)
 
 
-@contextmanager
-def use_context(context: RunContext) -> Generator[None]:
-    """Make `context` the caller of all calls inside the block, including those of tasks started there and of threads
+class use_context:
+    """Makes `context` the caller of all calls inside the block, including those of tasks started there and of threads
     that inherit its context variables, as with `asyncio.to_thread`.
     """
-    token = _current.set(context)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._context)
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._token)
 
 
 def note_served_tier(tier: Tier) -> None:

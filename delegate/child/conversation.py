@@ -7,7 +7,7 @@ still answers that the request is too long, the estimate was too low: the conver
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from delegate._util.fencing import frame, new_mark
@@ -82,9 +82,9 @@ class Conversation:
         )
         self._assignment = prompt.assignment(job.task)
         self._messages = [Message("user", self._assignment + _interrupted(job.done_before, self._mark))]
-        specs = tuple(tool.spec for tool in job.tools)
-        self._specs = _shared(specs if job.claims is None else (*specs, *goal_tools(job.claims.max_claims)))
-        self._results = ShortenedResults()
+        specs = _specs_of(job.tools)
+        self._specs = specs if job.claims is None else (*specs, *goal_tools(job.claims.max_claims))
+        self._results: ShortenedResults | None = None
         self._effort: Effort | None = job.effort if self._model.effort else None
         self._limit = min(job.max_output_tokens, self._model.max_output_tokens)
         self._window = self._model.context_tokens
@@ -107,7 +107,9 @@ class Conversation:
     @property
     def own_tools(self) -> tuple[Tool, ...]:
         """The tools that read the conversation itself: none before a result was shortened."""
-        if not self._results.whole or any(tool.name == READ_RESULT.name for tool in self._job.tools):
+        if self._results is None or not self._results.whole:
+            return ()
+        if any(tool.name == READ_RESULT.name for tool in self._job.tools):
             return ()
         return (replace(READ_RESULT, call=self._results.read),)
 
@@ -227,7 +229,8 @@ class Conversation:
 
     def _shorten_turn(self, n: int, kept_chars: int) -> None:
         message = self._messages[n]
-        shortened = tuple(self._results.shorten(reply, kept_chars) for reply in message.tool_replies)
+        self._results = results = self._results or ShortenedResults()
+        shortened = tuple(results.shorten(reply, kept_chars) for reply in message.tool_replies)
         self._messages[n] = replace(message, tool_replies=shortened)
         self._tokens -= sum(map(self._tokens_of, message.tool_replies)) - sum(map(self._tokens_of, shortened))
 
@@ -262,9 +265,18 @@ def _interrupted(done_before: str, mark: str) -> str:
     return _INTERRUPTED.format(frame(done_before, mark)) if done_before else ""
 
 
-@lru_cache(64)
-def _shared(specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-    """The same definitions, as the first child with them had them: most children have the same."""
+_MOST_SPECS = 64
+_known_specs: dict[tuple[tuple[str, str, int], ...], tuple[ToolSpec, ...]] = {}
+"""The definitions of tools by their names, descriptions and the identities of their schemas, which they keep alive."""
+
+
+def _specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
+    """The definitions of the tools, as the first child with them had them: most children have the same."""
+    key = tuple([(tool.name, tool.description, id(tool.parameters)) for tool in tools])
+    if (specs := _known_specs.get(key)) is None:
+        if len(_known_specs) >= _MOST_SPECS:
+            _known_specs.clear()
+        specs = _known_specs[key] = tuple(tool.spec for tool in tools)
     return specs
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -113,7 +112,7 @@ class RepeatGuard:
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
-        self._counts: Counter[bytes] = Counter()
+        self._counts: dict[bytes, int] = {}
 
     @property
     def most(self) -> int:
@@ -129,7 +128,8 @@ class RepeatGuard:
         if any(key not in self._seen and call.name != "think" for key, (call, _) in zip(keys, results, strict=True)):
             self._counts.clear()
         self._seen.update(keys)
-        self._counts.update(set(keys))
+        for key in set(keys):
+            self._counts[key] = self._counts.get(key, 0) + 1
         return [self._counts[key] for key in keys]
 
 

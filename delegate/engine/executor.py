@@ -36,6 +36,9 @@ from delegate.types import Report, Task, TaskResult
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
 
+WATCH_SECONDS = 2.0
+"""Between two looks at the sizes of workspaces, while commands may be writing to them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Executor:
@@ -103,11 +106,13 @@ class Executor:
             call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(runs)))
         for run in runs:
             run.notify(TaskQueued, goal=run.task.goal)
+        watch = _Watch(runs)
         try:
             async with asyncio.TaskGroup() as group:
                 running = [group.create_task(run.run()) for run in runs]
             return tuple(task.result() for task in running)
         finally:
+            watch.stop()
             if is_run and call.consumers:
                 results = [run.result for run in runs if run.result is not None]
                 call.deliver(_run_done(run_id, results, time.monotonic() - started))
@@ -120,6 +125,24 @@ class Executor:
             hint = "it had too many files, or another process resumed it first; look at `delegate show`"
             raise CallError("cannot_resume", message, field="handle", hint=hint)
         resumed.start = start
+
+
+class _Watch:
+    """Looks now and then at the workspaces of running children: one timer for all of a call."""
+
+    def __init__(self, runs: Sequence[TaskRun]) -> None:
+        self._runs = runs
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
+
+    def _look(self) -> None:
+        for run in self._runs:
+            run.look()
+        self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._timer.cancel()
 
 
 def _run_done(run_id: str, results: Sequence[TaskResult], seconds: float) -> RunDone:

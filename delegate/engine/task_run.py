@@ -74,9 +74,6 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10.0
 """How long a runner may take to stop after it was canceled."""
 
-WATCH_SECONDS = 2.0
-"""Between two looks at the size of a workspace, while a command may be writing to it."""
-
 _log = logger(__name__)
 _NOT_RECORDED = frozenset[EventKind]({"task.queued", "child.tool.started", "check.started", "task.done"})
 """The task's record has its beginning and end. What has started needs no record once it has ended."""
@@ -168,7 +165,7 @@ class TaskRun:
     """The workspace, once it is open."""
     result: TaskResult | None = None
     """The result, once there is one."""
-    _deadline: Deadline | None = None
+    _deadline: "_ChildDeadline | None" = None
     """The child's deadline, once it may start."""
     _offered: tuple[Tool, ...] | None = None
     """The child's tools, if its runner gives it exactly those of the job."""
@@ -188,6 +185,11 @@ class TaskRun:
                 return result
             finally:
                 self._report_end()
+
+    def look(self) -> None:
+        """Look how large the workspace of the running child is. To be called now and then."""
+        if self._deadline is not None:
+            self._deadline.look()
 
     async def _run(self) -> TaskResult:
         """Run the task and store its result. An error inside delegate fails only this task, never the host."""
@@ -243,7 +245,8 @@ class TaskRun:
                 summary_chars=services.settings.result_chars,
             )
             result = await run_in_thread_if(is_large(child), build)
-            context.book(costs.of_result(result))
+            if context.depth:  # the costs of the root's tasks are in the report
+                context.delegated.append(costs.of_result(result))
             self.result = result
             self.result = result = await self._save(child, result)
         except Exception as error:
@@ -624,22 +627,24 @@ class TaskRun:
 class _ChildDeadline(Deadline):
     """A child's deadline, which also expires when its workspace gets too large. It raises `WorkspaceTooLarge` then.
 
-    There is a task only for a look, which most never need.
+    That is found by `look`, which needs a task only where something may be too large.
     """
 
     def __init__(self, folder: Folder, cancellation: Cancellation, seconds: float, at_most: float | None) -> None:
         super().__init__(cancellation, seconds, at_most)
         self._folder = folder
         self._error: WorkspaceTooLarge | None = None
+        self._is_running = False
         self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
         await super().__aenter__()
-        self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
+        self._is_running = True
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_running = False
         try:
             await super().__aexit__(kind, error, trace)
         except TimeoutError:
@@ -647,16 +652,15 @@ class _ChildDeadline(Deadline):
                 raise
             raise self._error from None
         finally:
-            self._timer.cancel()
             if self._looking is not None:
                 self._looking.cancel()
                 await asyncio.wait([self._looking])
 
-    def _look(self) -> None:
-        if self._folder.may_be_too_large:
+    def look(self) -> None:
+        """Look how large the workspace is, unless that is being done."""
+        is_looking = self._looking is not None and not self._looking.done()
+        if self._is_running and not is_looking and self._folder.may_be_too_large:
             self._looking = self._loop.create_task(self._check())
-        else:
-            self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
 
     async def _check(self) -> None:
         try:
@@ -665,5 +669,3 @@ class _ChildDeadline(Deadline):
             if not self.expired():
                 self._error = error
                 self.cancel()
-        else:
-            self._timer = self._loop.call_later(WATCH_SECONDS, self._look)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Job, Task
-from delegate.engine import task_run
+from delegate.engine import executor
 from delegate.errors import ToolError, WorkspaceTooLarge
 from delegate.sandbox.trees import tree_bytes
 from delegate.sandbox.workspace import Folder
@@ -87,7 +87,7 @@ async def test_a_runner_that_goes_on_writing_is_stopped(monkeypatch: pytest.Monk
         await asyncio.Event().wait()
         return "never"
 
-    monkeypatch.setattr(task_run, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(executor, "WATCH_SECONDS", 0.01)
     async with asyncio.timeout(5):
         result = await result_of(Delegator(runner=child, max_workspace_mb=3))
     assert result.error
