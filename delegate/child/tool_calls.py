@@ -108,11 +108,11 @@ class RepeatGuard:
     after every edit is no repetition. A thought isn't progress, however new it is.
     """
 
-    __slots__ = ("_counts", "_seen")
+    __slots__ = ("_counts",)
 
     def __init__(self) -> None:
-        self._seen: set[bytes] = set()
         self._counts: dict[bytes, int] = {}
+        """How often each call with its result was made since there was progress; 0 for those before."""
 
     @property
     def most(self) -> int:
@@ -125,9 +125,8 @@ class RepeatGuard:
         Identical calls of one turn count once: the model couldn't know their results.
         """
         keys = [_key_of(call, output) for call, output in results]
-        if any(key not in self._seen and call.name != "think" for key, (call, _) in zip(keys, results, strict=True)):
-            self._counts.clear()
-        self._seen.update(keys)
+        if any(key not in self._counts and call.name != "think" for key, (call, _) in zip(keys, results, strict=True)):
+            self._counts = dict.fromkeys(self._counts, 0)
         for key in set(keys):
             self._counts[key] = self._counts.get(key, 0) + 1
         return [self._counts[key] for key in keys]

@@ -76,7 +76,7 @@ class Store:
         """Write soon, in order, without waiting. A failed write is logged. A crash loses pending writes."""
         with self._lock:
             writer = self._open()
-            writer.pending.append(_Write((statement,), None))
+            writer.pending.append(statement)
             writer.flush_soon()
 
     async def write(self, *statements: Statement, now: bool = True) -> int:
@@ -134,11 +134,14 @@ class Store:
 
 
 class _Write(NamedTuple):
+    """Statements that somebody waits for. One for which nobody waits is pending as it is."""
+
     statements: Sequence[Statement]
-    done: "asyncio.Future[int] | None"
-    """Receives the number of changed rows or the error; None if nobody waits."""
+    done: "asyncio.Future[int]"
+    """Receives the number of changed rows or the error."""
 
 
+_Pending = Statement | _Write
 _Outcomes = list[tuple["asyncio.Future[int]", "int | Exception"]]
 
 
@@ -165,19 +168,23 @@ def _resolve(outcomes: _Outcomes) -> None:
             done.set_result(outcome)
 
 
-def _runs(writes: Sequence[_Write]) -> Iterator[list[_Write]]:
-    """The writes in order; rows of one table that follow each other, and for which nobody waits, are together."""
-    for _, group in groupby(writes, lambda write: _posted_row(write) or object()):
+def _runs(pending: Sequence[_Pending]) -> Iterator[list[_Pending]]:
+    """What is pending, in order; rows of one table that follow each other, and for which nobody waits, are together."""
+    for _, group in groupby(pending, _table):
         run = list(group)
         yield from (run[n : n + ROWS_AT_ONCE] for n in range(0, len(run), ROWS_AT_ONCE))
 
 
-def _posted_row(write: _Write) -> str | None:
-    """The SQL of a write that inserts one row, for which nobody waits."""
-    if write.done is not None or len(write.statements) != 1:
-        return None
-    sql, _ = write.statements[0]
-    return sql if _ROW.search(sql) else None
+def _table(pending: _Pending) -> object:
+    """The SQL of a row for which nobody waits. Of anything else, an object that is equal to no other."""
+    if isinstance(pending, _Write) or not _is_row(pending[0]):
+        return object()
+    return pending[0]
+
+
+@cache
+def _is_row(sql: str) -> bool:
+    return _ROW.search(sql) is not None
 
 
 @cache
@@ -197,7 +204,7 @@ class _Writer:
         self._log_bytes = log_bytes
         self._busy_seconds = busy_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delegate-records")
-        self.pending: deque[_Write] = deque()
+        self.pending: deque[_Pending] = deque()
         """What isn't committed yet, in order."""
         self._flushing = False
         """Whether `_keep_flushing` runs, or is about to."""
@@ -315,31 +322,32 @@ class _Writer:
         `here` is the running loop if this isn't the writer's thread: BlockingIOError is raised then instead of waiting.
         """
         with self.in_use:  # also while taking them, so that nothing that was written later is committed before
-            if not (writes := list(self.pending)):
+            if not (pending := list(self.pending)):
                 return
             try:
-                outcomes = self._commit(writes, wait=here is None)
+                outcomes = self._commit(pending, wait=here is None)
             except Exception as error:
                 if here is not None and _is_busy(error):
                     raise BlockingIOError from None
-                if any(write.done is None for write in writes):  # who waits gets the error
+                if not all(isinstance(one, _Write) for one in pending):  # who waits gets the error
                     self.log_error(error)
-                outcomes = [error] * len(writes)
+                outcomes = [error] * len(pending)
             else:
                 self._last_error = ""
-            for _ in writes:
+            for _ in pending:
                 self.pending.popleft()
-        _wake(
-            [(one.done, outcome) for one, outcome in zip(writes, outcomes, strict=True) if one.done is not None], here
-        )
+        awaited = [
+            (one.done, outcome) for one, outcome in zip(pending, outcomes, strict=True) if isinstance(one, _Write)
+        ]
+        _wake(awaited, here)
 
-    def _commit(self, writes: Sequence[_Write], *, wait: bool = True) -> "list[int | Exception]":
-        """Each write's number of changed rows, or its error if SQLite rejected it. Other writes are still committed."""
+    def _commit(self, pending: Sequence[_Pending], *, wait: bool = True) -> "list[int | Exception]":
+        """The number of rows that each changed, or its error if SQLite rejected it. Others are still committed."""
         connection = self._open(wait=wait)
         with self._lock.held(wait=wait):
             connection.execute("BEGIN IMMEDIATE")  # a transaction that starts with a read would fail instead of waiting
             try:
-                outcomes = [outcome for run in _runs(writes) for outcome in self._execute_run(connection, run)]
+                outcomes = [outcome for run in _runs(pending) for outcome in self._execute_run(connection, run)]
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:  # some errors roll back by themselves
@@ -350,22 +358,22 @@ class _Writer:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return outcomes
 
-    def _execute_run(self, connection: sqlite3.Connection, writes: Sequence[_Write]) -> "list[int | Exception]":
-        if len(writes) > 1:
-            sql, _ = writes[0].statements[0]
-            values = [value for write in writes for _, row in write.statements for value in row]
+    def _execute_run(self, connection: sqlite3.Connection, run: Sequence[_Pending]) -> "list[int | Exception]":
+        if len(run) > 1:
+            posted = [one for one in run if not isinstance(one, _Write)]
+            values = [value for _, row in posted for value in row]
             with contextlib.suppress(*_STATEMENT_ERRORS, ValueError, OverflowError):  # one by one shows which is wrong
-                connection.execute(_insertion(sql, len(writes)), values)
-                return [1] * len(writes)
-        return [self._execute(connection, write) for write in writes]
+                connection.execute(_insertion(posted[0][0], len(posted)), values)
+                return [1] * len(run)
+        return [self._execute(connection, one) for one in run]
 
-    def _execute(self, connection: sqlite3.Connection, write: _Write) -> int | Exception:
+    def _execute(self, connection: sqlite3.Connection, pending: _Pending) -> int | Exception:
         rows = 0
-        for statement in write.statements:
+        for statement in pending.statements if isinstance(pending, _Write) else (pending,):
             try:
                 rows += max(0, connection.execute(*statement).rowcount)
             except (*_STATEMENT_ERRORS, ValueError, OverflowError) as error:
-                if write.done is None:
+                if not isinstance(pending, _Write):
                     self.log_error(error)
                 return error
         return rows
@@ -386,7 +394,7 @@ class _Writer:
                 statements = step(connection)
                 if not statements:
                     return
-                self._commit([_Write(statements, None)])
+                self._commit(statements)
                 with self._lock.held():
                     connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
         except Exception as error:
