@@ -174,6 +174,8 @@ class Records:
         self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
         self._candidate_lists = CandidateLists()
         self._next_cleanup = -_CLEANUP_INTERVAL
+        self._opened: dict[str, str] = {}
+        """The workspaces of running tasks, by their handles."""
         self._started = set[str]()
         """The tasks of this process that have a start on record."""
 
@@ -221,7 +223,13 @@ class Records:
 
     def opened(self, handle: str, workspace: Path) -> None:
         """Record the workspace of a child."""
-        self._store.post((_SET_WORKSPACE, (str(workspace), handle)))
+        self._opened[handle] = str(workspace)
+        self._store.post(partial(self._set_workspace, handle))
+
+    def _set_workspace(self, handle: str) -> Statement | None:
+        """The statement that records a workspace, unless the result, which has it, is written with it."""
+        workspace = self._opened.get(handle)
+        return None if workspace is None else (_SET_WORKSPACE, (workspace, handle))
 
     async def started(self, handle: str, state: JsonObject) -> None:
         """Record what the workspace of a task was before its child started, until the task has a result.
@@ -267,6 +275,7 @@ class Records:
         verdict = result.verdict.verdict if result.verdict else None
         ended = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
         row = (*ended, run_text, text, result.handle)
+        self._opened.pop(result.handle or "", None)
         if result.handle in self._started:
             self._started.discard(result.handle)
             self._store.post((_DELETE_START, (result.handle,)))

@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
 from itertools import groupby
@@ -34,6 +34,8 @@ if sys.platform != "win32":
 T = TypeVar("T")
 Statement = tuple[str, Sequence[object]]
 """SQL and its parameters."""
+Later = Callable[[], Statement | None]
+"""Returns what to write, or None if nothing is left to write."""
 
 BUSY_SECONDS = 10.0
 """How long a write waits for other processes."""
@@ -45,6 +47,8 @@ ROWS_AT_ONCE = 16
 """The most rows that one statement inserts. After each, a thread may have to wait for the interpreter's lock."""
 SLOW_SECONDS, PAUSE_SECONDS = 0.01, 10.0
 """If a commit by a caller takes longer than the first, the thread commits for the second: callers are event loops."""
+MEASURED_EVERY = 16
+"""Callers measure the log before one in so many commits: it takes as long as writing two pages."""
 FORK_SECONDS = 1.0
 """How long a fork waits for a write to end."""
 _STATEMENT_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
@@ -72,8 +76,11 @@ class Store:
         self._lock = threading.Lock()
         forking.watch(self)
 
-    def post(self, statement: Statement) -> None:
-        """Write soon, in order, without waiting. A failed write is logged. A crash loses pending writes."""
+    def post(self, statement: Statement | Later) -> None:
+        """Write soon, in order, without waiting. A failed write is logged. A crash loses pending writes.
+
+        A function is called when it is committed, from any thread.
+        """
         with self._lock:
             writer = self._open()
             writer.pending.append(statement)
@@ -168,6 +175,14 @@ def _resolve(outcomes: _Outcomes) -> None:
             done.set_result(outcome)
 
 
+def _written(taken: Iterable[_Pending | Later]) -> Iterator[_Pending]:
+    for one in taken:
+        if isinstance(one, tuple):
+            yield one
+        elif (statement := one()) is not None:
+            yield statement
+
+
 def _runs(pending: Sequence[_Pending]) -> Iterator[list[_Pending]]:
     """What is pending, in order; rows of one table that follow each other, and for which nobody waits, are together."""
     for _, group in groupby(pending, _table):
@@ -204,7 +219,7 @@ class _Writer:
         self._log_bytes = log_bytes
         self._busy_seconds = busy_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delegate-records")
-        self.pending: deque[_Pending] = deque()
+        self.pending: deque[_Pending | Later] = deque()
         """What isn't committed yet, in order."""
         self._flushing = False
         """Whether `_keep_flushing` runs, or is about to."""
@@ -216,6 +231,7 @@ class _Writer:
         """Held while SQLite runs, so that a fork doesn't inherit its locks."""
         self._slow_until = 0.0
         """Until then, callers leave commits to the thread."""
+        self._commits_here = 0
         self._connection: sqlite3.Connection | None = None
         self._waits = True
         """Whether the connection waits for other processes."""
@@ -251,7 +267,10 @@ class _Writer:
         Not if it would have to wait for something, if a checkpoint is due, nor where the disk was slow lately.
         """
         started = time.monotonic()
-        if self._connection is None or started < self._slow_until or self._log_is_long():
+        if self._connection is None or started < self._slow_until:
+            return False
+        self._commits_here += 1
+        if self._commits_here % MEASURED_EVERY == 0 and self._log_is_long():
             return False
         if not self.in_use.acquire(blocking=False):
             return False
@@ -322,10 +341,11 @@ class _Writer:
         `here` is the running loop if this isn't the writer's thread: BlockingIOError is raised then instead of waiting.
         """
         with self.in_use:  # also while taking them, so that nothing that was written later is committed before
-            if not (pending := list(self.pending)):
+            if not (taken := list(self.pending)):
                 return
+            pending = list(_written(taken))
             try:
-                outcomes = self._commit(pending, wait=here is None)
+                outcomes = self._commit_soon(pending) if here is None else self._commit(pending, wait=False)
             except Exception as error:
                 if here is not None and _is_busy(error):
                     raise BlockingIOError from None
@@ -334,12 +354,25 @@ class _Writer:
                 outcomes = [error] * len(pending)
             else:
                 self._last_error = ""
-            for _ in pending:
+            for _ in taken:
                 self.pending.popleft()
         awaited = [
             (one.done, outcome) for one, outcome in zip(pending, outcomes, strict=True) if isinstance(one, _Write)
         ]
         _wake(awaited, here)
+
+    def _commit_soon(self, pending: Sequence[_Pending]) -> "list[int | Exception]":
+        """Commit, waiting for others if necessary, and checkpoint the log if it is long."""
+        try:
+            outcomes = self._commit(pending, wait=False)  # as callers do: changing that takes longer than a statement
+        except Exception as error:
+            if not _is_busy(error):
+                raise
+            outcomes = self._commit(pending)
+        if self._log_is_long():
+            with contextlib.suppress(sqlite3.Error, OSError), self._lock.held():  # later then; all is committed
+                self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return outcomes
 
     def _commit(self, pending: Sequence[_Pending], *, wait: bool = True) -> "list[int | Exception]":
         """The number of rows that each changed, or its error if SQLite rejected it. Others are still committed."""
@@ -353,9 +386,6 @@ class _Writer:
                 if connection.in_transaction:  # some errors roll back by themselves
                     connection.execute("ROLLBACK")
                 raise
-            if wait and self._log_is_long():
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return outcomes
 
     def _execute_run(self, connection: sqlite3.Connection, run: Sequence[_Pending]) -> "list[int | Exception]":
