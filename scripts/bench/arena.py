@@ -68,6 +68,21 @@ class Arena:
 
         With `fresh`, each figure comes from a new process; with `cold`, also from one that has made no call yet.
         """
+        figures = self.figures(names, measure, rounds=rounds, delay_ms=delay_ms, fresh=fresh, cold=cold, **options)
+        return {name: median(values) for name, values in figures.items()}
+
+    def figures(
+        self,
+        names: Sequence[str],
+        measure: str,
+        *,
+        rounds: int,
+        delay_ms: int = 0,
+        fresh: bool = False,
+        cold: bool = False,
+        **options: Any,
+    ) -> dict[str, list[float]]:
+        """Return each contender's figure of each round."""
         figures: dict[str, list[float]] = {name: [] for name in names}
         if self.quick:
             rounds = 1
@@ -78,7 +93,7 @@ class Arena:
                 figures[name].append(
                     self._cold_figure(name, delay_ms, request) if cold else self._figure(name, delay_ms, fresh, request)
                 )
-        return {name: median(values) for name, values in figures.items()}
+        return figures
 
     def _cold_figure(self, name: str, delay_ms: int, request: dict[str, Any]) -> float:
         started = time.monotonic()

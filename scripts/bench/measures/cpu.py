@@ -4,6 +4,7 @@ levels of concurrency.
 
 import gc
 import time
+from statistics import median
 
 from scripts.bench.arena import Arena, Row
 from scripts.bench.contenders.contender import Contender
@@ -30,10 +31,13 @@ def measure(arena: Arena) -> list[Row]:
 
 
 def _at(arena: Arena, count: int, repeat: int) -> Row:
-    medians = arena.rounds(("ours", "openai_lean", "openai_sdk", "floor"), "cpu", rounds=7, count=count, repeat=repeat)
+    compared = arena.figures(("ours", "openai_lean"), "cpu", rounds=15, count=count, repeat=repeat)
+    others = arena.rounds(("openai_sdk", "floor"), "cpu", rounds=3, count=count, repeat=repeat)
+    medians = {name: median(values) for name, values in compared.items()} | others
     return Row(
         f"CPU per delegation over the leanest SDK's, {count} at once",
-        medians["ours"] / medians["openai_lean"],
+        # Round by round: what slows the machine down for a while doesn't change the ratio then.
+        median(ours / lean for ours, lean in zip(compared["ours"], compared["openai_lean"], strict=True)),
         LIMIT,
         "ms: " + ", ".join(f"{name} {value:.2f}" for name, value in medians.items()),
     )
