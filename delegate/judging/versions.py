@@ -38,14 +38,18 @@ def judge_version(*models: str) -> str:
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
-_MAY_DIFFER = re.compile("[\ud800-\U0010ffff]|[0-9](?:[.e]|[0-9]{15})")
-"""Where the encoder's JSON may not be canonical: keys that UTF-16 sorts otherwise, fractions and large numbers."""
+_NUMBER = re.compile(r"(?:^|[:,\[])-?[0-9]+(?:[.e]|(?<=[0-9]{16}))")
+"""Fractions and large numbers, which the encoder may write in another way. Some texts contain this as well."""
+_NOT_UTF_16 = re.compile("[\ud800-\U0010ffff]")
+"""Characters that UTF-16 sorts otherwise."""
 
 
 def canonical(value: Any) -> str:
     """JSON by RFC 8785: no white space, keys sorted by UTF-16 code units, numbers formatted as in ECMAScript."""
     text = _ENCODER.encode(value)
-    return _canonical(value) if _MAY_DIFFER.search(text) else text
+    if _NUMBER.search(text) or (not text.isascii() and _NOT_UTF_16.search(text)):
+        return _canonical(value)
+    return text
 
 
 def _canonical(value: Any) -> str:

@@ -42,8 +42,8 @@ def _is_universal(statement: str) -> bool:
 def build_question(submission: Submission, criteria: Sequence[AnyCriterion], evidence: Evidence) -> JudgeQuestion:
     """The question whether `criteria` hold."""
     statements: list[tuple[str, str]] = []
-    for criterion in criteria:
-        where = _QUOTE_FROM[subject_of_submission(submission, criterion).kind]
+    for criterion, subject in zip(criteria, _subjects(submission, criteria), strict=True):
+        where = _QUOTE_FROM[subject.kind]
         statements += [(id, f"{statement} [{where}]") for id, statement in _statements(criterion)]
     return prompt.build_question(submission.task.goal, statements, evidence)
 
@@ -62,15 +62,18 @@ def read_reply(
     if any(one.verdict == "met" and is_prewritten(one.evidence, one.reason, prewritten) for one in answers.values()):
         reason = "the judge's answer is a copy of one that the worker wrote"
         return [result(criterion, "error", "nobody", "judge_unparseable", reason) for criterion in criteria]
-    return [_verified(submission, criterion, answers, evidence) for criterion in criteria]
+    return [
+        _verified(submission, criterion, subject, answers, evidence)
+        for criterion, subject in zip(criteria, _subjects(submission, criteria), strict=True)
+    ]
 
 
-def subject_of_submission(submission: Submission, criterion: AnyCriterion) -> Subject:
-    """What the criterion is about, given the child's files and tools."""
-    from delegate.judging.judge.statements import subject_of
+def _subjects(submission: Submission, criteria: Sequence[AnyCriterion]) -> list[Subject]:
+    """What each criterion is about, given the child's files and tools."""
+    from delegate.judging.judge.statements import subject_of  # with many patterns: loaded on first use
 
-    files = [artifact.path for artifact in submission.run.artifacts]
-    return subject_of(criterion, files, can_act=submission.can_act)
+    files, can_act = frozenset(artifact.path for artifact in submission.run.artifacts), submission.can_act
+    return [subject_of(criterion, files, can_act=can_act) for criterion in criteria]
 
 
 def _statements(criterion: AnyCriterion) -> list[tuple[str, str]]:
@@ -85,14 +88,17 @@ def _statements(criterion: AnyCriterion) -> list[tuple[str, str]]:
 
 
 def _verified(
-    submission: Submission, criterion: AnyCriterion, answers: dict[str, CriterionAnswer], evidence: Evidence
+    submission: Submission,
+    criterion: AnyCriterion,
+    subject: Subject,
+    answers: dict[str, CriterionAnswer],
+    evidence: Evidence,
 ) -> CriterionResult:
     """The result of one answer: a `met` stays only if its quote stands in a source that can prove the criterion."""
     from delegate.judging.judge.proof import HINT, Proof  # with many patterns: loaded on first use
 
     answer, confidence = answers[criterion.id or ""], answers.get((criterion.id or "") + CONFIDENCE_SUFFIX)
     quote, statement = answer.evidence or None, statement_of(criterion)
-    subject = subject_of_submission(submission, criterion)
     decided = partial(_result, criterion, quote, str(subject))
     if answer.verdict != "met":
         return decided(answer.verdict, answer.verdict, answer.reason, evidence.find(answer.evidence, answer.source))
