@@ -14,13 +14,14 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
-
-import regex
+from typing import TYPE_CHECKING, Any
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted, visible
 from delegate.contract.amounts import Priced, cost, counted, out_of_budget, paid, percent, tally
 from delegate.types import Artifact, CriterionResult, JudgeRecord, ReceiptCounts, Report, TaskResult, Totals, Verdict
+
+if TYPE_CHECKING:
+    import regex
 
 MARK = "[child wrote] "
 """Prefix of a child's line that looks like a verdict."""
@@ -109,8 +110,10 @@ def data_notice(nonce: str) -> str:
 
 
 @cache
-def _verdict_like() -> regex.Pattern[str]:
+def _verdict_like() -> "regex.Pattern[str]":
     """Compile the pattern with `regex`: before Python 3.11.5, `re` handles possessive repeats of groups wrongly."""
+    import regex  # loaded only where a report is rendered
+
     return regex.compile(_VERDICT_LIKE)
 
 

@@ -7,6 +7,7 @@ A recorded result has the id of its list as `candidates`, instead of `verdict.ju
 import hashlib
 import json
 import time
+from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -43,7 +44,11 @@ INSERT OR IGNORE INTO candidate_lists SELECT ?, ? WHERE EXISTS (SELECT 1 FROM ta
 """
 _MOST = 64
 """How many lists are remembered."""
-_ADAPTER = TypeAdapter(tuple[Candidate, ...])
+
+
+@cache
+def _adapter() -> TypeAdapter[tuple[Candidate, ...]]:
+    return TypeAdapter(tuple[Candidate, ...])
 
 
 class _Encoded(NamedTuple):
@@ -73,7 +78,7 @@ class CandidateLists:
         if (known := self._encoded.get(identity)) is None:
             if len(self._encoded) >= _MOST:
                 self._encoded.clear()
-            data = _ADAPTER.dump_json(candidates)
+            data = _adapter().dump_json(candidates)
             known = _Encoded(candidates, data.decode(), hashlib.sha256(data).hexdigest()[:32])
             self._encoded[identity] = known
         return known

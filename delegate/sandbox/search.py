@@ -2,11 +2,10 @@
 
 import contextlib
 import itertools
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-
-import regex
 
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
@@ -56,6 +55,8 @@ class _Matcher:
             raise ToolError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} are allowed")
         if (problem := pattern_fault(pattern)) is not None:
             raise ToolError(f"{pattern[:200]!r} is not a valid regular expression: {problem}")
+        import regex  # loaded only where something is searched
+
         self._search = regex.compile(pattern).search
         self._deadline = deadline
 
@@ -80,5 +81,5 @@ def _lines(root: Path, path: str) -> list[str]:
 def glob_pattern(glob: str) -> str:
     """The regular expression for a glob: `*` stays within a folder, `**` doesn't; without a slash, at any depth."""
     anywhere = "" if "/" in glob else "(?:.*/)?"
-    parts = regex.split(r"(\*\*/|\*\*|\*|\?)", glob.removeprefix("./"))
-    return anywhere + "".join(_GLOB_PARTS.get(part) or regex.escape(part) for part in parts)
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob.removeprefix("./"))
+    return anywhere + "".join(_GLOB_PARTS.get(part) or re.escape(part) for part in parts)

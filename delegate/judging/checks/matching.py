@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, cast
 
-import regex
-
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
 from delegate.judging.output import refuse_constant
 from delegate.records.recorder import is_cut
@@ -67,6 +65,8 @@ class Patterns:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if (known := self._known.get((pattern, text))) is not None:
             return known
+        import regex  # loaded only where something is matched
+
         started = time.thread_time()
         try:
             # A timeout of 0 means no limit.

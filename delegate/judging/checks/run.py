@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import regex
-
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.judging.checks import probe, receipts
@@ -131,6 +129,8 @@ async def _regex(criterion: RegexCriterion, submission: Submission, commands: Co
         return result(criterion, "error", "check", "invalid_criterion", fault)
 
     def search() -> Any:
+        import regex  # loaded only where something is searched
+
         return regex.search(criterion.pattern, submission.run.output, timeout=REGEX_SECONDS, concurrent=True)
 
     try:
