@@ -30,7 +30,6 @@ from delegate.engine.executor import Executor
 from delegate.engine.task_run import Services
 from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.events import EventSink
-from delegate.judging import standalone
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.judge.session import JudgePool
 from delegate.judging.verdict import Judging, load_judging
@@ -613,6 +612,8 @@ class Delegator:
         Raises:
             CallError: A criterion, a receipt or the workspace is invalid. The error names the field and how to fix it.
         """
+        from delegate.judging import standalone  # loaded only where existing work is judged
+
         context = self._runs.context(parent)
         submission = await standalone.submission_of(
             goal,

@@ -10,7 +10,6 @@ from typing import Any, Literal, Protocol
 
 from pydantic_core import to_json
 
-from delegate._util.signatures import read_function
 from delegate.types import Effort, JsonObject, Usage
 
 # ------------------------------------------------------------------------------------------------------ model calls
@@ -232,6 +231,8 @@ class Tool:
         Raises:
             ConfigError: A model couldn't call it. The message names the function, the parameter and how to fix it.
         """
+        from delegate._util.signatures import read_function  # loaded only where functions are tools
+
         read = read_function(function, name=name)
 
         async def call(arguments: Mapping[str, Any]) -> str | ToolOutput:

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delegate import contract
 from delegate._util import resources
-from delegate._util.signatures import argument_error
 from delegate.child import media
 from delegate.child.fetch import FetchPolicy, fetch_url
 from delegate.errors import CallError, ToolError
@@ -153,6 +152,8 @@ class _Definition:
         try:
             arguments = self.arguments.model_validate(named)
         except ValidationError as problem:
+            from delegate._util.signatures import argument_error  # loaded only for mistakes
+
             raise ToolError(argument_error(self.name, self.arguments.model_fields, problem)) from problem
         return await self.run(context, arguments)
 

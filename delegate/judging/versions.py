@@ -38,8 +38,8 @@ def judge_version(*models: str) -> str:
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
-_NUMBER = re.compile(r"(?:^|[:,\[])-?[0-9]+(?:[.e]|(?<=[0-9]{16}))")
-"""Fractions and large numbers, which the encoder may write in another way. Some texts contain this as well."""
+_NUMBER = re.compile(r"[:,\[]-?[0-9]+(?:[.e]|(?<=[0-9]{16}))")
+"""Fractions and large numbers in JSON, which the encoder may write in another way. Some texts contain this as well."""
 _NOT_UTF_16 = re.compile("[\ud800-\U0010ffff]")
 """Characters that UTF-16 sorts otherwise."""
 
@@ -47,7 +47,7 @@ _NOT_UTF_16 = re.compile("[\ud800-\U0010ffff]")
 def canonical(value: Any) -> str:
     """JSON by RFC 8785: no white space, keys sorted by UTF-16 code units, numbers formatted as in ECMAScript."""
     text = _ENCODER.encode(value)
-    if _NUMBER.search(text) or (not text.isascii() and _NOT_UTF_16.search(text)):
+    if isinstance(value, float | int) or _NUMBER.search(text) or (not text.isascii() and _NOT_UTF_16.search(text)):
         return _canonical(value)
     return text
 

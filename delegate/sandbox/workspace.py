@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 
 from delegate._util.windows_paths import windows_path_hint
 from delegate.errors import CallError, ToolError, WorkspaceTooLarge
-from delegate.sandbox import changes, files, paths, worktree
+from delegate.sandbox import changes, files, paths
 from delegate.sandbox.changes import ArtifactWatch, FileState
 from delegate.sandbox.files import Excerpt
 from delegate.sandbox.git_files import Repository, refuse_repository
 from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.sandbox.trees import copy_tree, remove_tree, tree_bytes
-from delegate.sandbox.worktree import Worktree
 from delegate.sandbox.write_locks import WriteLocks, Writer
 from delegate.types import Artifact, JsonObject, Workspace
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from delegate.sandbox.baseline import Baseline, MachineryChange, MachineryChanges
     from delegate.sandbox.clean_room import CleanRoom
     from delegate.sandbox.machinery import Machinery
+    from delegate.sandbox.worktree import Worktree
 
 _SMALL_FOLDER = 32
 _SMALL_FILE_BYTES = 65_536
@@ -82,7 +82,7 @@ class Folder:
     """Where folders of this workspace, such as a clean room, are created."""
     _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
     _writer: Writer | None = None
-    _worktree: Worktree | None = None
+    _worktree: "Worktree | None" = None
 
     @classmethod
     async def open(
@@ -312,6 +312,8 @@ class Folder:
 
     async def _fill(self, given: Path, workspace: Workspace) -> None:
         if workspace.mode == "worktree":
+            from delegate.sandbox.worktree import Worktree  # loaded only for worktrees
+
             self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root)
         elif workspace.mode == "copy":
             stop = threading.Event()
@@ -345,6 +347,8 @@ class Folder:
 
 def discard(root: Path) -> None:
     """Remove a folder that `close` kept, in any mode, together with its worktree entry and diff. Raises `OSError`."""
+    from delegate.sandbox import worktree  # loaded only for worktrees and where folders are removed
+
     worktree.unregister(root)
     root.with_name(f"{root.name}.diff").unlink(missing_ok=True)
     remove_tree(root)
@@ -378,12 +382,12 @@ def _make_folder(root: Path) -> None:
         root.mkdir(0o700)
 
 
-def _diff_name(of: Worktree) -> str:
+def _diff_name(of: "Worktree") -> str:
     """The diff's path relative to the worktree."""
     return f"../{of.diff_path.name}"
 
 
-def _diff_artifact(of: Worktree) -> tuple[Artifact, ...]:
+def _diff_artifact(of: "Worktree") -> tuple[Artifact, ...]:
     try:
         size = of.diff_path.stat().st_size
     except OSError:  # `write_diff` logged why

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
-from delegate.judging.checks import probe, receipts
 from delegate.judging.checks.json_schema import SchemaProblem, validate, validate_text
 from delegate.judging.output import parse_json
 from delegate.judging.submission import Submission, result
@@ -160,6 +159,8 @@ async def _json_predicate(
 async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     if not submission.has_receipts:
         return result(criterion, "error", "nobody", "no_receipts", submission.why_no_receipts)
+    from delegate.judging.checks import receipts  # loaded only for such criteria
+
     decide = partial(receipts.decide, criterion, submission.run.receipts)
     decision = await run_in_thread_if(bool(submission.run.receipts), decide)
     source = None if decision.outcome == "error" else f"check:{criterion.id}"
@@ -172,6 +173,8 @@ async def _manual(criterion: ManualCriterion, submission: Submission, commands: 
 
 
 async def _probe(criterion: ProbeCriterion, submission: Submission, commands: Commands) -> CriterionResult:
+    from delegate.judging.checks import probe  # loaded only for such criteria
+
     return await probe.decide(criterion, submission)
 
 
