@@ -212,6 +212,8 @@ def test_ctrl_c_records_all_outcomes_and_resume_needs_only_the_run_id() -> None:
             [*warm.delegate(), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         ) as process:
             server.wait_for_calls(2, PATIENCE)
+            # The second child starts when the first has ended, which may be before that one is judged.
+            assert any(re.search(r"running +4 +1 ", delegate("runs").stdout) for _ in range(100))
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err.splitlines()[-1]) == (3, STOPPING)
