@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from delegate._util.processes import is_alive, this_process
 from delegate.batch.item import Item, ItemOutcome, ItemState
 from delegate.errors import CallError, DelegateError
+from delegate.records import candidate_lists
 from delegate.records.history import DAY
 from delegate.records.sqlite import Store
 from delegate.types import TaskResult
@@ -218,7 +219,7 @@ class Journal:
         unpriced = result is not None and result.cost_usd is None
         head = (run_id, outcome.id, outcome.row, outcome.state, outcome.good, verdict, cost, unpriced, outcome.why)
         # Without the list of candidate judges, which is most of a result and is kept in the records.
-        text = result.model_dump_json(exclude={"verdict": {"judge": {"candidates"}}}) if result else None
+        text = result.model_dump_json(exclude=candidate_lists.OF_RESULT) if result else None
         input = (run_id, outcome.id, json.dumps(dict(outcome.input)))
         await self._write((_END, (*head, text)), (_INPUT, input))
 

@@ -21,6 +21,7 @@ from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
 from delegate.ports import Tool
+from delegate.records import candidate_lists
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS, Recorder, encodable, ends, is_large
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
@@ -30,8 +31,6 @@ from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
 _P = ParamSpec("_P")
 _ABOUT_THE_REPORT = ("regex", "json_predicate", "json_schema")
 """Kinds of criteria that only a report can meet."""
-_NOT_REDACTED = {"judge": {"candidates"}}
-"""Fields of a verdict that contain only text from the catalog and the settings."""
 
 
 async def submission_of(
@@ -154,7 +153,8 @@ async def judge(
         verdict = await run_to_completion(work, own)
         assert verdict is not None
         operation.judged(verdict)
-    return submission.redactor.model(verdict, apart=_NOT_REDACTED)
+    # What comes from the catalog and the settings isn't searched.
+    return submission.redactor.model(verdict, apart=candidate_lists.OF_VERDICT)
 
 
 def _ignore_event(make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:

@@ -5,7 +5,6 @@ A recorded result has the id of its list as `candidates`, instead of `verdict.ju
 """
 
 import hashlib
-import json
 import time
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,15 +12,16 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from delegate.records.sqlite import Statement
-from delegate.types import Candidate, JsonObject, TaskResult
+from delegate.types import Candidate, TaskResult
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS candidate_lists (id TEXT PRIMARY KEY, candidates TEXT NOT NULL);
 """
 """An id is a date (UTC) and a digest, such as `2026-11-23:4c6f…`, so that old lists can be found by their ids."""
 
-LEFT_OUT: dict[str, Any] = {"verdict": {"judge": {"candidates"}}}
-"""What a recorded result doesn't have, in the form of pydantic's `exclude`."""
+OF_VERDICT: dict[str, Any] = {"judge": {"candidates"}}
+OF_RESULT: dict[str, Any] = {"verdict": OF_VERDICT}
+"""Where the list is in a verdict and in a result, in the form of pydantic's `exclude`."""
 
 DELETE_UNUSED: Statement = (
     "DELETE FROM candidate_lists WHERE id < (SELECT date(MIN(began_at), 'unixepoch', '-1 day') FROM tasks)",
@@ -32,11 +32,11 @@ DELETE_UNUSED: Statement = (
 JOINED = "LEFT JOIN candidate_lists ON id = json_extract(result, '$.candidates')"
 """Adds the column `candidates`: the list of each task, or NULL."""
 
-VERDICT = """
-CASE WHEN candidates IS NULL THEN json_extract(result, '$.verdict')
-ELSE json_set(json_extract(result, '$.verdict'), '$.judge.candidates', json(candidates)) END
-"""
-"""The JSON of a task's verdict, with its list."""
+RESULT = """json_remove(
+    CASE WHEN candidates IS NULL THEN result ELSE json_set(result, '$.verdict.judge.candidates', json(candidates)) END,
+    '$.candidates'
+)"""
+"""The JSON of a task's result as it was before its list was `moved`. Those of earlier versions have it in them."""
 
 # In the same transaction as the result; the number of changed rows is 0 if there is no such task.
 _INSERT = """
@@ -65,7 +65,7 @@ class CandidateLists:
         self._encoded: dict[tuple[int, ...], _Encoded] = {}
 
     def moved(self, result: TaskResult, text: str) -> tuple[str, list[Statement]]:
-        """The recorded result, from its JSON without `LEFT_OUT`, and the statements that store its list."""
+        """The recorded result, from its JSON without `OF_RESULT`, and the statements that store its list."""
         judge = result.verdict.judge if result.verdict else None
         if judge is None or not judge.candidates:
             return text, []
@@ -82,10 +82,3 @@ class CandidateLists:
             known = _Encoded(candidates, data.decode(), hashlib.sha256(data).hexdigest()[:32])
             self._encoded[identity] = known
         return known
-
-
-def with_list(result: JsonObject, candidates: str | None) -> JsonObject:
-    """A recorded result as it was before its list was `moved`. Results of earlier versions have it in them."""
-    if result.pop("candidates", None) and candidates is not None:
-        result["verdict"]["judge"]["candidates"] = json.loads(candidates)
-    return result

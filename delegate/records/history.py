@@ -26,7 +26,7 @@ from delegate._util.redaction import Redactor, logger
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.records import candidate_lists, rulings_table
-from delegate.records.candidate_lists import CandidateLists, with_list
+from delegate.records.candidate_lists import CandidateLists
 from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Statement, Store
@@ -91,7 +91,7 @@ WHERE status = 'completed' AND cost_usd IS NOT NULL AND json_extract(result, '$.
 """
 _SELECT_LATEST_RUNS = "SELECT run_id FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
 _SELECT_RECORD = f"""
-SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, result, candidates
+SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, {candidate_lists.RESULT}
 FROM tasks {candidate_lists.JOINED} WHERE handle = ?
 """  # noqa: S608
 _SELECT_OPEN_PROCESSES = "SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL"
@@ -101,7 +101,7 @@ ORDER BY began_at LIMIT ?
 """
 _WORKSPACE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
 _SELECT_VERDICTS = f"""
-SELECT handle, run_id, {candidate_lists.VERDICT}
+SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
 FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL{{of_run}} ORDER BY tasks.rowid
 """  # noqa: S608
 _UNWRITABLE = (
@@ -393,7 +393,7 @@ def _texts(run: ChildRun, result: TaskResult, redactor: Redactor) -> tuple[TaskR
     """The redacted result, and the run and the result as redacted JSON, without the candidate judges, which come from
     the catalog and the settings.
     """
-    run_text, unredacted = run.model_dump_json(), result.model_dump_json(exclude=candidate_lists.LEFT_OUT)
+    run_text, unredacted = run.model_dump_json(), result.model_dump_json(exclude=candidate_lists.OF_RESULT)
     text = redactor.json(unredacted)
     if text is unredacted:
         return result, run_text, text
@@ -427,7 +427,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
-    run_id, task_index, process, began_at, ended_at, workspace, task, run, result, candidates = row
+    run_id, task_index, process, began_at, ended_at, workspace, task, run, result = row
     header = {"run_id": run_id, "task_index": task_index, "handle": handle}
     events = connection.execute("SELECT at, kind, data FROM events WHERE handle = ? ORDER BY rowid", (handle,))
     return {
@@ -439,7 +439,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "workspace": workspace,
         "task": json.loads(task),
         "run": json.loads(run) if run else None,
-        "result": with_list(json.loads(result), candidates) if result else None,
+        "result": json.loads(result) if result else None,
         "events": [{"at": at, **header, **current_form(kind, json.loads(data))} for at, kind, data in events],
     }
 

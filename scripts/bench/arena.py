@@ -53,23 +53,9 @@ class Arena:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._stack.close()
 
-    def rounds(
-        self,
-        names: Sequence[str],
-        measure: str,
-        *,
-        rounds: int,
-        delay_ms: int = 0,
-        fresh: bool = False,
-        cold: bool = False,
-        **options: Any,
-    ) -> dict[str, float]:
-        """Return the median of each contender's figures, measured in alternating rounds.
-
-        With `fresh`, each figure comes from a new process; with `cold`, also from one that has made no call yet.
-        """
-        figures = self.figures(names, measure, rounds=rounds, delay_ms=delay_ms, fresh=fresh, cold=cold, **options)
-        return {name: median(values) for name, values in figures.items()}
+    def rounds(self, names: Sequence[str], measure: str, **options: Any) -> dict[str, float]:
+        """Return the median of each contender's `figures`."""
+        return {name: median(values) for name, values in self.figures(names, measure, **options).items()}
 
     def figures(
         self,
@@ -82,7 +68,10 @@ class Arena:
         cold: bool = False,
         **options: Any,
     ) -> dict[str, list[float]]:
-        """Return each contender's figure of each round."""
+        """Return each contender's figures, measured in alternating rounds.
+
+        With `fresh`, each figure comes from a new process; with `cold`, also from one that has made no call yet.
+        """
         figures: dict[str, list[float]] = {name: [] for name in names}
         if self.quick:
             rounds = 1
