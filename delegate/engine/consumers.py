@@ -87,7 +87,7 @@ class Consumer(Generic[T]):
 
     def _put(self, event: T, first: Any = None) -> None:
         with self._lock:
-            if len(self._queue) >= MAX_QUEUED:
+            if is_full := len(self._queue) >= MAX_QUEUED:
                 self._dropped += 1
                 if self._dropped > 1:
                     return
@@ -96,7 +96,7 @@ class Consumer(Generic[T]):
             is_lost = self._is_async and self._worker is not None and _is_lost(self._worker)
             if self._idle is None or is_lost:
                 self._start(first)
-        if self._dropped == 1:
+        if is_full:
             text = "the event consumer %s is %d events behind: what doesn't fit into its queue is dropped"
             _log.warning(text, self._name, MAX_QUEUED)
 

@@ -70,6 +70,7 @@ async def test_a_full_queue_drops_events_and_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(consumers, "MAX_QUEUED", 2)
+    monkeypatch.setattr(consumers, "SETTLE_SECONDS", 0.05)
     got: list[EventKind] = []
     may_go_on = threading.Event()
 
@@ -77,19 +78,48 @@ async def test_a_full_queue_drops_events_and_says_so(
         if got:
             may_go_on.wait(20)
         got.append(event.kind)
-        if event.kind == "child.done":
-            may_go_on.set()
 
     consumer = consumers.Consumer(hang)
     async with delegator_with(consumer) as delegator:
-        asyncio.get_running_loop().call_later(0.1, may_go_on.set)
         await delegator.run(Task(goal="a"))
-    assert got[0] == ALL[0]
+        behind = consumer.pending
+        assert behind
+        may_go_on.set()
+        await asyncio.wait_for(asyncio.wrap_future(behind), 20)
     assert 2 < len(got) < len(ALL)
     assert [kind for kind in ALL if kind in got] == got
     told = [one.getMessage() for one in caplog.records if "dropped" in one.getMessage()]
     assert len(told) == 2
     assert f"{len(ALL) - len(got)} events" in told[1]
+
+
+@pytest.mark.usefixtures("all_are_slow")
+async def test_a_queue_that_is_full_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(consumers, "MAX_QUEUED", 1)
+    taken, may_go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def hang(number: int) -> None:
+        if number:
+            taken.release()
+            may_go_on.acquire(timeout=20)
+
+    consumer = consumers.Consumer[int](hang)
+    for number in range(2):
+        consumer(number)
+    assert taken.acquire(timeout=20)
+    for number in (2, 3):
+        consumer(number)
+    may_go_on.release()
+    assert taken.acquire(timeout=20)
+    consumer(4)
+    behind = consumer.pending
+    for _ in range(2):
+        may_go_on.release()
+    assert behind
+    await asyncio.wait_for(asyncio.wrap_future(behind), 20)
+    assert sum("is dropped" in one.getMessage() for one in caplog.records) == 1
 
 
 async def test_an_async_consumer_gets_all_events_one_after_the_other() -> None:

@@ -10,6 +10,7 @@ from delegate.policy.approvals import ApprovalRequest, digest_of, notes, shown
 from delegate.policy.decide import Action, BudgetLeft, decide
 from delegate.policy.rules import SITUATIONS, Policy
 from delegate.ports import Effect
+from tests.support.pace import is_within
 
 STRICT = Policy.model_validate(dict.fromkeys(SITUATIONS, "deny"))
 WRITE = Action("write_file", {"path": "a"}, effects=frozenset({"files"}), expected="a is there")
@@ -117,10 +118,10 @@ def test_a_pattern_that_takes_too_long_counts_as_a_reason_to_be_strict() -> None
 
 
 def test_a_decision_takes_microseconds() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(1_000):
         decide(WRITE, STRICT, BudgetLeft(1, 1))
-    assert time.perf_counter() - started < 0.1
+    assert is_within(time.process_time() - started, 0.1)
 
 
 # ------------------------------------------------------------------------------------------------ what is shown
@@ -170,9 +171,9 @@ def test_of_a_long_command_both_ends_are_shown_and_its_length_is_named() -> None
 
 def test_a_hostile_argument_of_any_size_is_shown_in_no_time() -> None:
     every_character = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
-    started = time.perf_counter()
+    started = time.process_time()
     told = request(command=every_character).describe() + request(content=every_character).describe()
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     assert len(told) < 60_000
 
 
