@@ -37,7 +37,7 @@ demo: $(READY)
 # A third of the tests' time is waiting for processes, so two cores are busy with three workers.
 TESTS ?=
 test: $(READY_TO_TEST)
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 3 --dist loadgroup $(TESTS)  # or each process compiles anew
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 3 --dist loadfile $(TESTS)  # or each process compiles anew
 
 check: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .

@@ -5,9 +5,7 @@ import pytest
 from delegate.cli.options import Format
 from delegate.cli.security.commands import Row
 from delegate.cli.security.report import print_attacks
-from tests.cli.security.doctored import attacks
 
-pytestmark = pytest.mark.xdist_group("doctor")
 ROWS = [
     Row("shell", "a daemon", "bubblewrap", "stopped", "it ends with its command"),
     Row("shell", "a daemon", "process", "possible", "it \x1b[31mruns on"),
@@ -37,10 +35,3 @@ def test_the_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["outcome"] for row in document["attacks"]] == ["stopped", "possible", "stopped"]
     print_attacks(Format.jsonl, ROWS)
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == document["attacks"]
-
-
-def test_doctor_tries_every_kind_of_attack_on_this_machine() -> None:
-    rows = attacks()
-    assert {row.kind for row in rows} == {"shell", "path", "url", "predicate", "schema", "injection"}
-    assert {row.outcome for row in rows} <= {"stopped", "possible", "n/a"}
-    assert all(row.note for row in rows)

@@ -1,6 +1,10 @@
-"""Attacks by commands: which of them each mechanism stops."""
+"""The attacks that `delegate doctor --security` tries on this machine, and how each ends.
+
+All tests that look at the outcomes are in this file, so that one process tries the attacks, once.
+"""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -10,15 +14,11 @@ from pathlib import Path
 import pytest
 
 from delegate.cli.security.commands import ATTACKS, MechanismUnderTest, Row, shell_attacks
+from delegate.cli.security.criteria import PREDICATES, SCHEMAS
 from delegate.judging.checks.worker import close_workers
 from delegate.sandbox.confinement import Confinement
-from tests.cli.security.doctored import attacks
+from tests.cli.command import delegate
 from tests.support import leaks
-
-pytestmark = [
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the expected outcomes are those on Linux"),
-    pytest.mark.xdist_group("doctor"),
-]
 
 COLUMNS = ("bubblewrap", "landlock", "process", "process group")
 OPEN_NETWORK = ("bubblewrap, open network", "landlock, open network")
@@ -56,8 +56,26 @@ EXPECTED = {
 }
 
 
+@cache
+def attacks() -> tuple[Row, ...]:
+    """All rows, from the command's JSON."""
+    before = folders()
+    done = delegate("doctor", "--security", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    # Another test process may be trying attacks too.
+    assert [path for path in folders() - before if not Path(f"/proc/{path.name.split('-')[2]}").exists()] == []
+    return tuple(Row(**row) for row in json.loads(done.stdout)["attacks"])
+
+
+def folders() -> set[Path]:
+    """The folders of attacks, each with the id of the process that made it in its name."""
+    return set(Path("/var/tmp").glob("delegate-attacks-*"))
+
+
 @pytest.fixture
 def table(home: Path) -> dict[tuple[str, str], Row]:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("the expected outcomes are those on Linux")
     return _table()  # with the environment of a test
 
 
@@ -113,3 +131,17 @@ def test_the_attacks_leave_nothing_behind(table: dict[tuple[str, str], Row]) -> 
     assert list(Path("/var/tmp").glob(f"delegate-attacks-{os.getpid()}-*")) == []
     close_workers()  # another test's
     assert leaks.children() == []
+
+
+def test_every_attack_by_an_expression_or_schema_is_stopped() -> None:
+    rows = [row for row in attacks() if row.kind in ("predicate", "schema")]
+    assert [row.attack for row in rows] == [*PREDICATES, *SCHEMAS]
+    assert [(row.kind, row.attack) for row in rows if row.outcome != "stopped"] == []
+    assert all(row.note for row in rows)
+
+
+def test_every_kind_of_attack_is_tried() -> None:
+    rows = attacks()
+    assert {row.kind for row in rows} == {"shell", "path", "url", "predicate", "schema", "injection"}
+    assert {row.outcome for row in rows} <= {"stopped", "possible", "n/a"}
+    assert all(row.note for row in rows)
