@@ -780,7 +780,8 @@ class Delegator:
         await asyncio.to_thread(self._own_loop.stop)
         await self.connections.aclose()
         await self._records.aclose()
-        await self._journal.aclose()
+        if "_journal" in vars(self):  # it was used
+            await self._journal.aclose()
 
     def close(self) -> None:
         """Synchronous version of `aclose`. It also works inside a running event loop, which it then blocks."""

@@ -66,7 +66,7 @@ async def _at_once() -> None:
 
 
 def load_judging() -> None:
-    """Load what the first verdict needs, which takes 30 ms."""
+    """Load what the first verdict needs, which takes 10 ms."""
     from delegate.judging import suggest
     from delegate.judging.judge import proof, statements
 

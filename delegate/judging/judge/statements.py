@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from delegate.judging.judge.subject import Subject, statement_of
+from delegate.judging.words import WordPattern
 from delegate.judging.words import any_of as _any
 from delegate.types import AboutFile, AnyCriterion, QuestionCriterion, TextCriterion
 
@@ -161,31 +162,31 @@ _NOT_A_NAME = r"(?![./-]\w)"
 """After a noun: `report.md` and `answer-bot` are names."""
 _START = rf"^(?:in\s+)?(?:{_any('determiners')}\s+)*(?:{_any('adjectives')}\s+)*"
 _THING = r"(?!\s+(?:files?|scripts?|server|folder|page|tool|endpoint)\b)"
-_REPORT_SUBJECT = re.compile(
+_REPORT_SUBJECT = WordPattern(
     rf"{_START}(?P<noun>{_any('report_nouns')})(?:'s\s+(?:\w+\s+)?\w+)?\b{_NOT_A_NAME}{_THING}"
 )
-_TEXT_SUBJECT = re.compile(
+_TEXT_SUBJECT = WordPattern(
     rf"^(?:there\s+(?:is|are)\s+|with\s+|has\s+|have\s+)?{_START[1:]}"
     rf"{_any('text_nouns', 'report_nouns')}\b{_NOT_A_NAME}"
 )
-_TEXT_SUBJECT_SAYS = re.compile(rf"{_TEXT_SUBJECT.pattern}\s+(?:{_any('adverbs')}\s+)?{_any('text_verbs')}\b")
-_ANY_TEXT_VERB = re.compile(rf"\b{_any('text_verbs', 'weak_text_verbs')}\b")
+_TEXT_SUBJECT_SAYS = WordPattern(rf"{_TEXT_SUBJECT.pattern}\s+(?:{_any('adverbs')}\s+)?{_any('text_verbs')}\b")
+_ANY_TEXT_VERB = WordPattern(rf"\b{_any('text_verbs', 'weak_text_verbs')}\b")
 _MODAL = (
     rf"^(?:(?:it|they)\s+)?(?:{_any('adverbs')}\s+)?(?:(?:must|should|does|do|doesn't|don't)\s+)?"
     r"(?:(?:not|never)\s+)?"
 )
-_STARTS_WITH_TEXT_VERB = re.compile(rf"{_MODAL}{_any('text_verbs')}\b{_NOT_A_NAME}")
-_WEAK_TEXT = re.compile(rf"{_MODAL}{_any('weak_text_verbs')}\b")
+_STARTS_WITH_TEXT_VERB = WordPattern(rf"{_MODAL}{_any('text_verbs')}\b{_NOT_A_NAME}")
+_WEAK_TEXT = WordPattern(rf"{_MODAL}{_any('weak_text_verbs')}\b")
 _PASSIVE = rf"\b(?:is|are|was|were|be|been)\s+(?:(?:not|never|also|all|each|both|{_any('adverbs')})\s+)*"
-_PASSIVE_TEXT = re.compile(rf"{_PASSIVE}{_any('text_participles')}\b(?!\s+(?:on|to|at)\b)")
-_WEAK_PASSIVE_TEXT = re.compile(rf"{_PASSIVE}{_any('weak_text_participles')}\b(?!\s+to\b)")
+_PASSIVE_TEXT = WordPattern(rf"{_PASSIVE}{_any('text_participles')}\b(?!\s+(?:on|to|at)\b)")
+_WEAK_PASSIVE_TEXT = WordPattern(rf"{_PASSIVE}{_any('weak_text_participles')}\b(?!\s+to\b)")
 _SUBORDINATOR = re.compile(r"\b(?:that|how|what|when|why|which|whether|who|whom|where|if|because|as)\b")
 _SECOND_CLAUSE = re.compile(
     r"(?:[,;]|\b(?:and|but|then)\b)\s+(?:[\w'@.-]+\s+){0,5}?"
     r"(?:(?:was|were|is|are|has\s+been|have\s+been|gets?|got|been)\s+(?:\w+\s+)?)?"
     rf"{_MARK}"
 )
-_FORM = re.compile(
+_FORM = WordPattern(
     rf"""
     ^(?:(?:is|are|be|stays?|no)\s+)?(?:(?:written|phrased|formatted|answered)\s+)?(?:(?:entirely|only|all)\s+)?
         (?:in|as)\s+(?:(?:plain|british|american|simple|valid|formal|fluent)\s+)*{_any("languages")}\b
@@ -199,7 +200,7 @@ _FORM = re.compile(
     """,
     _FLAGS,
 )
-_QUALITY = re.compile(
+_QUALITY = WordPattern(
     rf"""
     ^(?:{_any("determiners")}\s+)*(?:\w+\s+){{0,3}}?(?:tone|style|wording|language|writing|spelling|grammar|structure|length
         |format|formatting|reasoning|logic|argument)\b
@@ -210,9 +211,9 @@ _QUALITY = re.compile(
     """,
     _FLAGS,
 )
-_OUTSIDE = re.compile(rf"\b{_any('outside_verbs')}\b")
-_LOOKUP = re.compile(rf"\b{_any('lookup_verbs')}\b")
-_FILE_ACTION = re.compile(rf"\b{_any('file_verbs')}\b")
+_OUTSIDE = WordPattern(rf"\b{_any('outside_verbs')}\b")
+_LOOKUP = WordPattern(rf"\b{_any('lookup_verbs')}\b")
+_FILE_ACTION = WordPattern(rf"\b{_any('file_verbs')}\b")
 _ACTION = re.compile(
     rf"""
     (?<![\w-]){_any("deed_verbs", "state_words")}\b
@@ -222,11 +223,11 @@ _ACTION = re.compile(
     """,
     _FLAGS,
 )
-_WORLD = re.compile(rf"\b{_any('world_nouns')}\b")
-_OUTSIDE_NOUN = re.compile(rf"\b{_any('outside_nouns')}\b")
-_FILE_NOUN = re.compile(rf"\b{_any('code_nouns', 'document_nouns')}\b|\b[a-z]+_\w+\b|\w\(\)")
+_WORLD = WordPattern(rf"\b{_any('world_nouns')}\b")
+_OUTSIDE_NOUN = WordPattern(rf"\b{_any('outside_nouns')}\b")
+_FILE_NOUN = WordPattern(rf"\b{_any('code_nouns', 'document_nouns')}\b|\b[a-z]+_\w+\b|\w\(\)")
 _EXISTENCE = re.compile(r"\b(?:exists?|there\s+is|empty|present|bytes|kb|mb|size)\b")
-_ABSENCE = re.compile(
+_ABSENCE = WordPattern(
     rf"""
     \bnothing\b(?!\s+but\b) | \bno\s+(?:other|one|further|additional|new|existing|more(?!\s+than))\b
     | \b(?:no|none\s+of|neither)\b.{{0,60}} (?:{_MARK}|\b(?:fail(?:s|ed)?|breaks?|broke|broken|errors?)\b)
