@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 
 from delegate._util.resources import text
@@ -34,6 +34,10 @@ class WordPattern:
     def match(self, text: str, start: int = 0) -> re.Match[str] | None:
         """The match at `start`."""
         return self._compiled.match(text, start)
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """All matches, one after the other."""
+        return self._compiled.finditer(text)
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, cast
 
 from delegate.judging.effects import words_of
-from delegate.judging.words import any_of, word_lists
+from delegate.judging.words import WordPattern, any_of, word_lists
 
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november")
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in (*_MONTHS, "december"))
@@ -24,6 +24,7 @@ _TOKEN = re.compile(
     r"|\b(?=\w*\d)[\w-]+(?:[.:,]\d[\w]*)*"  # numbers, dates, times and ids
     r"|\b[A-Z]{3,}\b|\b[a-z]+_\w+|\b[a-z]+[A-Z]\w*"  # codes and identifiers
 )
+_ACTION = WordPattern(rf"(?<![\w-]){any_of('deed_verbs', 'state_words')}\b")
 _TIME_MARK = re.compile(r"(?<=-\d\d)t(?=\d\d:)")
 _SUFFIX = re.compile(r"(?:ations?|ments?|tions?|ings?|ions?|ers?|ed|es|s|e|y)$")
 
@@ -57,7 +58,7 @@ def same_matter(statement: str, text: str) -> bool:
     """
     bare = _TOKEN.sub(" ", _QUOTED.sub(" ", statement)).lower()
     wanted, told = _meanings(bare), _meanings(words_of(text))
-    actions = _meanings(" ".join(found[0] for found in _actions().finditer(bare)))
+    actions = _meanings(" ".join(found[0] for found in _ACTION.finditer(bare)))
     shared = wanted & told
     if shared & actions and (shared & actions) - _meanings("created updated"):
         return True
@@ -123,11 +124,6 @@ def _stem(word: str) -> str:
     """A word without its ending, at most nine letters long: `cancel` for "cancelled"."""
     stem = _SUFFIX.sub("", word) or word
     return (stem[:-1] if stem[-2:-1] == stem[-1:] else stem)[:9]
-
-
-@cache
-def _actions() -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-]){any_of('deed_verbs', 'state_words')}\b")
 
 
 @cache
