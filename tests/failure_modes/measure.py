@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 AT_ONCE = 80
 """Calls of a delegator. More only take each other's time, until timeouts tell nothing."""
-CALL_TIMEOUT_SECONDS = 2.0
+CALL_TIMEOUT_SECONDS = 4.0
 """Where nothing else ends a call."""
-DEADLINE_SECONDS = 2.5
+DEADLINE_SECONDS = 4.5
 """Of the task, or of the run while its judge is asked, where nothing else ends it."""
 LIMIT_SECONDS = 90.0
 """Of everything else: what comes near it has hung."""
