@@ -89,7 +89,7 @@ async def test_after_a_kill_acknowledged_results_exist_and_nothing_runs_twice(tm
                 else:
                     assert (task.state, record["result"]) == ("outcome_unknown", None)
         await delegator.run(Task(goal="go on"))
-    assert acknowledged
+    assert len(acknowledged) > 20 * ROUNDS
     assert states["ended"] >= len(acknowledged)
     assert states["outcome_unknown"] > 0, "some tasks were running when they were killed"
     assert set(starts.values()) == {1}, "no child ran twice"

@@ -405,5 +405,5 @@ async def test_a_wait_before_a_judge_is_asked_again_is_reported() -> None:
         await delegator.run(Task(goal="Do it.", acceptance_criteria=["the work is done"]))
     begun, ended = (as_json(one) for one in waits)
     assert (begun["model"], begun["reason"], begun["seconds"]) == ("gpt-6-luna", "rate_limit", None)
-    assert 0 < ended["seconds"] < 10, "less than 0.3, as it began with the refusal"
+    assert ended["seconds"] >= 0.01
     assert misfits([begun, ended]) == []
