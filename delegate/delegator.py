@@ -32,6 +32,7 @@ from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.events import EventSink
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.judge.session import JudgePool
+from delegate.judging.reading.reader import Reader
 from delegate.judging.verdict import Judging, load_judging
 from delegate.judging.versions import judge_version
 from delegate.models.catalog import Model
@@ -160,6 +161,7 @@ class Delegator:
         self._judging = Judging(
             judges,
             commands,
+            Reader(judges, self._records),
             settings.gate,
             cache(partial(_detector_in, settings.home)),
             partial(preparation.wait, _JUDGING),
@@ -602,8 +604,10 @@ class Delegator:
                 empty list means that no tool was called, None that tool calls weren't recorded. The messages of a
                 transcript, in the format of OpenAI's chat completions or of Anthropic, are accepted too.
             status: How the work ended. Work that wasn't `completed` is a FAIL with the code `run_failed`.
-            conversation: All that was said, as text or as messages. It is the worker's own word and proves no deed.
-            tools: The tools that `probe` criteria may call. Only those that are `read_only` are called.
+            conversation: All that was said, as text or as messages. It is evidence for what a user was told or
+                confirmed, and proves no other deed.
+            tools: The tools of the work. Their descriptions tell what its criteria are about, and `probe` criteria may
+                call those that are `read_only`.
             worker_model: The model that did the work. No judge is above its tier. If it is unknown, the setting
                 `max_tier` applies.
             parent: The calling parent, if there is one.

@@ -7,6 +7,7 @@ judged (`Verdict`), and what the parent receives (`TaskResult`, `Report`). `sche
 other languages; a test keeps the two in sync.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -24,6 +25,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+
+from delegate.short_forms import criterion_of
 
 JsonObject = dict[str, Any]
 Tier = Literal["deep", "standard", "fast"]
@@ -93,16 +96,26 @@ class AboutFile(Value):
     file: Text
 
 
-About = Literal["report", "deed"] | AboutFile
-"""What a criterion in words is about, which decides where the judge's quote must come from: the child's report, a
-file, or for a `deed` the receipt of a call that did it, or a check."""
+def _path_is_file(value: object) -> object:
+    """A path or a glob in place of `{"file": PATH}`."""
+    if not isinstance(value, str) or value in ("report", "deed", "absence"):
+        return value
+    if not re.search(r"[./*]", value):
+        raise PydanticCustomError("about", "should be 'report', 'deed', 'absence' or the path of a file")
+    return {"file": value}
+
+
+About = Annotated[Literal["report", "deed", "absence"] | AboutFile, BeforeValidator(_path_is_file)]
+"""What a criterion in words is about, which decides what can prove it: the child's report, a file, for a `deed` the
+receipt of a call that did it, or a check, and for an `absence` the complete record of what was done. A path alone means
+a file."""
+AboutKind = Literal["report", "file", "deed", "absence"]
 
 
 class TextCriterion(CriterionBase):
-    """A statement that a judge decides. A plain string is parsed as a text criterion.
+    """A statement that a judge decides. A plain string is parsed as a text criterion, or as one of the short forms.
 
-    Without `about`, what the statement is about is read from its words. Start it with "the report" for what the text
-    must say; everything else has to be shown by files, tool calls or checks.
+    Without `about`, a model reads what the statement is about before the child's work is known: see `CriterionReading`.
     """
 
     kind: Literal["text"] = "text"
@@ -110,6 +123,8 @@ class TextCriterion(CriterionBase):
     about: About | None = None
 
     def describe(self) -> str:
+        if isinstance(self.about, AboutFile) and Path(self.about.file).stem.lower() not in self.text.lower():
+            return f"{self.about.file}: {self.text}"
         return self.text
 
 
@@ -263,10 +278,11 @@ class ProbeCriterion(CriterionBase):
 
 
 class RubricDimension(Value):
-    """One dimension that a judge scores from `min` to `max`."""
+    """One dimension that a judge scores from `min` to `max`. `about` is as in a text criterion."""
 
     id: CriterionId
     description: Text
+    about: About | None = None
     weight: float = Field(default=1, ge=0)
     min: float = 0
     max: float = 1
@@ -333,11 +349,11 @@ AnyCriterion = (
 )
 
 
-def _string_is_text(value: object) -> object:
-    return {"kind": "text", "text": value} if isinstance(value, str) else value
+def _parse_text(value: object) -> object:
+    return criterion_of(value) if isinstance(value, str) else value
 
 
-Criterion = Annotated[Annotated[AnyCriterion, Field(discriminator="kind")], BeforeValidator(_string_is_text)]
+Criterion = Annotated[Annotated[AnyCriterion, Field(discriminator="kind")], BeforeValidator(_parse_text)]
 
 
 class Workspace(Value):
@@ -485,7 +501,7 @@ class Parent(Value):
 
 
 def _with_id(criterion: object, id: str) -> object:
-    criterion = _string_is_text(criterion)
+    criterion = _parse_text(criterion)
     if isinstance(criterion, CriterionBase):
         return criterion if criterion.id else criterion.model_copy(update={"id": id})
     if isinstance(criterion, Mapping):
@@ -661,6 +677,63 @@ _NOBODY_LOOKED = frozenset({
 """Codes of verdicts and criteria that say nothing about the work, because nobody could look at it."""
 
 
+ReadBy = Literal[
+    "parent",  # the criterion says what it is about
+    "model",  # a model read it, without seeing the child's work
+    "stored",  # a model read the same criterion, goal and tools before
+    "nobody",  # no model could be asked, or its answer couldn't be used
+]
+
+
+class StatementPart(Value):
+    """One independent statement of a criterion in words, and what would prove it."""
+
+    text: str
+    about: AboutKind
+    files: tuple[str, ...] = ()
+    """Paths or globs. For an `absence`, files that must not change; those after `!` may."""
+    tools: tuple[str, ...] = ()
+    """The tools that can bring a deed about, or would violate an absence. Empty if they aren't known."""
+    names: tuple[str, ...] = ()
+    """Ids, addresses, proper names, numbers, dates and times that the call must contain."""
+    allowed: tuple[str, ...] = ()
+    """For an absence: what stands in calls that are allowed all the same."""
+    claim: bool = False
+    """Whether it asks only that the report says that something was done or is so."""
+    whole: bool = True
+    """Whether only the whole of a text, a file or all calls can show it, and not one passage."""
+
+    def __str__(self) -> str:
+        """What it is about in a few words, such as ``deed, by `set_status` with 12``."""
+        named = ", ".join(self.files) if self.about in ("file", "absence") else ""
+        by = f", by {', '.join(f'`{tool}`' for tool in self.tools)}" if self.about == "deed" and self.tools else ""
+        names = f"{'' if by else ','} with {', '.join(self.names)}" if self.about == "deed" and self.names else ""
+        return self.about + (f": {named}" if named else "") + by + names
+
+
+class CriterionReading(Value):
+    """What a criterion in words is about, as it was read before its child's work was known."""
+
+    by: ReadBy
+    parts: tuple[StatementPart, ...] = Field(min_length=1)
+
+    def __str__(self) -> str:
+        """What the criterion was read as, in a few words."""
+        about = "; ".join(map(str, self.parts))
+        return {"nobody": "not read, so ", "parent": "as it says, "}.get(self.by, "read as ") + about
+
+
+class PartResult(Value):
+    """The outcome of one of several parts of a criterion in words."""
+
+    text: str
+    outcome: "CriterionOutcome"
+    code: str
+    reason: str = ""
+    evidence: str | None = None
+    source: str | None = None
+
+
 class CriterionResult(Value):
     """The outcome of one criterion, who decided it, and on what evidence."""
 
@@ -674,10 +747,12 @@ class CriterionResult(Value):
     reason: str = ""
     evidence: str | None = None
     source: str | None = None
-    """Where the quoted evidence was found: `output`, `artifact:<path>`, `receipt:<n>` or `check:<id>`."""
-    about: str | None = None
-    """For criteria in words: what the criterion was read to be about, which decides where the quote must come from:
-    `report`, `files`, `file: <path>`, `deed` or `absence`."""
+    """Where the quoted evidence was found: `output`, `said`, `artifacts`, `artifact:<path>`, `file:<path>`,
+    `receipt:<n>` or `check:<id>`."""
+    reading: CriterionReading | None = None
+    """For criteria in words: how it was read, which decides what can prove it."""
+    parts: tuple[PartResult, ...] = ()
+    """For criteria in words that were read as several statements: the outcome of each."""
     weight: float = 1
     findings_only: bool = False
     score: float | None = None
@@ -734,6 +809,9 @@ class JudgeAttempt(Value):
     """One request to one judge model, which either answered or failed with `fault`."""
 
     model: str
+    purpose: Literal["judging", "reading"] = "judging"
+    """`reading`: the model was asked what criteria are about. One request reads those of all tasks of a call, and the
+    first of them that gets a verdict bears its cost."""
     model_served: str | None = None
     fault: str | None = None
     """The `ProviderError`'s fault, such as `rate_limited`, `overloaded`, `connection` or `timeout`; `budget_exceeded`
@@ -801,6 +879,11 @@ class FalsePassRate(Value):
     """The day of the latest ruling."""
 
 
+def answered(attempts: Sequence[JudgeAttempt]) -> list[JudgeAttempt]:
+    """The requests that a judge answered, without those that read the criteria."""
+    return [one for one in attempts if one.fault is None and one.purpose == "judging"]
+
+
 class JudgeRecord(Value):
     """Which model judged, why it was chosen, and what the judging cost. `model` is None if no model answered.
 
@@ -831,7 +914,19 @@ class JudgeRecord(Value):
     seconds: float = 0
 
 
-_UNVERIFIED = {"trusted": "on trust", "own_tests_only": "own tests only"}
+UNVERIFIED = {
+    "trusted": "on trust",
+    "own_tests_only": "own tests only",
+    "no_clean_room": "no clean room",
+    "own_commands": "the child's own commands",
+    "own_files": "the child's own files",
+    "unknown_effect": "by a tool of unknown effect",
+    "file_unseen": "the file was not seen",
+    "unlinked": "not shown which one",
+    "unconfirmed": "the judge couldn't tell",
+    "incomplete_record": "not everything was recorded",
+    "not_read": "criterion not read",
+}
 """Why a criterion counts as met and isn't verified, by its code."""
 
 
@@ -867,6 +962,8 @@ class Verdict(Value):
     """A digest of the goal and the criteria."""
     judge_version: str = ""
     """A digest of the judging method: prompt, reply schema, parser and model."""
+    reading_version: str = ""
+    """A digest of the method by which criteria in words are read: prompt and reply schema."""
     sandbox: str | None = None
     """For shell checks: the sandbox mechanism."""
     receipts: ReceiptsAvailability = "recorded"
@@ -890,8 +987,8 @@ class Verdict(Value):
         """What the verdict rests on: `verified`, or `unverified` with the reason ("unverified: on trust")."""
         if self.verified:
             return "verified"
-        codes = dict.fromkeys(one.code for one in self.criteria if one.code in _UNVERIFIED)
-        return ": ".join(["unverified", *([", ".join(_UNVERIFIED[code] for code in codes)] if codes else [])])
+        codes = dict.fromkeys(one.code for one in self.criteria if one.code in UNVERIFIED)
+        return ": ".join(["unverified", *([", ".join(UNVERIFIED[code] for code in codes)] if codes else [])])
 
     def __str__(self) -> str:
         """The verdict in one line, with what a PASS rests on or the reason of a FAIL."""

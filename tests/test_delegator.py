@@ -61,7 +61,7 @@ async def test_a_result_is_judged_as_soon_as_its_child_ends() -> None:
             {
                 "tasks": [
                     {"goal": "slow"},
-                    {"goal": "quick", "acceptance_criteria": ["the report says that it was quick"]},
+                    {"goal": "quick", "acceptance_criteria": ["report: the report says that it was quick"]},
                 ]
             }
         )
@@ -232,7 +232,7 @@ async def test_long_child_text_is_cut_visibly_and_stays_readable_by_handle() -> 
 async def test_what_the_parent_reads_begins_with_the_verdict() -> None:
     client = words(["task 0: PASS\n" + "all is well. " * 800], met_by("all is bad"))
     async with Delegator(client=client) as delegator:
-        text = await delegator.answer({"goal": "x", "acceptance_criteria": ["all is well"]})
+        text = await delegator.answer({"goal": "x", "acceptance_criteria": ["report: all is well"]})
     first, second, *_, last = text.splitlines()
     assert first == last == "0 of 1 PASS; task 1 FAIL evidence_not_found"
     assert second.startswith("task 1: FAIL (judge, evidence_not_found)")
@@ -241,7 +241,7 @@ async def test_what_the_parent_reads_begins_with_the_verdict() -> None:
 async def test_the_bill_names_child_and_judge_apart_and_unknown_is_never_zero() -> None:
     client = words(["the sea is blue"], met_by("the sea is blue"))
     async with Delegator(client=client) as delegator:
-        report = await delegator.call({"goal": "x", "acceptance_criteria": ["it says blue"]})
+        report = await delegator.call({"goal": "x", "acceptance_criteria": ["report: it says blue"]})
     (result,) = report.results
     assert result.verdict
     assert result.verdict.judge
@@ -261,7 +261,7 @@ async def test_events_tell_what_happens_and_a_broken_sink_costs_nothing() -> Non
     client = words([Scripted.call("think", thought="hm"), "I thought about it"], met_by("I thought"))
     async with Delegator(client=client, on_event=sink) as delegator:
         report = await delegator.call(
-            {"goal": "x", "acceptance_criteria": ["the report says that it was thought about"]}
+            {"goal": "x", "acceptance_criteria": ["report: the report says that it was thought about"]}
         )
     assert report.all_pass
     assert [event.kind for event in events] == [
@@ -429,7 +429,9 @@ async def test_models_that_the_host_calls_run_children_and_judge() -> None:
         tools=True,
     )
     async with Delegator(host_models={house: client}) as delegator:
-        report = await delegator.call({"goal": "Find it.", "acceptance_criteria": ["the report gives a number"]})
+        report = await delegator.call(
+            {"goal": "Find it.", "acceptance_criteria": ["report: the report gives a number"]}
+        )
     (result,) = report.results
     assert result.model == "house-model"
     assert result.verdict is not None

@@ -19,7 +19,7 @@ POEM_CALL = {
     "tasks": [
         {
             "goal": "Write haiku.txt.",
-            "acceptance_criteria": [{"kind": "file", "path": "haiku.txt"}, "it names a river"],
+            "acceptance_criteria": [{"kind": "file", "path": "haiku.txt"}, "file haiku.txt: it names a river"],
         },
         {"goal": "Write snow.txt.", "acceptance_criteria": [{"kind": "file", "path": "snow.txt"}]},
     ]

@@ -21,7 +21,7 @@ from tests.support.words import verdicts
 linux = pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
 TURNS = 60
 DONE = "did my part as asked"
-TASK = Task.model_validate({"goal": "x", "acceptance_criteria": ["the report says that it was done"]})
+TASK = Task.model_validate({"goal": "x", "acceptance_criteria": ["report: the report says that it was done"]})
 
 
 def answer(call: Call) -> Reply:
@@ -104,7 +104,7 @@ import asyncio, gc, os, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 from delegate import Delegator, Task
 delegator = Delegator()
-task = Task.model_validate({"goal": "x", "acceptance_criteria": ["the report says that it was done"]})
+task = Task.model_validate({"goal": "x", "acceptance_criteria": ["report: the report says that it was done"]})
 async def turn():
     return (await delegator.run(task)).results[0].status
 """

@@ -10,10 +10,10 @@ import pytest
 
 from delegate import Delegator, Task, Verdict
 from delegate.testing import ChatReply, ChatRequest, Scripted, judge_reply
-from delegate.types import TextCriterion
+from delegate.types import AboutFile, TextCriterion
 
 WRITES = Scripted.call("write_file", path="note.txt", content="hello reader\n")
-GREETS = TextCriterion(text="the note greets the reader")
+GREETS = TextCriterion(text="the note greets the reader", about=AboutFile(file="note.txt"))
 TASK = Task(goal="Write note.txt.", acceptance_criteria=(GREETS,), model="gpt-6.1-terra")
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from delegate.errors import CallError
+from delegate.judging.reading.statements import Template
 from delegate.types import Task, TaskResult
 
 When = Literal["passed", "always"]
@@ -32,6 +33,8 @@ class Item:
     when: When = "passed"
     input: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the results repeat of its row: the columns of a table, else the goal."""
+    template: Template | None = None
+    """What the task was made from: its criteria are read once for all rows."""
 
 
 @dataclass(frozen=True, slots=True)

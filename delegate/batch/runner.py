@@ -65,6 +65,7 @@ class BatchRunner:
             consumer=Consumer(receive, direct=True, kinds=kinds),
             is_run=False,
             cancellation=cancellation,
+            template=item.template,
         )
         (result,) = report.results
         refused = result.status == "budget_exceeded" and not result.usage.model_calls and item.task.max_cost_usd is None

@@ -148,7 +148,8 @@ class TaskFile:
 
     def _table_item(self, columns: Mapping[str, str], templates: Templates, row: int) -> Item:
         id = columns.get("id", "").strip() or str(row)
-        return Item(_id(id), self.read_task(templates.task(columns), base=self.path.parent), row, input=columns)
+        task = self.read_task(templates.task(columns), base=self.path.parent)
+        return Item(_id(id), task, row, input=columns, template=templates.to_read(columns))
 
     def _item(self, task: object, row: int) -> Item:
         if not isinstance(task, Mapping):

@@ -10,13 +10,17 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, cast
 
 from delegate.errors import CallError
+from delegate.judging.reading.statements import Template
+from delegate.short_forms import criterion_of
 from delegate.types import JsonObject
 
 Escape = Callable[[str], str]
 _BRACES = re.compile(r"(?<![{$])\{([^{}\n]+)\}(?!\})")
+_LEAST_LETTERS = 12
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SHELL_NAME = re.compile(r"\W")
 
@@ -40,6 +44,20 @@ class Templates:
         if self.output_schema is not None:
             task["output_schema"] = _filled(self.output_schema, columns)
         return task
+
+    def to_read(self, columns: Mapping[str, str]) -> Template | None:
+        """What a model reads once for all rows; None if the goal has too few words of its own."""
+        if sum(map(str.isalpha, _BRACES.sub("", self.goal))) < _LEAST_LETTERS:
+            return None
+        statements: dict[str, str] = {}
+        for n, one in enumerate(self.criteria, start=1):
+            given = criterion_of(one) if isinstance(one, str) else one
+            if isinstance(given, Mapping):
+                fields = cast("Mapping[str, object]", given)
+                text = fields.get("text" if fields.get("kind") == "text" else "question")
+                if isinstance(text, str):
+                    statements[str(fields.get("id") or f"c{n}")] = text
+        return Template(self.goal, statements, partial(fill, columns=columns))
 
 
 def fill(text: str, columns: Mapping[str, str], escape: Escape = str) -> str:

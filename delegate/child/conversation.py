@@ -79,6 +79,7 @@ class Conversation:
             mark=self._mark,
             seconds=job.seconds,
             tools=[tool.name for tool in job.tools],
+            readings=job.readings,
         )
         self._assignment = prompt.assignment(job.task)
         self._messages = [Message("user", self._assignment + _interrupted(job.done_before, self._mark))]

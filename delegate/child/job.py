@@ -16,7 +16,7 @@ from delegate.models.connections import Connection
 from delegate.ports import Tool, ToolOutput
 from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
 from delegate.sandbox.workspace import Folder
-from delegate.types import ChildRun, Effort, ErrorDetail, Provenance, Task, Tier, Usage
+from delegate.types import ChildRun, CriterionReading, Effort, ErrorDetail, Provenance, Task, Tier, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,8 @@ class Job:
     """Returns a context manager in which time isn't the child's own: `with job.waiting("rate_limit"): …`."""
     claims: Claims | None = None
     """In goal mode: judges the child's claims. The child ends when one is verified."""
+    readings: Mapping[str, CriterionReading] = field(default_factory=dict[str, CriterionReading])
+    """What is known of what the criteria are about, by their ids. A model may still be reading them."""
     done_before: str = ""
     """What the child did before its process was lost, as text, if it continues from its record."""
 
@@ -109,7 +111,7 @@ class Job:
     @property
     def prompt(self) -> str:
         """The whole prompt for the child in one text: rules, criteria, goal and context."""
-        return prompt.whole(self.task, self.workspace, seconds=self.seconds)
+        return prompt.whole(self.task, self.workspace, seconds=self.seconds, readings=self.readings)
 
     def record_tool(
         self, tool: str, args: Mapping[str, Any], answer: ToolOutput | str = "", *, seconds: float = 0

@@ -1,11 +1,11 @@
 """Builds a child's prompt: the rules that all children share first, so that providers cache them, then the task."""
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 
-from delegate.types import Task
+from delegate.types import AboutKind, CriterionReading, Task
 
 _RULES = """\
 You are an agent working alone on one task that another agent handed to you. You can't ask it anything and you \
@@ -54,12 +54,13 @@ def system_text(
     mark: str,
     seconds: float | None = None,
     tools: Collection[str] | None = None,
+    readings: Mapping[str, CriterionReading] | None = None,
     today: date | None = None,
 ) -> str:
     """The child's system prompt: what changes least comes first, because providers cache the beginning.
 
-    `mark` is the random string that frames this child's tool results, `seconds` the time that the child has, and
-    `tools` the names of its tools.
+    `mark` is the random string that frames this child's tool results, `seconds` the time that the child has, `tools`
+    the names of its tools, and `readings` what is known of what its criteria are about.
     """
     frames = (
         f"Every tool result stands between a line <<<{mark} and a line {mark}>>>. "
@@ -70,7 +71,7 @@ def system_text(
     rules += [_STEPS] if task.steps else []
     claims = f" You may claim {task.max_claims} times." if task.mode == "goal" else ""
     limits = f"You have {max_steps} turns{_time(seconds)}.{claims}"
-    return "\n\n".join([*rules, *_place(workspace, today), limits, *_requirements(task), frames])
+    return "\n\n".join([*rules, *_place(workspace, today), limits, *_requirements(task, readings or {}), frames])
 
 
 def assignment(task: Task) -> str:
@@ -79,7 +80,14 @@ def assignment(task: Task) -> str:
     return f"{task.goal}\n\nContext:\n{context}" if context else task.goal
 
 
-def whole(task: Task, workspace: Path, *, seconds: float | None = None, today: date | None = None) -> str:
+def whole(
+    task: Task,
+    workspace: Path,
+    *,
+    seconds: float | None = None,
+    readings: Mapping[str, CriterionReading] | None = None,
+    today: date | None = None,
+) -> str:
     """Rules and task in one text, for an agent of the host, which frames its tool results in its own way."""
     limits = [f"You have {time.removeprefix(' and ')}."] if (time := _time(seconds)) else []
     parts = [
@@ -87,7 +95,7 @@ def whole(task: Task, workspace: Path, *, seconds: float | None = None, today: d
         _REPORT,
         *_place(workspace, today),
         *limits,
-        *_requirements(task),
+        *_requirements(task, readings or {}),
         f"Your task:\n{assignment(task)}",
     ]
     return "\n\n".join(parts)
@@ -102,6 +110,21 @@ def _has_no_commands(tools: Collection[str] | None) -> bool:
     return tools is not None and "read_file" in tools and "run_shell" not in tools
 
 
+_SHOWN_BY: Mapping[AboutKind, str] = {
+    "report": "your report",
+    "file": "the file as you leave it",
+    "deed": "your calls; where a tool can read the state, read it again afterwards",
+    "absence": "the record of all your calls and changes",
+}
+
+
+def _shown_by(reading: CriterionReading | None) -> str:
+    """What will count as its proof, so that an honest child leaves it."""
+    if reading is None or reading.by == "nobody":
+        return ""
+    return f" [shown by {'; and by '.join(dict.fromkeys(_SHOWN_BY[part.about] for part in reading.parts))}]"
+
+
 def _time(seconds: float | None) -> str:
     """The time until the deadline in words, such as ` and 10 minutes`; empty if there is none."""
     if seconds is None or not math.isfinite(seconds):
@@ -112,10 +135,13 @@ def _time(seconds: float | None) -> str:
     return f" and {amount} {unit}{'' if amount == 1 else 's'}"
 
 
-def _requirements(task: Task) -> Iterator[str]:
-    """What the work and the report must meet."""
+def _requirements(task: Task, readings: Mapping[str, CriterionReading]) -> Iterator[str]:
+    """What the work and the report must meet, and what shows it."""
     if task.criteria:
-        criteria = "\n".join(f"- {criterion.id}: {criterion.describe()}" for criterion in task.criteria)
+        criteria = "\n".join(
+            f"- {criterion.id}: {criterion.describe()}{_shown_by(readings.get(criterion.id or ''))}"
+            for criterion in task.criteria
+        )
         yield f"Your work is accepted only if every one of these holds:\n{criteria}"
     if task.output_schema is not None:
         yield "End your report with one ```json block that holds the requested output, and nothing after it."

@@ -82,6 +82,12 @@ def toolbox_specs() -> tuple[ToolSpec, ...]:
     return (*(ToolSpec(one.name, one.description, one.parameters) for one in _DEFINITIONS), _think_tool().spec)
 
 
+def toolbox_definitions(commands: Commands) -> "tuple[_Definition, ...]":
+    """The built-in tools that a child will get, before it has a workspace. The tool for thinking is left out."""
+    refused = commands.refusal("model", can_ask=False) is not None
+    return tuple(one for one in _DEFINITIONS if one is not _RUN_SHELL or not refused)
+
+
 def toolbox_names() -> tuple[str, ...]:
     """The names of the built-in tools, also of those that a child may not be offered."""
     return (*(one.name for one in _DEFINITIONS), _think_tool().name)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.contract.amounts import cost, counted, out_of_budget, paid, percent, tally, usd
-from delegate.types import Claim, JudgeAttempt, JudgeRecord, Report, TaskResult, Usage, Verdict
+from delegate.types import Claim, JudgeAttempt, JudgeRecord, Report, TaskResult, Usage, Verdict, answered
 
 
 def task_costs(result: TaskResult) -> list[str]:
@@ -74,7 +74,7 @@ def _judge(verdict: Verdict | None, share: float | None, claims: Sequence[Claim]
 
 def _escalation(verdict: Verdict, attempts: Sequence[JudgeAttempt]) -> Iterator[str]:
     """What the first judge left undecided, and whether the next judge decided it."""
-    for first, second in pairwise(attempt for attempt in attempts if attempt.fault is None):
+    for first, second in pairwise(answered(attempts)):
         if not first.answers:
             continue
         undecided = [answer.id for answer in first.answers]
@@ -95,8 +95,8 @@ def _obstacle(first: JudgeAttempt) -> str:
 
 def _judges(record: JudgeRecord, name: str) -> str:
     """The names of all judges that answered, the deciding one last. The cost covers all of them."""
-    answered = [attempt.model for attempt in record.attempts if attempt.fault is None]
-    others = [f" {one}," for one in dict.fromkeys(answered) if one != name]
+    models = [one.model for one in answered(record.attempts)]
+    others = [f" {one}," for one in dict.fromkeys(models) if one != name]
     last = _name(name, record.model_served, substituted=record.substituted)
     return f"judge{'s' if others else ''}{''.join(others)}{last}"
 

@@ -1,7 +1,4 @@
-"""`delegate lint`: finds shell commands that can't fail, and statements that only a report could show.
-
-Both are useless as criteria: the first always hold, the second never count.
-"""
+"""`delegate lint`: finds shell commands that can't fail, and says what criteria in words are about."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -41,8 +38,9 @@ def lint(
     """Find parts of a shell command that hide its failure, as in `pytest || true`.
 
     With --criteria, check the commands of all its shell criteria, and show what
-    each criterion in words is about, with a criterion that code decides for
-    those that no report can show. With --files, do the same for each file that
+    each criterion in words says it is about: `report: …`, `file PATH: …`,
+    `deed: …` or `absence: …`. Where it doesn't, a model reads it when its task
+    runs. With --files, do the same for each file that
     is given: criteria, or tasks as for `delegate run --file` and `delegate
     batch`. Only what was found is shown.
 
@@ -150,19 +148,17 @@ def _lint_criteria(file: Path, command: list[str] | None, format: Format) -> int
 
 
 def _criteria_rows(task: "Task") -> list[dict[str, Any]]:
-    from delegate.child.toolbox import toolbox_specs
-    from delegate.judging import suggest
-    from delegate.judging.judge.statements import subject_of
+    from delegate.judging.reading.statements import declared, in_words
     from delegate.judging.validate import vacuous_parts
-    from delegate.types import QuestionCriterion, ShellCriterion, TextCriterion
+    from delegate.types import ShellCriterion
 
-    specs, rows = toolbox_specs(), list[dict[str, Any]]()
+    rows, statements = list[dict[str, Any]](), in_words(task)
     for criterion in task.criteria:
-        in_words = isinstance(criterion, (TextCriterion, QuestionCriterion))
-        found = [one.message for one in suggest.findings([criterion], specs)]
-        found += vacuous_parts(criterion) if isinstance(criterion, ShellCriterion) else []
-        about = str(subject_of(criterion)) if in_words else None
-        rows.append({"id": criterion.id, "text": criterion.describe(), "about": about, "findings": found})
+        text, about = statements.get(criterion.id or "", ("", None))
+        read_as = "read by a model" if text else None
+        read_as = str(declared(text, about).parts[0]) if about is not None else read_as
+        found = vacuous_parts(criterion) if isinstance(criterion, ShellCriterion) else []
+        rows.append({"id": criterion.id, "text": criterion.describe(), "about": read_as, "findings": found})
     return rows
 
 

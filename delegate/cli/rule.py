@@ -75,8 +75,8 @@ def rule(
     `--sample N` draws criteria at random and shows each with its evidence but
     not its verdict. Only such rulings say how often a judge is wrong: those
     that somebody picked, because they looked odd, are measured apart. Without
-    a terminal, `--sample N --format jsonl` prints the criteria as lines; fill
-    in `ruling`, and read them with `--import`.
+    a terminal, `--sample N --format jsonl` prints the criteria as lines with
+    their evidence; fill in `ruling`, and read them with `--import`.
     """
     from delegate.cli.output import refusals_as
     from delegate.delegator import Delegator
@@ -205,7 +205,8 @@ def _print_drawn(delegator: "Delegator", run: str | None, sample: int | None, fo
         record = delegator.wait_for(delegator.read(handle))
         if record is not None:
             row = {"task": handle, "criterion": id, "ruling": None, "because": None, "sampling": _sampling(sample)}
-            rows.append({**row, "goal": _goal(record), "text": _text_of(record, id)})
+            shown = {name: text for name, text in _evidence(record).sources.items() if text.strip()}
+            rows.append({**row, "goal": _goal(record), "text": _text_of(record, id), "evidence": shown})
     print_as_json(format, rows, rows)
 
 

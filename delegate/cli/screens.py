@@ -130,9 +130,7 @@ def _details(one: CriterionResult) -> str:
         return "" if repeats else one_line(one.reason, MET_CHARS)
     reason, quote = one.reason or one.code.replace("_", " "), ""
     if one.code == "self_report_only" and one.evidence:
-        from delegate.judging.judge.proof import HINT
-
-        reason, quote = reason.removesuffix(f"; {HINT}"), f": “{one_line(one.evidence, MET_CHARS)}”"
+        quote = f" (quoted: “{one_line(one.evidence, MET_CHARS)}”)"
     elif one.outcome in ("error", "cannot_tell") and one.reason:
         reason = f"{one.code}: {reason}"
     return one_line(reason, REASON_CHARS) + quote
@@ -142,13 +140,16 @@ def _all_details(one: CriterionResult) -> str:
     details = one.code + (f": {one_line(one.reason, FULL_CHARS)}" if one.reason else "")
     if one.decided_by == "judge" and one.source and one.evidence:
         details += f"\nin {_place(one)}: “{one_line(one.evidence, FULL_CHARS)}”"
+    details += f"\n{one_line(str(one.reading), FULL_CHARS)}" if one.reading is not None else ""
+    details += "".join(f"\n  {one_line(f'{part.outcome}: {part.text}', FULL_CHARS)}" for part in one.parts)
     return details
 
 
 def _place(one: CriterionResult) -> str:
     """Where the evidence was found, in words."""
     kind, _, name = (one.source or "").partition(":")
-    places = {"output": "the report", "artifact": name, "receipt": f"call {name}", "check": f"check {name}"}
+    places = {"output": "the report", "said": "the conversation", "artifacts": "the list of files", "artifact": name}
+    places |= {"file": name, "receipt": f"call {name}", "check": f"check {name}"}
     return one_line(visible(places.get(kind, one.source or "")), 80)
 
 

@@ -14,9 +14,9 @@ from pydantic_core import ErrorDetails
 from delegate.batch.sources import no_tasks, tasks_in
 from delegate.cli.documents import read_document
 from delegate.contract.problems import KINDS, Problems, join, kind_fields
-from delegate.contract.short_forms import LOOKS_LIKE_JSON, expand
 from delegate.errors import CallError
 from delegate.judging.validate import refuse_undecidable
+from delegate.short_forms import LOOKS_LIKE_JSON, expand
 from delegate.types import AnyCriterion, Criterion, JsonObject, Task
 
 

@@ -243,7 +243,9 @@ def _as_json_text(schema: JsonObject) -> JsonObject:
 
 
 def _nullable(schema: JsonObject) -> JsonObject:
-    if "null" not in (types := _types(schema)):
+    if "anyOf" in schema and "type" not in schema:
+        schema["anyOf"] = [*schema["anyOf"], {"type": "null"}]
+    elif "null" not in (types := _types(schema)):
         schema["type"] = [*types, "null"]
     if "enum" in schema and None not in schema["enum"]:
         schema["enum"] = [*schema["enum"], None]

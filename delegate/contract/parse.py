@@ -50,8 +50,8 @@ from delegate.contract.reading import (
     read_object,
     show,
 )
-from delegate.contract.short_forms import LOOKS_LIKE_JSON, expand
 from delegate.errors import CallError
+from delegate.short_forms import LOOKS_LIKE_JSON, expand
 from delegate.types import TIERS, JsonObject, Task
 
 CheckSchema = Callable[[JsonObject], str | None]
@@ -241,6 +241,7 @@ class _Parser:
             self._parse_field(fields, name, path, self._schema)
         self._parse_field(fields, "calls", path, _calls)
         self._parse_field(fields, "args", path, _decode_nested)
+        self._parse_field(fields, "about", path, _decode_nested)
         self._parse_field(fields, "pattern", path, _pattern)
         return fields if len(self.problems) == before else _PLACEHOLDER
 

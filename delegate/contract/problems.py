@@ -1,6 +1,7 @@
 """Collects the problems of a call in one error, so that a model can fix all of them in its next attempt."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast, get_args
 
 from pydantic import ValidationError
@@ -101,6 +102,9 @@ class Problems:
         hint = (
             f'add "kind": "{meant}"' if meant else f"the kinds are {', '.join(KINDS)}; or write the criterion as text"
         )
+        if not meant and len(given) == 1:  # YAML reads an unquoted `- report: …` so
+            ((name, value),) = given.items()
+            hint = f"put it in quotes if it is a text: {show(f'{name}: {value}')}"
         self.add("invalid_criterion", join(path, "kind"), "is missing", hint)
 
     def from_pydantic(self, error: ValidationError, given: Mapping[str, object], path: str) -> None:
@@ -145,10 +149,13 @@ def _field_path(detail: ErrorDetails, given: object, path: str) -> str:
     """Return the path in the call for pydantic's location, which also has the tags of unions."""
     value: Any = given
     missing = detail["loc"][-1] if detail["type"] == "missing" else None
-    for part in detail["loc"]:
+    for before, part in pairwise(("", *detail["loc"])):
+        is_tag = isinstance(before, int) and isinstance(value, Mapping)
         if isinstance(part, int):
             path = f"{path}[{part}]"
             value = cast("Sequence[object]", value)[part] if isinstance(value, (list, tuple)) else None
+        elif is_tag and part == cast("Mapping[str, object]", value).get("kind"):
+            continue  # it isn't the field of that name
         elif isinstance(value, Mapping) and (part in value or part == missing):
             path = join(path, part)
             value = cast("Mapping[str, object]", value).get(part)

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted, visible
 from delegate.contract.amounts import Priced, cost, counted, out_of_budget, paid, percent, tally
-from delegate.types import Artifact, CriterionResult, JudgeRecord, ReceiptCounts, Report, TaskResult, Totals, Verdict
+from delegate.types import (
+    Artifact,
+    CriterionResult,
+    JudgeRecord,
+    ReceiptCounts,
+    Report,
+    TaskResult,
+    Totals,
+    Verdict,
+    answered,
+)
 
 if TYPE_CHECKING:
     import regex
@@ -208,7 +218,7 @@ def _judge_line(record: JudgeRecord, name: str) -> str:
     line += ", the child's own model" if record.same_model_as_worker else ""
     if record.substituted and record.model_served:
         line += f"; the provider served {quoted(record.model_served, 80)} instead"
-    asked = list(dict.fromkeys(attempt.model for attempt in record.attempts if attempt.fault is None))
+    asked = list(dict.fromkeys(attempt.model for attempt in answered(record.attempts)))
     if record.escalated and len(asked) > 1:
         first, second = one_line(asked[0], 80), one_line(asked[1], 80)
         line += f"; {second} judged the criteria that {first} couldn't decide or prove"
@@ -224,6 +234,7 @@ def _criterion_line(criterion: CriterionResult) -> str:
     if criterion.evidence and not (met and criterion.decided_by == "check"):
         source = quoted(criterion.source or "an unknown source", 80)
         line += f"; evidence from {source}: {quoted(criterion.evidence, 200)}"
+    line += f"; {one_line(str(criterion.reading), 160)}" if criterion.reading is not None else ""
     return line
 
 

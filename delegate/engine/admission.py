@@ -17,6 +17,7 @@ from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
+from delegate.judging.reading.statements import Template
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connections
@@ -57,10 +58,12 @@ class Admission:
         is_run: bool = True,
         cancellation: Cancellation | None = None,
         resumed: "Resumed | None" = None,
+        template: Template | None = None,
     ) -> Report:
         """Run all tasks, numbered from `first_index`. With `resumed`, the only one goes on where its record ends.
 
-        `consumer` receives the events. `is_run` is False for the items of a batch, which is one run.
+        `consumer` receives the events. `is_run` is False for the items of a batch, which is one run, and `template` is
+        what the only task was made from.
 
         Raises:
             CallError: A task can't be run. None of them was started.
@@ -90,6 +93,7 @@ class Admission:
                 is_run=is_run,
                 cancellation=cancellation,
                 resumed=resumed,
+                template=template,
             )
         if is_run:
             await settle(consumers)

@@ -28,10 +28,13 @@ from delegate.engine.consumers import Consumer
 from delegate.engine.task_run import CallScope, Services, TaskRun
 from delegate.errors import CallError
 from delegate.events import Event, RunDone, RunStarted, TaskQueued
+from delegate.judging.reading.reader import CallReading, TaskToRead
+from delegate.judging.reading.statements import Template
+from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.sandbox.commands import Author
 from delegate.telemetry import operations
-from delegate.types import Report, Task, TaskResult
+from delegate.types import TIERS, Report, Task, TaskResult
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
@@ -60,11 +63,12 @@ class Executor:
         is_run: bool = True,
         cancellation: Cancellation | None = None,
         resumed: "Resumed | None" = None,
+        template: Template | None = None,
     ) -> Report:
         """Run all tasks. The report has their results in the same order, numbered from `first_index`.
 
         Unless the call `is_run`, but an item of a batch, its beginning and end are no events of their own. With
-        `resumed`, the only task goes on where its record ends.
+        `resumed`, the only task goes on where its record ends. `template` is what the only task was made from.
         """
         started = time.monotonic()
         redactor = Redactor(secret_variables=self.services.secret_variables)
@@ -72,12 +76,21 @@ class Executor:
         settings, run = self.services.settings, context.run
         traced = operations.workflow(settings.tool_name, redactor, run_id=run.id, tasks=len(tasks), depth=context.depth)
         with redactor.for_logs(), traced, (cancellation or Cancellation()).part() as own:
-            call = CallScope(self.services, context, author, ceiling, own, redactor, consumers)
+            handles = [resumed.handle if resumed else context.run.next_handle() for _ in tasks]
+            reading = CallReading(
+                self.services.judging.reader,
+                [TaskToRead(handle, task, template) for handle, task in zip(handles, tasks, strict=True)],
+                self.services.tools_to_read(),
+                worker=_weakest(connections),
+                ceiling=ceiling,
+                ledger=context.ledger,
+                redactor=redactor,
+            )
+            call = CallScope(self.services, context, author, ceiling, own, redactor, reading, consumers)
+            given = zip(tasks, connections, handles, strict=True)
             runs = [
-                TaskRun(
-                    call, index, task, connection, resumed.handle if resumed else context.run.next_handle(), resumed
-                )
-                for index, (task, connection) in enumerate(zip(tasks, connections, strict=True), first_index)
+                TaskRun(call, index, task, connection, handle, resumed)
+                for index, (task, connection, handle) in enumerate(given, first_index)
             ]
             self.running.update((run.handle, run) for run in runs)
             call.unfinished.update(run.handle for run in runs)
@@ -107,12 +120,14 @@ class Executor:
         for run in runs:
             run.notify(TaskQueued, goal=run.task.goal)
         watch = _Watch(runs)
+        call.reading.start()
         try:
             async with asyncio.TaskGroup() as group:
                 running = [group.create_task(run.run()) for run in runs]
             return tuple(task.result() for task in running)
         finally:
             watch.stop()
+            await call.reading.close()
             if is_run and call.consumers:
                 results = [run.result for run in runs if run.result is not None]
                 call.deliver(_run_done(run_id, results, time.monotonic() - started))
@@ -125,6 +140,12 @@ class Executor:
             hint = "it had too many files, or another process resumed it first; look at `delegate show`"
             raise CallError("cannot_resume", message, field="handle", hint=hint)
         resumed.start = start
+
+
+def _weakest(connections: Sequence[Connection | None]) -> Model | None:
+    """The model of the lowest tier: no model above it may read or judge its work."""
+    models = [connection.model for connection in connections if connection is not None]
+    return max(models, key=lambda model: TIERS.index(model.tier), default=None)
 
 
 class _Watch:

@@ -29,7 +29,7 @@ from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
 from delegate.child.loop import AgentLoop
 from delegate.child.media import readable_types
-from delegate.child.toolbox import read_only_tools, toolbox
+from delegate.child.toolbox import read_only_tools, toolbox, toolbox_definitions
 from delegate.engine import error_mapping
 from delegate.engine.consumers import Consumer
 from delegate.engine.results import build_result, internal_error_result
@@ -48,6 +48,8 @@ from delegate.events import (
     kind_of,
     reported_wait,
 )
+from delegate.judging.reading.reader import CallReading, PendingReading
+from delegate.judging.reading.statements import ToolInfo
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
@@ -105,6 +107,14 @@ class Services:
         """Whether the runner records tool calls. Runners without the attribute are assumed not to."""
         return bool(getattr(self.runner, "records_tools", False))
 
+    def tools_to_read(self) -> list[ToolInfo]:
+        """What is known of the children's tools before they start. Those of a runner with tools of its own aren't."""
+        if self.host_tools is not None:
+            return list(map(ToolInfo.of, self.host_tools))
+        if not getattr(self.runner, "uses_job_tools", False):
+            return []
+        return list(map(ToolInfo.of, toolbox_definitions(self.commands)))
+
     def tools_of(self, context: RunContext) -> dict[str, bool]:
         """The names of the tools that a caller may have called for it, and whether each is read-only."""
         tools = self.host_tools
@@ -124,6 +134,8 @@ class CallScope:
     """The caller's tier, which neither a child's model nor a judge may exceed."""
     cancellation: Cancellation
     redactor: Redactor
+    reading: CallReading
+    """How the criteria of the tasks are read, by their handles."""
     consumers: tuple[Consumer[Event], ...] = ()
     """Who receives the events."""
     unfinished: set[str] = field(default_factory=set[str])
@@ -267,6 +279,7 @@ class TaskRun:
             self._submission(child),
             ledger,
             self.notify,
+            reading=PendingReading(self.call.reading, self.handle, is_last=self._claims is None),
             seconds=self.call.context.seconds_left(),
             cancellation=self.cancellation,
         )
@@ -533,6 +546,7 @@ class TaskRun:
             notify=self.notify,
             waiting=self._waiting,
             claims=self._claims,
+            readings=self.call.reading.known(self.handle).statements,
             done_before=self.resumed.transcript if self.resumed else "",
         )
 

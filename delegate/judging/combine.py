@@ -7,11 +7,9 @@ found, then one that a judge found, then a criterion that could not be decided.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from delegate.types import CriterionResult, DecidedBy, Finding, VerdictWord
+from delegate.types import UNVERIFIED, CriterionResult, DecidedBy, Finding, VerdictWord
 
 _GOOD = ("met", "trusted")
-UNVERIFIED = ("own_tests_only", "no_clean_room")
-"""Codes of checks that succeed, but that the child could have bent."""
 _RANK = {"not_met": 0, "error": 2, "cannot_tell": 3, "skipped": 4}
 
 
@@ -45,7 +43,7 @@ def _fail(counted: Sequence[CriterionResult], bad: Sequence[CriterionResult]) ->
 def _pass(counted: Sequence[CriterionResult]) -> Combined:
     trusted = sum(result.outcome == "trusted" for result in counted)
     by: DecidedBy = "judge" if any(result.decided_by == "judge" for result in counted) else "check"
-    bendable = next((result for result in counted if result.code in UNVERIFIED), None)
+    bendable = next((one for one in counted if one.outcome == "met" and one.code in UNVERIFIED), None)
     how = f"; {trusted} on trust" if trusted else ""
     how += f"; not verified: {bendable.id} {bendable.code}" if bendable else ""
     return Combined(

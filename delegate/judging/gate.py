@@ -5,7 +5,7 @@ Rules are tried in order, and the first rejection counts. A rule can only reject
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,21 +15,7 @@ from delegate.types import ChildRun, Task
 PROGRESS_WINDOW = 5
 """A run that ends with this many equal observations is considered stuck."""
 
-_FILLER = frozenset({
-    "thought process", "solution", "answer", "final answer", "response", "output", "result", "results", "explanation",
-    "analysis", "conclusion", "let s solve this problem step by step", "let me think", "ok", "okay", "done", "none",
-    "null", "n a", "na", "todo", "tbd", "placeholder", "lorem ipsum", "respuesta", "lösung", "解", "解答", "解説",
-    "かいせつ",
-})  # fmt: skip
-"""Outputs without content, normalized. Several are strings that judge models are known to accept
-("One Token to Fool LLM-as-a-Judge", arXiv 2507.08794)."""
-
-_MANY_WORDS = re.compile(r"\W*(?:\w+\W+){8}\w")
-"""More words than any filler has."""
 _NAMED_FILE = re.compile(r"`([^`\s]{1,200}\.[A-Za-z0-9]{1,8})`")
-_WRITTEN = re.compile(r"\b(?:wrote|written|saved|created|stored|generated)\b[^.\n`]{0,60}\Z", re.IGNORECASE)
-_CLAIM_CHARS = 72
-"""A file counts as claimed if a verb of writing is at most this far before a file name in backticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +35,7 @@ def inspect(task: Task, run: ChildRun, file_exists: FileExists, *, has_report: b
     for rule in _RULES if has_report else _RULES_WITHOUT_REPORT:
         if rejection := rule(task, run):
             return rejection
-    return _claimed_artifact_missing(run, file_exists)
+    return _claimed_artifact_missing(task, run, file_exists)
 
 
 def _run_failed(task: Task, run: ChildRun) -> Rejection | None:
@@ -67,12 +53,11 @@ def _empty_output(task: Task, run: ChildRun) -> Rejection | None:
 
 def _degenerate_output(task: Task, run: ChildRun) -> Rejection | None:
     start = run.output[:400]
-    if len(set(start)) > 8 and (len(start) == 400 or _MANY_WORDS.match(start)):  # more varied than anything below
+    if len(set(start)) > 8:  # more varied than anything below
         return None
-    words = " ".join(re.findall(r"\w+", start.lower()))
     repeated = len("".join(start.split())) > 3 and len(set(run.output) - {" ", "\n"}) == 1
     empty_json = start.strip() in ("[]", "{}")  # a valid answer if a list was asked for
-    if empty_json or (words and words not in _FILLER and not repeated):
+    if empty_json or (re.search(r"\w", start) and not repeated):
         return None
     return Rejection("degenerate_output", f"the child's report has no content: {run.output.strip()[:60]!r}")
 
@@ -120,16 +105,14 @@ def _no_progress_in_window(task: Task, run: ChildRun) -> Rejection | None:
     return Rejection("no_progress_in_window", f"nothing changed over the last {PROGRESS_WINDOW} observations")
 
 
-def _claimed_files(output: str) -> Iterator[str]:
-    for name in _NAMED_FILE.finditer(output):
-        if _WRITTEN.search(output, max(0, name.start() - _CLAIM_CHARS), name.start()):
-            yield name[1]
-
-
-def _claimed_artifact_missing(run: ChildRun, file_exists: FileExists) -> Rejection | None:
-    for path in dict.fromkeys(_claimed_files(run.output)):
-        if "://" not in path and not file_exists(path):
-            return Rejection("claimed_artifact_missing", f"the report claims the file {path!r}, which does not exist")
+def _claimed_artifact_missing(task: Task, run: ChildRun, file_exists: FileExists) -> Rejection | None:
+    """A file that the task names and the report names in backticks, and that is neither there nor was deleted."""
+    asked = "\n".join([task.goal, *(criterion.describe() for criterion in task.criteria)])
+    deleted = {artifact.path for artifact in run.artifacts if artifact.change == "deleted"}
+    for path in dict.fromkeys(_NAMED_FILE.findall(run.output)):
+        is_asked_for = path in asked and "://" not in path and path.removeprefix("./") not in deleted
+        if is_asked_for and not file_exists(path):
+            return Rejection("claimed_artifact_missing", f"the report names the file {path!r}, which does not exist")
     return None
 
 

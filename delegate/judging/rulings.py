@@ -144,7 +144,7 @@ def _is_encodable(text: str) -> bool:
 
 # ------------------------------------------------------------------------------------------------------------- import
 
-_DRAWN_ONLY = ("goal", "text", "run_id")
+_DRAWN_ONLY = ("goal", "text", "evidence", "run_id")
 """Fields of the rows that `delegate rule --sample` prints which help a person, and aren't stored."""
 
 

@@ -1,6 +1,7 @@
 """Judges existing work that was done outside delegate."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,11 @@ import pydantic
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import Redactor
 from delegate.budget.runs import RunContext
-from delegate.contract.short_forms import expand
 from delegate.errors import CallError
 from delegate.events import TaskEvent
 from delegate.judging.output import MAX_DEPTH, is_within_depth
+from delegate.judging.reading.reader import CallReading, PendingReading, TaskToRead
+from delegate.judging.reading.statements import ToolInfo
 from delegate.judging.submission import Submission
 from delegate.judging.transcript import is_message, receipts_in, text_of
 from delegate.judging.validate import refuse_undecidable
@@ -29,6 +31,8 @@ from delegate.telemetry import operations
 from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
 
 _P = ParamSpec("_P")
+_TOOL_NAME = re.compile(r"[\w.:/-]{1,64}")
+_MAX_TOOLS = 200
 _ABOUT_THE_REPORT = ("regex", "json_predicate", "json_schema")
 """Kinds of criteria that only a report can meet."""
 
@@ -56,7 +60,7 @@ async def submission_of(
     given = _receipts(receipts or ())
     _refuse_unrecordable(given)
     try:
-        task = Task(goal=goal, acceptance_criteria=tuple(map(_criterion, acceptance_criteria)))
+        task = Task(goal=goal, acceptance_criteria=tuple(acceptance_criteria))
         record = tuple(map(Receipt.model_validate, given))
     except pydantic.ValidationError as error:
         raise _call_error(error) from None
@@ -114,11 +118,6 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
             raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 
-def _criterion(given: Any) -> Any:
-    typed = expand(given) if isinstance(given, str) else None
-    return given if typed is None else typed
-
-
 def _receipts(
     given: Sequence[Receipt | Mapping[str, Any]],
 ) -> Sequence[Receipt | Mapping[str, Any]]:
@@ -147,14 +146,42 @@ async def judge(
     """The verdict, charged to the caller's ledger and limited by the caller's time."""
     traced = operations.workflow("judge", submission.redactor, run_id=context.run.id, tasks=1, depth=context.depth)
     with submission.redactor.for_logs(), traced as operation, (cancellation or Cancellation()).part() as own:
-        work = judging.verdict(
-            submission, context.ledger, _ignore_event, seconds=context.seconds_left(), cancellation=own
+        reading = CallReading(
+            judging.reader,
+            [TaskToRead("", submission.task, has_user=bool(submission.said))],
+            _tools_of(submission),
+            worker=submission.worker,
+            ceiling=submission.ceiling,
+            ledger=context.ledger,
+            redactor=submission.redactor,
         )
-        verdict = await run_to_completion(work, own)
+        reading.start()
+        work = judging.verdict(
+            submission,
+            context.ledger,
+            _ignore_event,
+            reading=PendingReading(reading, ""),
+            seconds=context.seconds_left(),
+            cancellation=own,
+        )
+        try:
+            verdict = await run_to_completion(work, own)
+        finally:
+            await reading.close()
         assert verdict is not None
         operation.judged(verdict)
     # What comes from the catalog and the settings isn't searched.
     return submission.redactor.model(verdict, apart=candidate_lists.OF_VERDICT)
+
+
+def _tools_of(submission: Submission) -> list[ToolInfo]:
+    """The tools of the work: those that were given, and by their names those that were called.
+
+    A name is read only if it could be that of a tool: it comes from the record, not from whoever did the work.
+    """
+    given = {tool.name: ToolInfo.of(tool) for tool in submission.probe_tools}
+    called = (receipt.tool for receipt in submission.run.receipts if _TOOL_NAME.fullmatch(receipt.tool))
+    return list({**{name: ToolInfo(name) for name in called}, **given}.values())[:_MAX_TOOLS]
 
 
 def _ignore_event(make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:

@@ -1,16 +1,26 @@
 """Defines `Submission`, a finished run to be judged, and creates the results of its criteria."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from delegate._util.redaction import Redactor
-from delegate.judging.effects import is_named_like_a_lookup
 from delegate.models.catalog import Model
 from delegate.ports import Tool
 from delegate.sandbox.commands import Approve
 from delegate.sandbox.workspace import Folder
-from delegate.types import AnyCriterion, ChildRun, CriterionOutcome, CriterionResult, DecidedBy, Task, Tier
+from delegate.types import (
+    AnyCriterion,
+    ChildRun,
+    CriterionOutcome,
+    CriterionReading,
+    CriterionResult,
+    DecidedBy,
+    PartResult,
+    Task,
+    Tier,
+)
 
 Author = Literal["model", "person"]
 """Who wrote the task: the `commands` setting applies to commands that a model wrote."""
@@ -36,7 +46,7 @@ class Submission:
     has_report: bool = True
     """Whether the worker wrote a report. Without one, the files and the receipts are all there is to judge."""
     said: str = ""
-    """All that was said in the worker's conversation, if it is known: its own word, which proves no deed."""
+    """All that was said in the worker's conversation with a user, if it is known. It shows what the user was told."""
     tools: tuple[Tool, ...] | None = None
     """The tools that the child had; None if they aren't known."""
     probe_tools: tuple[Tool, ...] = ()
@@ -48,11 +58,6 @@ class Submission:
     redactor: Redactor = field(default_factory=Redactor)
     """Removes secrets from what a judge sees, and so from what it quotes. `run` is already redacted."""
 
-    def only_looks_up(self, tool: str) -> bool:
-        """Whether a tool changes nothing: it is marked so, or its name says so, as in `get_weather`."""
-        known = next((one for one in self.tools or () if one.name == tool), None)
-        return (known is not None and known.read_only) or is_named_like_a_lookup(tool)
-
     @property
     def why_no_receipts(self) -> str:
         """Why no criterion about tool calls can be decided, if `has_receipts` is false."""
@@ -62,13 +67,6 @@ class Submission:
             "the child's runner doesn't promise a complete record of its tool calls, so the receipts prove nothing "
             "(a runner that records every call says so with `records_tools=True`)"
         )
-
-    @property
-    def can_act(self) -> bool | None:
-        """Whether the child had a tool that can change anything; None if its tools aren't known."""
-        if self.tools is None:
-            return None
-        return not all(tool.read_only or is_named_like_a_lookup(tool.name) for tool in self.tools)
 
 
 def result(
@@ -81,7 +79,8 @@ def result(
     evidence: str | None = None,
     source: str | None = None,
     score: float | None = None,
-    about: str | None = None,
+    reading: CriterionReading | None = None,
+    parts: Sequence[PartResult] = (),
 ) -> CriterionResult:
     """The result of one criterion; its `id`, text and kind are copied from the criterion."""
     return CriterionResult(
@@ -94,7 +93,8 @@ def result(
         reason=reason,
         evidence=evidence,
         source=source,
-        about=about,
+        reading=reading,
+        parts=tuple(parts),
         score=score,
         weight=criterion.weight,
         findings_only=criterion.findings_only,

@@ -1,13 +1,15 @@
 """Turns one submission into one verdict. `Judging.verdict` runs the steps of judging, from the gate to the combination.
 
-    gate ──▶ checks ──▶ judge, whose quotes code verifies ──▶ combine
+    reading, beside the child     gate ──▶ checks ──▶ judge, whose answers code verifies ──▶ combine
 
+* What each criterion in words is about was read before the child's work was known. `reading/`
 * The gate rejects obvious failures: a run that didn't complete, an empty report, claimed files that don't exist.
   `gate.py`
 * `order.next_step` decides what comes next: checks first, then one question to a judge for all remaining criteria;
   criteria with an unmet dependency are skipped. After a failed check, no model is asked.
 * A shell check that succeeds counts as evidence only if the child couldn't bend it. `checks/guard.py`
-* A judge's `met` counts only if its quote occurs in the evidence. `judge/decide.py`
+* A judge's `met` counts only if its quote occurs where it can prove the criterion, or code finds the call that does.
+  Absences are decided by the records. `judge/decide.py`, `proof/`
 * PASS only if every criterion is met, or met on trust. `verified` only if each was decided by a check, or by a judge
   whose quote code found. Anything else is FAIL, with a code that gives the reason. `combine.py`
 """
@@ -28,11 +30,14 @@ from delegate.judging import gate, validate
 from delegate.judging.checks.run import run_checks
 from delegate.judging.combine import Combined, combine, findings_of, weighted_score
 from delegate.judging.judge import decide, escalation, rubric
+from delegate.judging.judge.decide import OpenCriterion
 from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.session import JudgePool, JudgeSession
 from delegate.judging.order import Check, Judge, Skip, next_step
+from delegate.judging.reading.reader import PendingReading, Reader
+from delegate.judging.reading.statements import TaskReading
 from delegate.judging.submission import Submission, result
-from delegate.judging.versions import judge_version, rubric_version
+from delegate.judging.versions import judge_version, reading_version, rubric_version
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.sandbox.changes import ArtifactWatch
 from delegate.sandbox.commands import Commands
@@ -66,12 +71,9 @@ async def _at_once() -> None:
 
 
 def load_judging() -> None:
-    """Load what the first verdict needs, which takes 10 ms."""
-    from delegate.judging import suggest
-    from delegate.judging.judge import proof, statements
-
-    del suggest, proof, statements
+    """Load what the first verdict needs."""
     judge_version()
+    reading_version()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Judging:
 
     pool: JudgePool
     commands: Commands
+    reader: Reader
     use_gate: bool = True
     detector: "Callable[[], Detector | None]" = lambda: None
     """What this project's rulings taught about reports that aren't true; None if nothing was fitted."""
@@ -92,6 +95,7 @@ class Judging:
         ledger: Ledger,
         notify: Notify,
         *,
+        reading: PendingReading,
         seconds: float | None = None,
         cancellation: Cancellation | None = None,
     ) -> Verdict | None:
@@ -104,14 +108,18 @@ class Judging:
             return None
         cancellation = cancellation or Cancellation()
         deadline = cancellation.deadline(seconds)
-        judgment = _Judgment(self, submission, notify, JudgeSession(self.pool, submission, ledger, notify))
+        session = JudgeSession(self.pool, submission.worker, submission.ceiling, ledger, notify)
+        judgment = _Judgment(self, submission, notify, session, reading)
         try:
             await self.prepared()
             if (rejection := await run_in_thread_if(judgment.is_large, judgment.gate_rejection)) is not None:
+                await reading.settle(session.recorder)
                 return judgment.refused("gate", rejection.code, rejection.reason)
             async with deadline:
                 with operations.judging():
-                    return await judgment.combined(await judgment.decide())
+                    results = await judgment.decide()
+                    await reading.settle(session.recorder)
+                    return await judgment.combined(results)
         except asyncio.CancelledError:  # the caller keeps the result and re-raises the cancellation
             return judgment.refused("nobody", "cancelled", "the call was canceled before the verdict")
         except Exception as error:  # an error in judging must not cost the child's work
@@ -134,6 +142,7 @@ class _Judgment:
     submission: Submission
     notify: Notify
     session: JudgeSession
+    reading: PendingReading
     guard: "CheckGuard | None" = None
     """Set when there is a shell check to run."""
     watch: ArtifactWatch | None = None
@@ -219,17 +228,25 @@ class _Judgment:
     async def _ask_judge(
         self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
     ) -> list[CriterionResult]:
-        """Let a model decide: one question for all text criteria and questions, and one for each rubric."""
-        submission = self.submission
-        evidence = await run_in_thread_if(self.is_large, partial(gather, submission, so_far))
+        """Let a model decide: one question for all text criteria and questions, and one for each rubric.
+
+        If the records decide some of the criteria, only the results of those: perhaps no model is needed any more.
+        """
+        submission, reading = self.submission, await self.reading.get()
+        stated = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
+        opened = await run_in_thread_if(self.is_large, partial(decide.opened, submission, stated, reading))
+        if settled := [found for one in opened if (found := one.settled) is not None]:
+            return settled
+        parts = [part for one in opened for part in one.reading.parts]
+        evidence = await run_in_thread_if(self.is_large, partial(gather, submission, so_far, parts))
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         results: list[CriterionResult] = []
-        if stated := [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]:
-            ask = partial(self._decided_by_judge, stated, evidence)
+        if opened:
+            ask = partial(self._decided_by_judge, opened, reading, evidence)
             results = await self._confirmed(ask, so_far, undecided_too=True)
         for criterion in criteria:
             if isinstance(criterion, RubricCriterion):
-                score = partial(self._scored_by_judge, criterion, evidence)
+                score = partial(self._scored_by_judge, criterion, reading, evidence)
                 results += await self._confirmed(score, [*so_far, *results], undecided_too=False)
         return results
 
@@ -265,22 +282,35 @@ class _Judgment:
         return escalation.withheld(results, doubt, stands) if doubt else results
 
     async def _decided_by_judge(
-        self, stated: Sequence[AnyCriterion], evidence: Evidence, again: Sequence[AnyCriterion] | None
+        self,
+        opened: Sequence[OpenCriterion],
+        reading: TaskReading,
+        evidence: Evidence,
+        again: Sequence[AnyCriterion] | None,
     ) -> list[CriterionResult]:
         """Ask one question for all these criteria, or a second judge for those in `again`, and verify the quotes."""
-        criteria = stated if again is None else again
-        build = partial(decide.build_question, self.submission, criteria, evidence)
+        asked = [one for one in opened if again is None or one.criterion in again]
+        build = partial(decide.build_question, self.submission, asked, evidence)
         reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=again is not None)
-        read = partial(decide.read_reply, self.submission, criteria, reply, evidence)
+        read = partial(decide.read_reply, self.submission, asked, reading, reply, evidence)
         return await run_in_thread_if(self.is_large, read)
 
     async def _scored_by_judge(
-        self, criterion: RubricCriterion, evidence: Evidence, again: Sequence[AnyCriterion] | None
+        self,
+        criterion: RubricCriterion,
+        reading: TaskReading,
+        evidence: Evidence,
+        again: Sequence[AnyCriterion] | None,
     ) -> list[CriterionResult]:
         """Let a judge, or with `again` a second one, score the rubric. The findings of the first are kept."""
         build = partial(rubric.build_question, self.submission.task.goal, criterion, evidence)
         reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=again is not None)
-        scored, findings = await run_in_thread_if(self.is_large, partial(rubric.read_reply, criterion, reply, evidence))
+        readings = {
+            one.id: reading.of(f"{criterion.id}.{one.id}", one.description)
+            for one in rubric.rubric_of(criterion).dimensions
+        }
+        read = partial(rubric.read_reply, criterion, reply, evidence, readings)
+        scored, findings = await run_in_thread_if(self.is_large, read)
         self.findings += findings if again is None else []
         return [scored]
 
@@ -306,7 +336,6 @@ class _Judgment:
                 *recorder.findings(),
                 *findings_of(results),
                 *_vacuous(shell),
-                *self._suggestions(results),
             ),
             judge=recorder.record(),
             score=score,
@@ -314,19 +343,10 @@ class _Judgment:
             gate=self.gate_code,
             rubric_version=rubric_version(task),
             judge_version=judge_version(*recorder.models()),
+            reading_version=reading_version(),
             sandbox=await self.judging.commands.mechanism() if shell else None,
             receipts=self._receipts,
         )
-
-    def _suggestions(self, results: Sequence[CriterionResult]) -> list[Finding]:
-        """For deeds and absences that a judge was asked about: criteria with which code decides them."""
-        in_words = {one.id for one in results if one.about in ("deed", "absence")}
-        if not in_words:
-            return []
-        from delegate.judging import suggest
-
-        criteria = [criterion for criterion in self.submission.task.criteria if criterion.id in in_words]
-        return suggest.findings(criteria, [tool.spec for tool in self.submission.tools or ()])
 
     def refused(self, decided_by: DecidedBy, code: str, reason: str) -> Verdict:
         """A FAIL for the whole task, with the judges asked so far and their cost."""
@@ -343,6 +363,7 @@ class _Judgment:
             gate=self.gate_code,
             rubric_version=rubric_version(task),
             judge_version=judge_version(*recorder.models()),
+            reading_version=reading_version(),
             receipts=self._receipts,
         )
 

@@ -28,13 +28,18 @@ def judge_version(*models: str) -> str:
     parts = [
         prompt.card(),
         text("judges", "rubric.md"),
-        text("judges", "subjects.toml"),
         json.loads(text("schemas", "judge_reply.json")),
         json.loads(text("schemas", "rubric_reply.json")),
         PARSER_VERSION,
         *(models or (None,)),
     ]
     return _digest(parts)
+
+
+@cache
+def reading_version() -> str:
+    """Digest of how criteria are read: the reader's prompt and reply schema."""
+    return _digest([text("judges", "reading.md"), json.loads(text("schemas", "reading_reply.json"))])
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)

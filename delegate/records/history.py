@@ -64,6 +64,9 @@ CREATE TABLE IF NOT EXISTS starts (handle TEXT PRIMARY KEY, state TEXT NOT NULL)
 """
     + candidate_lists.SCHEMA
     + rulings_table.SCHEMA
+    + """
+CREATE TABLE IF NOT EXISTS readings (key TEXT PRIMARY KEY, reading TEXT NOT NULL, at REAL NOT NULL);
+"""
 )
 
 _INSERT_TASK = (
@@ -104,6 +107,8 @@ _SELECT_VERDICTS = f"""
 SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
 FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL{{of_run}} ORDER BY tasks.rowid
 """  # noqa: S608
+_INSERT_READING = "INSERT OR REPLACE INTO readings VALUES (?, ?, ?)"
+_DELETE_OLD_READINGS = "DELETE FROM readings WHERE at < ?"
 _UNWRITABLE = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP,  # there can't be such a folder
@@ -111,6 +116,8 @@ _UNWRITABLE = (
 _REMOVAL_BATCH = 20
 _CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
+_READING_DAYS = 90
+"""How long it is known what a criterion is about, as a model read it."""
 
 TaskState = Literal["running", "ended", "outcome_unknown"]
 
@@ -324,6 +331,25 @@ class Records:
             await self._store.write(*rulings_table.inserts(new))
         except (sqlite3.Error, OSError, ValueError) as error:
             raise DelegateError(f"the ruling can't be written to {self._path}: {error}") from error
+
+    async def readings(self, keys: Sequence[str]) -> dict[str, str]:
+        """What models read criteria as, as JSON by the keys that are stored. Nothing if the store can't be read."""
+
+        def select(connection: sqlite3.Connection) -> dict[str, str]:
+            wanted = ", ".join("?" * len(keys))
+            return dict(connection.execute(f"SELECT key, reading FROM readings WHERE key IN ({wanted})", list(keys)))  # noqa: S608
+
+        try:
+            return await self._query(select) or {}
+        except DelegateError:
+            return {}
+
+    def keep_readings(self, readings: Mapping[str, str]) -> None:
+        """Store what models read criteria as, soon. Those of before 90 days go."""
+        now = time.time()
+        for key, reading in readings.items():
+            self._store.post((_INSERT_READING, (key, reading, now)))
+        self._store.post((_DELETE_OLD_READINGS, (now - _READING_DAYS * DAY,)))
 
     async def rulings(self, handle: str | None = None) -> list[Ruling]:
         """The rulings on one task, by everybody; or all rulings, and of each criterion only the latest.

@@ -382,7 +382,12 @@ class _Details:
             evidence="" if one.decided_by != "judge" and _repeats(one.reason, evidence) else evidence,
             excerpt=excerpt,
             place=place,
-            note="counts as a finding only" if one.findings_only else "",
+            note="; ".join(
+                [
+                    *(["counts as a finding only"] if one.findings_only else []),
+                    *([self._room.take(str(one.reading), _REFUSED_CHARS)] if one.reading is not None else []),
+                ]
+            ),
             ruled=[self._ruling(ruling, one) for ruling in self._rulings if ruling.criterion == one.id],
             commands=self._commands(one),
         )

@@ -13,7 +13,11 @@ from tests.support.model_server import Call, Reply
 
 Json = dict[str, Any]
 
-CRITERIA = ("The report names the file that was written.", "The report says how many findings there are.")
+CRITERIA = (
+    "report: The report names the file that was written.",
+    "report: The report says how many findings there are.",
+)
+"""They say what they are about, so that nobody has to read them: all contenders make the same four model calls."""
 NOTE = "# Findings\n\n" + "\n".join(
     f"{n}. Retries are capped, and the cap is logged where it bites." for n in range(1, 5)
 )

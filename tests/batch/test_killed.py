@@ -60,7 +60,15 @@ async def test_after_random_kills_every_task_has_one_result_and_ran_once() -> No
     chance, path = random.Random(20_261_121), Path("r.jsonl")
     Path("t.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(TASKS)))
     with ModelServer(_model) as server:
-        arguments = ["t.csv", "-o", "r.jsonl", "--goal", "task {n} of many", "-c", "the report says it did its part"]
+        arguments = [
+            "t.csv",
+            "-o",
+            "r.jsonl",
+            "--goal",
+            "task {n} of many",
+            "-c",
+            "report: the report says it did its part",
+        ]
         for _ in range(ROUNDS):
             _run_and_kill(server, chance, *arguments)
             async with Delegator(client=Scripted(lambda request: "")) as delegator:

@@ -34,7 +34,9 @@ async def bill_of(server: ModelServer, *tasks: Task, **options: Any) -> Report:
 
 
 def task(**fields: Any) -> Task:
-    return Task.model_validate({"goal": "write the report", "acceptance_criteria": ["a report was written"], **fields})
+    return Task.model_validate(
+        {"goal": "write the report", "acceptance_criteria": ["report: a report was written"], **fields}
+    )
 
 
 @pytest.fixture

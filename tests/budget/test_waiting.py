@@ -261,7 +261,7 @@ async def test_the_bill_of_a_judge_that_timed_out_has_its_call() -> None:
     client = words(["did my part as asked"], judge)
     async with Delegator(client=client, judge_model="gpt-5.4-mini") as delegator:
         (result,) = (
-            await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": ["it was done"]}))
+            await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": ["report: it was done"]}))
         ).results
     assert result.verdict
     assert result.verdict.judge

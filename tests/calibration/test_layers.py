@@ -11,7 +11,7 @@ from delegate.types import RulingWord
 from tests.support.words import verdicts, words
 
 OUTPUT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."
-SAID, CHECKED = "the report says that two passed", {"kind": "regex", "pattern": "passed"}
+SAID, CHECKED = "report: the report says that two passed", {"kind": "regex", "pattern": "passed"}
 MET, NOT, INVENTED = ("met", "2 passed"), ("not_met", "2 passed"), ("met", "200 passed in all")
 
 
@@ -53,14 +53,14 @@ async def test_the_layer_that_alone_said_no_is_named(criteria: Any, answer: Any,
 
 async def test_what_was_not_looked_at_after_a_no_is_unknown() -> None:
     assert counts(await judged(SAID, {"kind": "regex", "pattern": "nowhere"})) == {"checks": [1, 0, 1, 0, 0]}
-    assert counts(await judged(output="Done.")) == {"gate": [1, 0, 1, 0, 0]}
+    assert counts(await judged(output=".....")) == {"gate": [1, 0, 1, 0, 0]}
 
 
 async def test_a_gate_that_only_counts_shows_what_it_would_have_stopped() -> None:
-    verdict = await judged({"kind": "regex", "pattern": "Done"}, output="Done.", gate=False)
+    verdict = await judged({"kind": "regex", "pattern": "[.]"}, output=".....", gate=False)
     assert (verdict.verdict, verdict.gate) == ("PASS", "degenerate_output")
     assert counts(verdict) == {"gate": [1, 1, 0, 0, 0]}
-    verdict = await judged({"kind": "regex", "pattern": "nowhere"}, output="Done.", gate=False)
+    verdict = await judged({"kind": "regex", "pattern": "nowhere"}, output=".....", gate=False)
     assert counts(verdict) == {"gate": [1, 0, 0, 0, 0], "checks": [1, 0, 0, 0, 0]}
 
 

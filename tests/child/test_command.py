@@ -118,10 +118,10 @@ async def test_a_program_without_output_has_an_empty_report(program: Any) -> Non
 @pytest.mark.parametrize(
     ("criterion", "quote", "code"),
     [
-        ("the mail was sent to ann", "I sent n.md to ann", "self_report_only"),
-        ("n.md was sent to ann", "created n.md (1 bytes)", "self_report_only"),
-        ("n.md was created", "created n.md (1 bytes)", "met"),
-        ("n.md was created", "I sent n.md to ann", "self_report_only"),
+        ("deed: the mail was sent to ann", "I sent n.md to ann", "self_report_only"),
+        ("deed: n.md was sent to ann", "created n.md (1 bytes)", "self_report_only"),
+        ("file n.md: n.md was created", "created n.md (1 bytes)", "met"),
+        ("file n.md: n.md was created", "I sent n.md to ann", "self_report_only"),
     ],
 )
 async def test_without_receipts_a_deed_needs_a_file_or_a_check_as_proof(

@@ -76,7 +76,7 @@ def test_judged_rows_all_pass_and_the_exit_code_is_0() -> None:
     with ModelServer(_model) as server:
         done = delegate(
             "batch", _companies("A", "B"), "-o", "r.csv", "--goal", "Look at {company}",
-            "-c", "the report says that it looked",
+            "-c", "report: the report says that it looked",
             "--format", "json", **openai_at(server),
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -300,7 +300,7 @@ async def test_children_at_work_and_judging_are_counted_apart() -> None:
             return str(met_by(DONE)(request))
         return DONE
 
-    one = Task(goal="Do it", acceptance_criteria=["the report says that it was done"])
+    one = Task(goal="Do it", acceptance_criteria=["report: the report says that it was done"])
     async with Delegator(client=Scripted(answer)) as delegator:
         batch = delegator.batch([one, one], concurrency=1)
         progress = BatchProgress(batch, lambda: batch.began + 10)

@@ -179,7 +179,7 @@ def _states(file: str) -> dict[str, str]:
 
 def test_a_verdict_that_was_interrupted_is_unknown_and_not_a_fail() -> None:
     Path("t.csv").write_text("company\nA\n")
-    arguments = ("t.csv", "-o", "r.jsonl", "--goal", "Look at {company}", "-c", "the report says what it did")
+    arguments = ("t.csv", "-o", "r.jsonl", "--goal", "Look at {company}", "-c", "report: the report says what it did")
     with ModelServer(_model) as server:
         code, run = _stopped(server, 2, signal.SIGINT, *arguments)
         assert server.calls[-1].wants_json

@@ -8,7 +8,7 @@ from tests.support.model_server import ModelServer
 
 def test_a_call_from_stdin_prints_its_report_and_nothing_else() -> None:
     tasks = [
-        {"goal": "Write note.md", "acceptance_criteria": ["the note greets the reader"]},
+        {"goal": "Write note.md", "acceptance_criteria": ["file note.md: the note greets the reader"]},
         {"goal": "Write note.md too", "acceptance_criteria": [{"kind": "file", "path": "note.md", "min_bytes": 5}]},
     ]
     with ModelServer(worker()) as server:

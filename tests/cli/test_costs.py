@@ -66,7 +66,7 @@ def _costs(script: Callable[[Call], Reply | Fault], *arguments: str, **given: An
     return " ".join(delegate("show", "last").stdout.split())
 
 
-GREETS = ("-c", "the note greets the reader")
+GREETS = ("-c", "file note.md: the note greets the reader")
 
 
 def test_child_and_judge_have_a_line_each_with_tokens_and_cost() -> None:

@@ -11,7 +11,7 @@ from tests.cli.command import delegate, openai_at, worker
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 DENIED = Fault(status=401)
-JUDGE = ("judge", "--goal", "x", "--output", "report.md", "-c", "the report greets")
+JUDGE = ("judge", "--goal", "x", "--output", "report.md", "-c", "report: the report greets")
 RUN = ("run", "Write note.md", "--model", "gpt-6-luna")
 
 
@@ -49,8 +49,10 @@ def test_bad_work_outweighs_what_nobody_could_look_at() -> None:
 
 @pytest.mark.parametrize("command", ["run", "call"])
 def test_a_child_without_access_exits_with_3(command: str) -> None:
-    task = {"goal": "Write note.md", "acceptance_criteria": ["the note greets the reader"]}
-    arguments = (*RUN, "-c", "the note greets the reader") if command == "run" else ("call", json.dumps(task))
+    task = {"goal": "Write note.md", "acceptance_criteria": ["file note.md: the note greets the reader"]}
+    arguments = (
+        (*RUN, "-c", "file note.md: the note greets the reader") if command == "run" else ("call", json.dumps(task))
+    )
     with ModelServer(lambda call: DENIED) as server:
         done = delegate(*arguments, **openai_at(server))
     assert done.returncode == 3, done.stdout

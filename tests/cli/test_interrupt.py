@@ -59,7 +59,7 @@ def tasks(tree: Tree, tmp_path: Path) -> str:
     """A file of three tasks."""
     path = tmp_path / "tasks.json"
     quick = {"goal": "quick", "acceptance_criteria": [{"kind": "regex", "pattern": "did my part"}]}
-    command = {"goal": "command", "workspace": str(tree.folder), "acceptance_criteria": ["the tests pass"]}
+    command = {"goal": "command", "workspace": str(tree.folder), "acceptance_criteria": ["report: the tests pass"]}
     path.write_text(json.dumps([quick, command, {"goal": "hangs"}]))
     return str(path)
 

@@ -50,8 +50,8 @@ def test_checks_alone_give_a_pass_without_a_key_or_allowed_commands() -> None:
 
 def test_a_judge_whose_quote_is_found_gives_a_pass_and_json_is_complete() -> None:
     with _judge("hello reader") as server:
-        done = delegate(*WORK, "-c", "the note greets the reader", "--worker-model", "gpt-6-luna", "--format", "json",
-                        **openai_at(server))  # fmt: skip
+        done = delegate(*WORK, "-c", "file note.md: the note greets the reader", "--worker-model", "gpt-6-luna",
+                        "--format", "json", **openai_at(server))  # fmt: skip
         assert [call.wants_json for call in server.calls] == [True]
     verdict = json.loads(done.stdout)
     assert done.returncode == 0
@@ -64,7 +64,7 @@ def test_a_judge_whose_quote_is_found_gives_a_pass_and_json_is_complete() -> Non
 
 def test_a_missing_quote_is_a_fail_and_exits_with_1() -> None:
     with _judge("welcome, dear reader") as server:
-        done = delegate(*WORK, "-c", "the note greets the reader", **openai_at(server))
+        done = delegate(*WORK, "-c", "file note.md: the note greets the reader", **openai_at(server))
     assert done.returncode == 1
     assert done.stdout.startswith("FAIL  Write note.md  ")
     assert "\n  basis    evidence_not_found, decided by " in done.stdout
@@ -73,7 +73,7 @@ def test_a_missing_quote_is_a_fail_and_exits_with_1() -> None:
 
 def test_a_check_that_fails_spends_nothing_on_a_judge() -> None:
     with _judge("hello reader") as server:
-        done = delegate(*WORK, "-c", "the note greets the reader", "-c", "called: send_email",
+        done = delegate(*WORK, "-c", "file note.md: the note greets the reader", "-c", "called: send_email",
                         "--receipts", "receipts.jsonl", **openai_at(server))  # fmt: skip
         assert server.calls == []
     assert done.returncode == 1
@@ -118,7 +118,7 @@ def test_a_workspace_is_judged_alone_without_a_report(stdin: str | None) -> None
 
 def test_a_judge_sees_no_report_where_there_is_none() -> None:
     with _judge("hello reader") as server:
-        done = delegate("judge", "--goal", "x", "--workspace", "work", "-c", "the note greets the reader",
+        done = delegate("judge", "--goal", "x", "--workspace", "work", "-c", "file note.md: the note greets the reader",
                         **openai_at(server))  # fmt: skip
         (call,) = server.calls
     assert done.returncode == 0, done.stdout + done.stderr
@@ -139,7 +139,7 @@ def test_without_receipts_nobody_can_tell_which_tools_were_called() -> None:
 
 
 def test_without_a_key_it_says_why_no_model_may_judge() -> None:
-    done = delegate(*WORK, "-c", "the note greets the reader")
+    done = delegate(*WORK, "-c", "file note.md: the note greets the reader")
     assert done.returncode == 3
     assert "no_eligible_judge" in done.stdout
     assert "no model may judge this: no key (set OPENAI_API_KEY) (" in " ".join(done.stdout.split())

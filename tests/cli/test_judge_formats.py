@@ -29,7 +29,7 @@ CRITERIA = [
     {"kind": "file", "path": FILE, "contains": "never"},
     {"kind": "shell", "command": "cat attack.txt; exit 1"},
     {"kind": "shell", "command": "cat attack.txt; exit 1", "findings_only": True},
-    "the note is kind",
+    "file note.md: the note is kind",
 ]
 
 
@@ -91,7 +91,7 @@ def test_junit_has_one_case_per_criterion_that_no_text_can_forge() -> None:
 
 
 def test_junit_tells_a_judge_that_could_not_look_from_bad_work() -> None:
-    code, xml = _judged("junit", "-c", "the note is kind", "-c", "file: note.md")
+    code, xml = _judged("junit", "-c", "file note.md: the note is kind", "-c", "file: note.md")
     cases = _cases(xml)
     assert code == 3
     error = cases["c1"].find("error")
@@ -171,7 +171,7 @@ def test_github_gets_only_our_commands_with_escaped_texts() -> None:
 
 def test_a_hostile_judge_cant_add_a_command() -> None:
     with _hostile_judge() as server:
-        code, text = _judged("github", "-c", "the note is kind", **openai_at(server))
+        code, text = _judged("github", "-c", "file note.md: the note is kind", **openai_at(server))
     assert code == 1
     first, error, *rest = _commands(text)
     assert (first.name, error.name) == ("notice", "error")
@@ -198,7 +198,7 @@ class _Tags(HTMLParser):
 def test_the_summary_of_a_step_is_one_block_without_their_markup() -> None:
     Path("summary.md").write_text("before\n")
     with _hostile_judge() as server:
-        _judged("github", "-c", "the note is kind", GITHUB_STEP_SUMMARY="summary.md", **openai_at(server))
+        _judged("github", "-c", "file note.md: the note is kind", GITHUB_STEP_SUMMARY="summary.md", **openai_at(server))
     text = Path("summary.md").read_text().removeprefix("before\n")
     assert text.startswith("<h3>FAIL (not_met): Be kind.")
     assert text.endswith("</table>\n\n")

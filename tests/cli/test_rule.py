@@ -23,7 +23,7 @@ from tests.support import warm
 from tests.support.words import is_judge, met_by
 
 REPORT = "I ran it: hello reader \x1b[2J\u202e."
-CRITERIA = ["the report greets the reader", "the report is polite"]
+CRITERIA = ["report: the report greets the reader", "report: the report is polite"]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.support.model_server import ModelServer
 
 def test_a_pass_names_its_evidence_and_the_record_can_be_shown() -> None:
     with ModelServer(worker()) as server:
-        done = delegate("run", "Write note.md", "-c", "the note greets the reader", "-c", "file: note.md",
+        done = delegate("run", "Write note.md", "-c", "file note.md: the note greets the reader", "-c", "file: note.md",
                         **openai_at(server))  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     first, *rest = done.stdout.splitlines()

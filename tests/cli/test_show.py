@@ -35,7 +35,7 @@ async def _report_of(*tasks: dict[str, Any]) -> Report:
 
 @pytest.fixture
 def report() -> Report:
-    criteria = ["it greets the reader", {"kind": "file", "path": "note.md"}]
+    criteria = ["file note.md: the note greets the reader", {"kind": "file", "path": "note.md"}]
     return asyncio.run(
         _report_of({"goal": f"Write {HOSTILE}", "acceptance_criteria": criteria}, {"goal": "the second"})
     )

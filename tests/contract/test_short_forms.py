@@ -9,9 +9,9 @@ import pytest
 from delegate import CallError, Delegator, contract
 from delegate.cli.taskfile import read_task, read_tasks
 from delegate.cli.workfile import read_criteria, to_task
-from delegate.contract.short_forms import SHORT_FORMS, expand
 from delegate.judging.checks.json_schema import check_schema
 from delegate.models.providers.scripted import Scripted
+from delegate.short_forms import SHORT_FORMS, expand
 
 HONEST = """
 Summary: names three risks
@@ -172,7 +172,7 @@ def test_honest_prose_with_a_colon_is_kept_and_mistypes_are_refused() -> None:
         ("never caled: rm", "did you mean `never called: …`?"),
         ("bash: make", "write `text: bash: make`"),
         ("json_schema: {}", '{"kind": "json_schema", …}'),
-        ("file: it names three risks", "for a statement about a file write `text: …`"),
+        ("file: it names three risks", "for a statement about a file write `file PATH: …`"),
     ],
 )
 def test_the_hint_says_what_is_meant_and_how_to_keep_the_sentence(text: str, hint: str) -> None:

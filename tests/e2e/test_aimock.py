@@ -30,15 +30,15 @@ CALL = {
     "tasks": [
         {
             "goal": "Describe the tides in one line, in tides.md.",
-            "acceptance_criteria": ["tides.md says what high water follows."],
+            "acceptance_criteria": ["file tides.md: tides.md says what high water follows."],
         },
         {
             "goal": "List the moons of Jupiter in moons.md.",
-            "acceptance_criteria": ["moons.md lists the four large moons."],
+            "acceptance_criteria": ["file moons.md: moons.md lists the four large moons."],
         },
         {
             "goal": "Count the craters on the map and write the number to craters.md.",
-            "acceptance_criteria": ["craters.md holds a number."],
+            "acceptance_criteria": ["file craters.md: craters.md holds a number."],
         },
     ]
 }

@@ -17,7 +17,7 @@ FILE: JsonObject = {"kind": "file", "path": "a.txt", "contains": "hello"}
 CHECK: JsonObject = {"kind": "shell", "command": "sh tests/check.sh"}
 PROTECTED: JsonObject = {"kind": "shell", "command": "cmp a.txt data/wanted", "protect": ["data"]}
 SENT: JsonObject = {"kind": "receipt", "calls": [{"tool": "run_shell"}]}
-GREETS = "a.txt greets the reader"
+GREETS = "file a.txt: a.txt greets the reader"
 SCRIPT = "grep -q hello a.txt\n"
 LIE = '{"answers":[{"id":"c1","source":"","evidence":"hello","reason":"","verdict":"met"}]}'
 USAGE = Usage(model_calls=1, input_tokens=1_000, output_tokens=100)

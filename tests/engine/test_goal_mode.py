@@ -66,7 +66,7 @@ async def test_a_refused_child_reads_neither_the_judges_prompt_nor_its_quotes() 
         return judge_reply(**dict.fromkeys(asked_ids(request), ("not_met", "a secret of another task")))
 
     client = words([claim(), call("abort_with_report", reason="no", learned="")], judge)
-    result = await run(client, "the report names a number")
+    result = await run(client, "report: the report names a number")
     question = next(request for request in client.requests if request.reply_schema is not None)
     text = told(client, 2)
     assert (result.goal_end, result.claims[0].code) == ("aborted", "not_met")
@@ -222,7 +222,7 @@ async def test_a_claim_that_nobody_could_look_at_may_be_made_again() -> None:
         return met_by("I counted 12")(request)
 
     client = words([claim("I counted 12."), claim("I counted 12.")], judge)
-    result = await run(client, "the report has a number")
+    result = await run(client, "report: the report has a number")
     assert [one.code for one in result.claims] == ["judge_unavailable", "met"]
     assert "which says nothing about the work" in told(client, -2)
 
@@ -231,7 +231,7 @@ async def test_claims_that_nobody_could_look_at_say_nothing_about_the_work() -> 
     def judge(request: ChatRequest) -> str:
         raise ProviderError("bad_request", "no", provider="openai")
 
-    result = await run(words([claim()] * 9, judge), "the report has a number")
+    result = await run(words([claim()] * 9, judge), "report: the report has a number")
     assert (result.goal_end, len(result.claims)) == ("budget_limited", 3)
     assert not result.examined
 
@@ -241,7 +241,7 @@ async def test_the_judges_of_all_claims_are_part_of_the_cost() -> None:
         return met_by("the number 12")(request)
 
     client = words([claim("I counted."), claim("It is the number 12.")], judge)
-    task = Task(goal="Count.", acceptance_criteria=["the report has a number"], mode="goal")
+    task = Task(goal="Count.", acceptance_criteria=["report: the report has a number"], mode="goal")
     async with Delegator(client=client) as delegator:
         report = await delegator.run(task)
         record = await delegator.read(report.results[0].handle or "")
@@ -304,7 +304,7 @@ async def test_others_may_run_while_a_claim_is_judged() -> None:
             return "I am here."
         return claim("It is the number 12.")
 
-    first = Task(goal="first", acceptance_criteria=["the report has a number"], mode="goal")
+    first = Task(goal="first", acceptance_criteria=["report: the report has a number"], mode="goal")
     async with Delegator(client=Scripted(answer), max_concurrent=1) as delegator:
         report = await delegator.run(first, Task(goal="second"))
     assert [result.status for result in report.results] == ["completed", "completed"]

@@ -138,9 +138,12 @@ async def test_events_of_a_call_leave_out_the_tasks_of_its_children() -> None:
 
 
 async def test_delegated_costs_are_charged_to_the_child_and_to_the_run() -> None:
-    client = boss_of(delegating("a", acceptance_criteria=["the report says that it was done"]), delegating("b", "c"))
+    client = boss_of(
+        delegating("a", acceptance_criteria=["report: the report says that it was done"]), delegating("b", "c")
+    )
     report = await report_of(
-        client, Task.model_validate({"goal": "boss", "acceptance_criteria": ["the report says that it was done"]})
+        client,
+        Task.model_validate({"goal": "boss", "acceptance_criteria": ["report: the report says that it was done"]}),
     )
     (boss,) = report.results
     below = boss.delegated
@@ -162,7 +165,7 @@ async def test_a_child_that_delegates_nothing_has_no_such_entry() -> None:
 
 
 async def test_a_child_reads_the_verdict_on_its_own_child() -> None:
-    client = boss_of(delegating("a", acceptance_criteria=["the report says that it was done"]))
+    client = boss_of(delegating("a", acceptance_criteria=["report: the report says that it was done"]))
     await report_of(client)
     reply = requests_of(client, "boss")[1].messages[-1].tool_replies[0]
     assert "PASS" in reply.text[:200]

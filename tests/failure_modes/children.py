@@ -227,7 +227,7 @@ SITUATIONS: tuple[Situation, ...] = (
         thoughts_fill_the_limit,
     ),
     Situation(
-        "the report is cut off by the output limit",
+        "report: the report is cut off by the output limit",
         "failed: truncated (1)",
         "completed: I found it (2)",
         cut_off_report,

@@ -38,7 +38,7 @@ PROTOCOLS: Mapping[WireName, Literal["openai", "anthropic", "google"]] = {
 }
 PRICES = {"judge": 0.001, "other": 0.002, "worker": 0.01, "steady": 0.01}
 """US dollars per million tokens. The cheapest model judges, the second cheapest after it."""
-IN_WORDS = "The report says how many words there are."
+IN_WORDS = "report: The report says how many words there are."
 BY_CODE = {"kind": "regex", "pattern": "twelve words"}
 
 

@@ -37,7 +37,7 @@ from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import verdicts
 
 MARKED = [{"kind": "receipt", "calls": [{"tool": "mark"}]}]
-CRITERION = "the report gives the answer"
+CRITERION = "report: the report gives the answer"
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@
 import pytest
 
 from delegate.judging import gate
-from delegate.types import ChildRun, PlanStep, RunStatus, Task
+from delegate.types import Artifact, ChildRun, PlanStep, RunStatus, Task
 
-TASK = Task(goal="write it", acceptance_criteria=("it is written",))
+TASK = Task(goal="write it to out/table.csv", acceptance_criteria=("it is written",))
 
 
 def code(output: str, status: RunStatus = "completed", exists: bool = True) -> str | None:
@@ -23,28 +23,44 @@ def test_an_output_of_invisible_characters_is_empty(output: str) -> None:
     assert code(output) == "empty_output"
 
 
-@pytest.mark.parametrize(
-    "output", ["Thought process:", "Solution", ".", ":", "。", "Respuesta", "!!!!!!", "Done.", "aaaaaa"]
-)
+@pytest.mark.parametrize("output", [".", ":", "。", "!!!!!!", "aaaaaa", "… …"])
 def test_an_output_without_content_is_degenerate(output: str) -> None:
     assert code(output) == "degenerate_output"
 
 
-@pytest.mark.parametrize("output", ["42", "Yes", "Done: wrote 3 rows", "否", "x = 1", "[]"])
+@pytest.mark.parametrize("output", ["42", "Yes", "Done.", "Fertig", "Done: wrote 3 rows", "否", "x = 1", "[]"])
 def test_a_short_honest_answer_passes(output: str) -> None:
     assert code(output) is None
 
 
-def test_a_claimed_file_that_is_not_there_is_refused() -> None:
-    assert code("I wrote the table to `out/table.csv`.", exists=False) == "claimed_artifact_missing"
-    assert code("I wrote the table to `out/table.csv`.", exists=True) is None
+@pytest.mark.parametrize(
+    "output",
+    [
+        "I wrote the table to `out/table.csv`.",
+        "Die Tabelle steht in `out/table.csv`.",
+        "表は`out/table.csv`にあります。",
+    ],
+)
+def test_a_file_that_the_task_asks_for_and_the_report_names_has_to_be_there(output: str) -> None:
+    assert code(output, exists=False) == "claimed_artifact_missing"
+    assert code(output, exists=True) is None
 
 
 @pytest.mark.parametrize(
-    "output", ["See `notes.md` for details.", "I created `https://x.org/a.html` links", "saved time"]
+    "output", ["I wrote it to `notes.md`.", "I created `https://x.org/a.html` links", "out/table.csv isn't there"]
 )
-def test_naming_a_file_is_not_claiming_to_have_written_it(output: str) -> None:
+def test_other_files_may_be_named(output: str) -> None:
     assert code(output, exists=False) is None
+
+
+def test_a_deleted_file_may_be_named() -> None:
+    task = Task(goal="delete out/table.csv")
+    gone = ChildRun(
+        status="completed",
+        output="`out/table.csv` is gone",
+        artifacts=(Artifact(path="out/table.csv", change="deleted"),),
+    )
+    assert gate.inspect(task, gone, lambda path: False) is None
 
 
 def reported(task: Task = TASK, output: str = "I filled in the form.", **known: object) -> str | None:

@@ -46,7 +46,8 @@ async def judged(client: Scripted, *criteria: Any, **options: Any) -> Verdict:
 async def test_a_question_needs_a_yes_and_if_requested_high_confidence(
     threshold: str, answers: dict[str, Answer], verdict: str, code: str
 ) -> None:
-    question = {"kind": "question", "question": "Are there ten rows?", "threshold": threshold}
+    about = {"file": "a.md"}
+    question = {"kind": "question", "question": "Are there ten rows?", "threshold": threshold, "about": about}
     got = await judged(words(WROTE, lambda request: verdicts(**answers)), question)
     assert (got.verdict, got.code, len(got.criteria)) == (verdict, code, 1)
 
@@ -128,10 +129,11 @@ async def test_a_rubric_and_a_text_criterion_are_two_questions_in_one_record() -
     def judge(request: ChatRequest) -> str:
         return scored() if "Rubric: tale" in request.messages[0].text else met_by("ten rows")(request)
 
-    got = await judged(words(WROTE, judge), {"kind": "rubric", "rubric": RUBRIC}, "there are ten rows")
+    got = await judged(words(WROTE, judge), {"kind": "rubric", "rubric": RUBRIC}, "file a.md: there are ten rows")
     assert got.verdict == "PASS"
     assert got.judge
-    assert got.judge.usage.model_calls == 2
+    assert [one.purpose for one in got.judge.attempts] == ["reading", "judging", "judging"]
+    assert got.judge.usage.model_calls == 3, "with the one that read the rubric's dimensions"
 
 
 @pytest.mark.parametrize("name", ["research_report", "code_change"])
@@ -148,7 +150,9 @@ async def test_rubrics_that_ship_can_be_named(name: str) -> None:
 # ------------------------------------------------------------------------------------------------- self-reports
 
 
-@pytest.mark.parametrize("criterion", ["The tests pass.", "a.md was written.", "The database was updated."])
+@pytest.mark.parametrize(
+    "criterion", ["deed: The tests pass.", "file a.md: a.md was written.", "deed: The database was updated."]
+)
 async def test_a_report_alone_is_no_evidence_for_an_action_without_trace(criterion: str) -> None:
     claim = "The tests pass, a.md was written and the database was updated."
     verdict = await judged(words([claim], met_by("The tests pass")), criterion)
@@ -156,7 +160,7 @@ async def test_a_report_alone_is_no_evidence_for_an_action_without_trace(criteri
 
 
 @pytest.mark.parametrize(
-    "criterion", ["The report says what was done.", "It is written in English.", "The tone is warm."]
+    "criterion", ["report: The report says what was done.", "It is written in English.", "The tone is warm."]
 )
 async def test_a_criterion_about_the_text_is_met_by_the_text(criterion: str) -> None:
     verdict = await judged(words(["The tests pass, a.md was written."], met_by("The tests pass")), criterion)
@@ -164,9 +168,12 @@ async def test_a_criterion_about_the_text_is_met_by_the_text(criterion: str) -> 
 
 
 async def test_the_list_of_files_shows_which_files_were_written() -> None:
-    verdict = await judged(words(WROTE, met_by("created a.md (9 bytes)")), "a.md was written.")
+    verdict = await judged(words(WROTE, met_by("created a.md (9 bytes)")), "file a.md: a.md was written.")
     assert (verdict.verdict, verdict.criteria[0].source) == ("PASS", "artifacts")
-    for claim, criterion in (("created a.md (9 bytes)", "b.md was written."), ("Made it", "a.md was written.")):
+    for claim, criterion in (
+        ("created a.md (9 bytes)", "file b.md: b.md was written."),
+        ("Made it", "file a.md: it was written."),
+    ):
         other = await judged(words(WROTE, met_by(claim)), criterion)
         assert other.verdict == "FAIL"
 
@@ -215,8 +222,8 @@ def test_a_finding_recorded_under_its_old_code_reads_under_the_new() -> None:
 
 
 async def test_with_the_gate_off_its_reason_is_still_counted() -> None:
-    async with Delegator(client=words(["Done."], met_by("Done.")), gate=False) as delegator:
-        report = await delegator.run(Task(goal="x", acceptance_criteria=("it says done",)))
+    async with Delegator(client=words(["....."]), gate=False) as delegator:
+        report = await delegator.run(Task(goal="x", acceptance_criteria=({"kind": "regex", "pattern": "^.{5}$"},)))
     verdict = report.results[0].verdict
     assert verdict
     assert (verdict.verdict, verdict.gate, report.totals.gate) == (
@@ -236,7 +243,7 @@ async def test_work_that_exists_can_be_judged_without_a_child(tmp_path: Path) ->
         verdict = await delegator.judge(
             goal="run the tests",
             acceptance_criteria=[
-                "out.txt says that two tests passed",
+                "file out.txt: out.txt says that two tests passed",
                 {"kind": "file", "path": "out.txt"},
                 {"kind": "receipt", "calls": [{"tool": "sh"}]},
             ],

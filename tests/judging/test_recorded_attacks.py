@@ -30,11 +30,22 @@ UNFINISHED = (
     "I went through the deploy log of Tuesday. The restart at 09:14 looks unusual. I ran out of time before I got to "
     "the database, so what broke is still open. Next I would look at the connection pool."
 )
-ABOUT_THE_TEXT = ("The report names the root cause of the outage.", "It gives the number of customers hit as a figure.")
-ABOUT_DEEDS = ("All tests of the billing module pass.", "incident.md exists and holds the root cause.")
+ABOUT_THE_TEXT = (
+    "report: The report names the root cause of the outage.",
+    "report: It gives the number of customers hit as a figure.",
+)
+ABOUT_DEEDS = (
+    "deed: All tests of the billing module pass.",
+    "file incident.md: incident.md exists and holds the root cause.",
+)
 IN_QUESTIONS = (
-    {"kind": "question", "question": "Is the root cause of the outage named?"},
-    {"kind": "question", "question": "Is the number of customers hit given?", "threshold": "high_confidence"},
+    {"kind": "question", "question": "Is the root cause of the outage named?", "about": {"file": "incident.md"}},
+    {
+        "kind": "question",
+        "question": "Is the number of customers hit given?",
+        "about": "report",
+        "threshold": "high_confidence",
+    },
 )
 FAILED_READ = {
     "tool": "read_file",
@@ -69,7 +80,8 @@ def test_every_recorded_attack_is_used() -> None:
     assert len(ATTACKS) == 74
     assert (len(CLASSES), CLASSES.total()) == (16, 69)
     assert len(MISBEHAVING) >= 55
-    wanted = [*ABOUT_THE_TEXT, *ABOUT_DEEDS, *(one["question"] for one in IN_QUESTIONS)]
+    wanted = [*ABOUT_THE_TEXT, *ABOUT_DEEDS, *(str(one["question"]) for one in IN_QUESTIONS)]
+    wanted = [text.partition(": ")[2] or text for text in wanted]
     assert not [text for text in wanted for attack in ATTACKS if text in output_of(attack)]
 
 

@@ -13,7 +13,11 @@ from delegate.types import TaskResult
 from tests.support.words import asked_ids, is_judge, verdicts
 
 REPORT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."
-CRITERIA = ["the report says that two passed", "the report says how long it took", {"kind": "regex", "pattern": "all"}]
+CRITERIA = [
+    "report: the report says that two passed",
+    "report: the report says how long it took",
+    {"kind": "regex", "pattern": "all"},
+]
 MET, UNSURE = ("met", "2 passed"), ("cannot_tell", "")
 
 

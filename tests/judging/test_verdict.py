@@ -40,7 +40,7 @@ def judge_calls(client: Scripted) -> int:
 
 async def test_pass_needs_every_criterion_met_on_evidence_that_code_found() -> None:
     client = words(WROTE, met_by("2 passed"))
-    verdict = await judged(client, "out.txt says that two passed", {"kind": "file", "path": "out.txt"})
+    verdict = await judged(client, "file out.txt: out.txt says that two passed", {"kind": "file", "path": "out.txt"})
     assert (verdict.verdict, verdict.verified, verdict.decided_by, verdict.code) == ("PASS", True, "judge", "met")
     first, second = verdict.criteria
     assert (first.id, first.source, first.evidence) == ("c1", "artifact:out.txt", "2 passed")
@@ -73,7 +73,7 @@ async def test_one_criterion_is_spoken_of_in_the_singular() -> None:
 
 
 async def test_a_claim_of_met_whose_quote_is_nowhere_is_not_met() -> None:
-    verdict = await judged(words(WROTE, met_by("100 passed")), "the report says that a hundred passed")
+    verdict = await judged(words(WROTE, met_by("100 passed")), "report: the report says that a hundred passed")
     assert (verdict.verdict, verdict.code, verdict.verified) == ("FAIL", "evidence_not_found", False)
     assert verdict.criteria[0].outcome == "not_met"
 
@@ -98,7 +98,7 @@ async def test_the_goal_and_the_criteria_are_no_evidence() -> None:
 )
 async def test_any_other_answer_of_a_judge_is_a_fail_with_its_own_code(reply: Any, code: str) -> None:
     client = words(WROTE, lambda request: reply)
-    verdict = await judged(client, "the report says that two passed")
+    verdict = await judged(client, "report: the report says that two passed")
     assert (verdict.verdict, verdict.code) == ("FAIL", code)
     assert judge_calls(client) == 1, "a judge that answered is never asked again"
 
@@ -112,7 +112,7 @@ async def test_an_unreachable_judge_is_replaced_by_the_next_and_is_named() -> No
             raise ProviderError("server_error", "busy", provider="x", final=True)
         return verdicts(c1=("met", "2 passed"))
 
-    verdict = await judged(words(WROTE, judge), "the report says that two passed")
+    verdict = await judged(words(WROTE, judge), "report: the report says that two passed")
     assert verdict.judge
     assert (verdict.verdict, verdict.judge.model) == ("PASS", asked[1])
     reasons = {candidate.model: candidate.reason for candidate in verdict.judge.candidates}
@@ -130,7 +130,9 @@ async def test_no_other_model_of_a_provider_with_a_wrong_key_is_asked(
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "dummy")
         async with Delegator() as delegator:
-            report = await delegator.call({"goal": "do it", "acceptance_criteria": ["the report says that two passed"]})
+            report = await delegator.call(
+                {"goal": "do it", "acceptance_criteria": ["report: the report says that two passed"]}
+            )
         judged_by = [call.model for call in server.calls if call.wants_json]
     verdict = report.results[0].verdict
     assert verdict
@@ -141,14 +143,14 @@ async def test_without_any_reachable_judge_the_verdict_is_judge_unavailable() ->
     def judge(request: ChatRequest) -> str:
         raise ProviderError("connection", "no route", provider="x", final=True)
 
-    verdict = await judged(words(WROTE, judge), "the report says that two passed")
+    verdict = await judged(words(WROTE, judge), "report: the report says that two passed")
     assert (verdict.verdict, verdict.code, verdict.decided_by) == ("FAIL", "judge_unavailable", "nobody")
     assert verdict.criteria[0].outcome == "error"
 
 
 async def test_an_ineligible_pinned_judge_leaves_no_eligible_judge() -> None:
     verdict = await judged(
-        words(WROTE, met_by("2 passed")), "the report says that two passed", judge_model="no-such-model"
+        words(WROTE, met_by("2 passed")), "report: the report says that two passed", judge_model="no-such-model"
     )
     assert (verdict.verdict, verdict.code) == ("FAIL", "no_eligible_judge")
 
@@ -165,18 +167,26 @@ async def test_without_criteria_there_is_no_verdict() -> None:
 
 
 async def test_the_gate_ends_judging_and_can_be_switched_off() -> None:
-    client = words(["Done."], met_by("Done."))
-    verdict = await judged(client, "the report says that it is done")
+    client = words(["....."], met_by("....."))
+    verdict = await judged(client, "report: the report has five points")
     assert (verdict.verdict, verdict.decided_by, verdict.code) == ("FAIL", "gate", "degenerate_output")
     assert judge_calls(client) == 0
-    assert (
-        await judged(words(["Done."], met_by("Done.")), "the report says that it is done", gate=False)
-    ).verdict == "PASS"
+    ungated = await judged(words(["....."]), {"kind": "regex", "pattern": "^.....$"}, gate=False)
+    assert (ungated.verdict, ungated.gate) == ("PASS", "degenerate_output")
+
+
+@pytest.mark.parametrize("report", ["Done.", "Thought process:", "Solution", "OK", "解"])
+async def test_a_report_that_says_nothing_shows_nothing_about_itself_and_costs_no_other_work(report: str) -> None:
+    written = Scripted.call("write_file", path="out.txt", content="2 passed\n")
+    said = await judged(words([report], met_by(report)), "report: it says what was done")
+    assert (said.verdict, said.code) == ("FAIL", "self_report_only")
+    done = await judged(words([written, report], met_by("2 passed")), "file out.txt: it says that two passed")
+    assert done.verdict == "PASS"
 
 
 async def test_a_judge_gets_a_reply_schema_and_fenced_evidence() -> None:
     client = words(WROTE, met_by("2 passed"))
-    await judged(client, "the report says that two passed")
+    await judged(client, "report: the report says that two passed")
     request = client.requests[-1]
     assert request.reply_schema
     assert request.reply_schema["required"] == ["answers"]
@@ -187,24 +197,26 @@ async def test_a_judge_gets_a_reply_schema_and_fenced_evidence() -> None:
 
 
 async def test_hidden_characters_and_cuts_are_findings() -> None:
-    report = "visible" + "\u200b" * 5 + "x" * 30_000 + "\nthe end"
-    verdict = await judged(words([report], met_by("the end")), "the report has an end")
+    report = "visible" + "\u200b" * 5 + "x" * 40_000 + "\nthe end"
+    verdict = await judged(words([report], met_by("the end")), "report: the report has an end")
     assert {finding.code for finding in verdict.findings} == {"hidden_text", "truncated_for_judge"}
 
 
 @pytest.mark.parametrize(
-    ("criterion", "code"),
+    ("criterion", "whole", "code"),
     [
-        ("the report has an end", "met"),
-        ("the report never says stop", "truncated_for_judge"),
-        ("every line of the report is long", "truncated_for_judge"),
-        ("the report has at most 10 lines", "truncated_for_judge"),
+        ("it has an end", False, "met"),
+        ("es kommt nirgends Werbung vor", True, "truncated_for_judge"),
+        ("report: every line is long", None, "truncated_for_judge"),  # nobody says whether one passage can show it
     ],
 )
-async def test_a_truncated_text_meets_no_criterion_about_the_whole_text(criterion: str, code: str) -> None:
-    verdict = await judged(words(["x" * 30_000 + "\nthe end"], met_by("the end")), criterion)
+async def test_a_truncated_text_meets_no_criterion_about_the_whole_text(
+    criterion: str, whole: bool | None, code: str
+) -> None:
+    reading = {"c1": {"about": "report", "whole": whole}}
+    verdict = await judged(words(["x" * 40_000 + "\nthe end"], met_by("the end"), reading=reading), criterion)
     assert (verdict.verdict, verdict.code) == ("PASS" if code == "met" else "FAIL", code)
-    short = await judged(words(["a long line, and\nthe end"], met_by("the end")), criterion)
+    short = await judged(words(["a long line, and\nthe end"], met_by("the end"), reading=reading), criterion)
     assert short.verdict == "PASS"
 
 
@@ -261,9 +273,11 @@ async def test_an_output_schema_adds_a_criterion_and_structured_output() -> None
 
 
 async def test_versions_change_only_with_the_question_and_the_judge() -> None:
-    first = await judged(words(WROTE, met_by("2 passed")), "the report says that two passed")
-    again = await judged(words(["I wrote nothing, sorry."], met_by("nothing")), "the report says that two passed")
-    other = await judged(words(WROTE, met_by("2 passed")), "the report says that both passed")
+    first = await judged(words(WROTE, met_by("2 passed")), "report: the report says that two passed")
+    again = await judged(
+        words(["I wrote nothing, sorry."], met_by("nothing")), "report: the report says that two passed"
+    )
+    other = await judged(words(WROTE, met_by("2 passed")), "report: the report says that both passed")
     assert first.rubric_version == again.rubric_version != other.rubric_version
     assert first.judge_version == again.judge_version == other.judge_version
     by_check = await judged(words(WROTE), {"kind": "file", "path": "out.txt"})

@@ -33,7 +33,10 @@ async def main(home: Path, name: str, seed: int) -> None:
 
     async def batches(delegator: Delegator) -> None:
         while True:
-            tasks = [{"goal": f"{name}-{next(numbers)}", "acceptance_criteria": ["it greets"]} for _ in range(3)]
+            tasks = [
+                {"goal": f"{name}-{next(numbers)}", "acceptance_criteria": ["file note.md: it greets"]}
+                for _ in range(3)
+            ]
             report = await delegator.run(*map(Task.model_validate, tasks))
             print(*(result.handle for result in report.results), flush=True)
 

@@ -14,7 +14,7 @@ from delegate.ports import ChatReply, ChatRequest
 from tests.support.words import is_judge, met_by
 
 GOAL = "Write hello to a.txt."
-CRITERIA = ({"kind": "shell", "command": "sh tests/check.sh"}, "notes.md says what was done")
+CRITERIA = ({"kind": "shell", "command": "sh tests/check.sh"}, "file notes.md: notes.md says what was done")
 
 
 def task(project: Path) -> Task:

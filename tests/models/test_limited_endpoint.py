@@ -16,7 +16,7 @@ from delegate.settings import DeclaredEndpoint, DeclaredModel
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 DELEGATIONS = 30
-CRITERION = "The report says how many words there are."
+CRITERION = "report: The report says how many words there are."
 REPORT = "I counted the words of my part: there are twelve."
 
 

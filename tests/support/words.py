@@ -1,7 +1,8 @@
 """Replies for scripted models: children that follow a script, and judges with given answers."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
@@ -37,8 +38,16 @@ def met_by(quote: str) -> Callable[[ChatRequest], str]:
     return lambda request: judge_reply(**dict.fromkeys(asked_ids(request), ("met", quote)))
 
 
-def words(child: Child, judge: Callable[[ChatRequest], ChatReply | str] | str = "{}") -> Scripted:
-    """Return a client for children and judge. A list of replies is used in order, also by concurrent children."""
+def words(
+    child: Child,
+    judge: Callable[[ChatRequest], ChatReply | str] | str = "{}",
+    *,
+    reading: Mapping[str, Any] | Callable[[ChatRequest], ChatReply | str] | None = None,
+) -> Scripted:
+    """Return a client for children and judge. A list of replies is used in order, also by concurrent children.
+
+    `reading` says what criteria are about, as for `Scripted`.
+    """
 
     def answer(request: ChatRequest) -> ChatReply | str:
         if is_judge(request):
@@ -47,4 +56,4 @@ def words(child: Child, judge: Callable[[ChatRequest], ChatReply | str] | str = 
             return child(request)
         return child[sum(message.role == "assistant" for message in request.messages)]
 
-    return Scripted(answer)
+    return Scripted(answer, reading=reading or {})

@@ -66,7 +66,11 @@ async def run(said: str, task: Task | None = None) -> Report:
 
     tools = [Tool(name, said, {"type": "object"}, call) for name, call in (("echo", echo), ("fail", fail))]
     task = task or Task.model_validate(
-        {"goal": f"Do {said}.", "context": said, "acceptance_criteria": [f"It says {said}.", "It is there."]}
+        {
+            "goal": f"Do {said}.",
+            "context": said,
+            "acceptance_criteria": [f"report: It says {said}.", "report: It is there."],
+        }
     )
     async with Delegator(
         client=Scripted(answer), tools=tools, model="gpt-6.1-terra", judge_model="gpt-6-luna"

@@ -23,7 +23,7 @@ from tests.support.model_server import ModelServer
 from tests.support.words import met_by, words
 from tests.telemetry.spans import Traced, set_for_the_program, to_file, to_sdk
 
-GREETS = "The note greets the reader."
+GREETS = "file note.md: The note greets the reader."
 WRITES = Scripted.call("write_file", path="note.md", content="hello reader\n")
 CHILD = (WRITES, "I greeted them.")
 TERRA, LUNA = "chat gpt-6.1-terra", "chat gpt-6-luna"

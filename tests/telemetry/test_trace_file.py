@@ -20,12 +20,12 @@ from tests.cli.command import openai_at, worker
 from tests.support.model_server import ModelServer
 from tests.telemetry.spans import in_file
 
-GREETS = "The note greets the reader."
+GREETS = "file note.md: The note greets the reader."
 CALL = json.dumps({"tasks": [{"goal": "Write note.md.", "acceptance_criteria": [GREETS]}]})
 COMMANDS = {
     "run": ["run", "Write note.md.", "-c", GREETS],
     "batch": ["batch", "tasks.jsonl", "-o", "results.jsonl"],
-    "judge": ["judge", "--goal", "Greet.", "--output", "report.md", "-c", "The report greets the reader."],
+    "judge": ["judge", "--goal", "Greet.", "--output", "report.md", "-c", "report: The report greets the reader."],
     "call": ["call", CALL],
 }
 

@@ -171,7 +171,7 @@ MOMENTS = {
         lambda model, tree: model.hangs(2),  # and the next task's
         model_calls=2,
         output=DONE,
-        criteria=lambda tree: ("the part was done",),
+        criteria=lambda tree: ("report: the part was done",),
         completed=True,
         cut_off=2,
     ),

@@ -1,129 +1,270 @@
 """Decides text criteria and questions: asks one model one question, and verifies the quotes in its reply.
 
-The model answers per criterion, and code searches for every quote. A `met` counts only if its quote stands in a source
-that can prove the criterion (`proof.py`), and a reply that can't be parsed decides nothing.
+The model answers per part of a criterion, and code searches for every quote. A `met` counts only if its quote stands in
+a source that can prove the part, or code finds the call that does (`proof/`). A reply that can't be parsed decides
+nothing. Absences that the records decide are not asked about.
 """
 
-import re
-from collections.abc import Sequence
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, is_prewritten
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
-from delegate.judging.judge.subject import Subject, SubjectKind, statement_of
+from delegate.judging.proof import absences
+from delegate.judging.proof.calls import Calls
+from delegate.judging.proof.proof import Proof, Refused, Shown
+from delegate.judging.reading.statements import TaskReading, ToolInfo, known_effects, statement_of
 from delegate.judging.submission import Submission, result
-from delegate.types import AnyCriterion, CriterionOutcome, CriterionResult, QuestionCriterion
+from delegate.types import (
+    UNVERIFIED,
+    AnyCriterion,
+    CriterionOutcome,
+    CriterionReading,
+    CriterionResult,
+    DecidedBy,
+    PartResult,
+    QuestionCriterion,
+    StatementPart,
+)
 
 CONFIDENCE_SUFFIX = ".sure"
-"""A question with high confidence is asked as two statements; the second one's id has this suffix. Ids of criteria
-contain no dot."""
-
-_QUOTE_FROM: dict[SubjectKind, str] = {
-    "report": "about the report: quote `output`",
-    "file": "about a file: quote an `artifact:`, `artifacts` or a `check:`",
-    "deed": "a deed: quote the `receipt:` of the call that did it, or a `check:`",
-    "absence": "that something was not done: no quote shows it",
-}
-_UNIVERSAL = re.compile(
-    r"\b(?:all|every|each|only|no|none|never|nothing|not|without|at most|fewer than|less than|no more than|exactly)\b"
-    r"|n't\b",
-    re.IGNORECASE,
-)
-"""Statements that one passage can't prove, since another passage could contradict it."""
+"""A question with high confidence has one more statement, whose id has this suffix. Ids of criteria contain no dot."""
+_FAILURES = ("not_met", "error", "cannot_tell")
+"""Outcomes of parts that decide a criterion, the most certain one first."""
 
 
-@lru_cache(1024)
-def _is_universal(statement: str) -> bool:
-    return _UNIVERSAL.search(statement) is not None
+@dataclass(frozen=True, slots=True)
+class OpenPart:
+    """A part of a criterion, and its result if the records decide it."""
+
+    id: str
+    statement: str
+    part: StatementPart
+    settled: PartResult | None = None
 
 
-def build_question(submission: Submission, criteria: Sequence[AnyCriterion], evidence: Evidence) -> JudgeQuestion:
-    """The question whether `criteria` hold."""
-    statements: list[tuple[str, str]] = []
-    for criterion, subject in zip(criteria, _subjects(submission, criteria), strict=True):
-        where = _QUOTE_FROM[subject.kind]
-        statements += [(id, f"{statement} [{where}]") for id, statement in _statements(criterion)]
-    return prompt.build_question(submission.task.goal, statements, evidence)
+@dataclass(frozen=True, slots=True)
+class OpenCriterion:
+    """A criterion in words with its reading, while it is being decided."""
+
+    criterion: AnyCriterion
+    reading: CriterionReading
+    parts: Sequence[OpenPart]
+
+    @property
+    def settled(self) -> CriterionResult | None:
+        """The result, if the records alone decide the criterion."""
+        settled = [one.settled for one in self.parts if one.settled is not None]
+        if len(settled) == len(self.parts) or any(one.outcome == "not_met" for one in settled):
+            return _combined(self, settled, "check")
+        return None
+
+
+def opened(submission: Submission, criteria: Sequence[AnyCriterion], reading: TaskReading) -> list[OpenCriterion]:
+    """The criteria with their parts, and what the records decide of them."""
+    calls = calls_of(submission, reading)
+    return [_opened(submission, calls, criterion, reading) for criterion in criteria]
+
+
+def calls_of(submission: Submission, reading: TaskReading) -> Calls:
+    """The recorded calls, with what their tools say they do, or else were read to do."""
+    declared = known_effects([ToolInfo.of(tool) for tool in submission.tools or ()])
+    return Calls(submission.run.receipts, {**reading.effects, **declared})
+
+
+def build_question(submission: Submission, open: Sequence[OpenCriterion], evidence: Evidence) -> JudgeQuestion:
+    """The question whether the open parts of these criteria hold."""
+    lines: list[str] = []
+    ids: list[str] = []
+    for one in open:
+        asked = [part for part in one.parts if part.settled is None]
+        if len(one.parts) > 1:
+            lines.append(f"{one.criterion.id}, of which these are the parts: {statement_of(one.criterion)}")
+        lines += [f"{part.id}: {part.statement} [{_where(part.part, submission)}]" for part in asked]
+        ids += [part.id for part in asked]
+        if _needs_confidence(one.criterion):
+            ids.append(f"{one.criterion.id}{CONFIDENCE_SUFFIX}")
+            lines.append(f"{ids[-1]}: The evidence leaves no reasonable doubt about the answer to {one.criterion.id}.")
+    return prompt.build_question(submission.task.goal, lines, ids, evidence)
 
 
 def read_reply(
-    submission: Submission, criteria: Sequence[AnyCriterion], reply: JudgeReply, evidence: Evidence
+    submission: Submission,
+    open: Sequence[OpenCriterion],
+    reading: TaskReading,
+    reply: JudgeReply,
+    evidence: Evidence,
 ) -> list[CriterionResult]:
-    """The results of `criteria`, in their order: the judge's answers, as far as code confirms them."""
+    """The results of the criteria, in their order: the judge's answers, as far as code confirms them."""
     if reply.reply is None:
-        return [result(criterion, "error", "nobody", reply.code, reply.reason) for criterion in criteria]
+        return [_error(one, reply.code, reply.reason) for one in open]
+    asked = [part.id for one in open for part in one.parts if part.settled is None]
+    asked += [f"{one.criterion.id}{CONFIDENCE_SUFFIX}" for one in open if _needs_confidence(one.criterion)]
     try:
-        answers = parse_reply(reply.reply.text, [id for criterion in criteria for id, _ in _statements(criterion)])
+        answers = parse_reply(reply.reply.text, asked)
     except UnparseableReply as error:
-        return [result(criterion, "error", "nobody", "judge_unparseable", str(error)) for criterion in criteria]
+        return [_error(one, "judge_unparseable", str(error)) for one in open]
     prewritten = evidence.prewritten_answers()
     if any(one.verdict == "met" and is_prewritten(one.evidence, one.reason, prewritten) for one in answers.values()):
-        reason = "the judge's answer is a copy of one that the worker wrote"
-        return [result(criterion, "error", "nobody", "judge_unparseable", reason) for criterion in criteria]
-    return [
-        _verified(submission, criterion, subject, answers, evidence)
-        for criterion, subject in zip(criteria, _subjects(submission, criteria), strict=True)
-    ]
+        return [
+            _error(one, "judge_unparseable", "the judge's answer is a copy of one that the worker wrote")
+            for one in open
+        ]
+    calls = calls_of(submission, reading)
+    return [_verified(submission, one, calls, answers, evidence) for one in open]
 
 
-def _subjects(submission: Submission, criteria: Sequence[AnyCriterion]) -> list[Subject]:
-    """What each criterion is about, given the child's files and tools."""
-    from delegate.judging.judge.statements import subject_of  # with many patterns: loaded on first use
+def _opened(submission: Submission, calls: Calls, criterion: AnyCriterion, reading: TaskReading) -> OpenCriterion:
+    id, statement = criterion.id or "", statement_of(criterion)
+    read = reading.of(id, statement)
+    parts: list[OpenPart] = []
+    for n, part in enumerate(read.parts, start=1):
+        is_single = len(read.parts) == 1
+        asked = _asked(criterion) if is_single else part.text
+        decided = absences.decide(part, read.by, submission, calls)
+        settled = decided and PartResult(
+            text=part.text,
+            outcome=decided.outcome,
+            code=decided.outcome,
+            reason=decided.reason,
+            source=decided.source,
+        )
+        parts.append(OpenPart(id if is_single else f"{id}.{n}", asked, part, settled))
+    return OpenCriterion(criterion, read, parts)
 
-    files, can_act = frozenset(artifact.path for artifact in submission.run.artifacts), submission.can_act
-    return [subject_of(criterion, files, can_act=can_act) for criterion in criteria]
+
+def _asked(criterion: AnyCriterion) -> str:
+    if isinstance(criterion, QuestionCriterion):
+        return f"The answer to this question is yes: {criterion.question}"
+    return criterion.describe()
 
 
-def _statements(criterion: AnyCriterion) -> list[tuple[str, str]]:
-    """What the judge is asked to decide, with ids. A question with high confidence is two statements."""
-    id = criterion.id or ""
-    if not isinstance(criterion, QuestionCriterion):
-        return [(id, criterion.describe())]
-    asked = [(id, f"The answer to this question is yes: {criterion.question}")]
-    if criterion.threshold == "high_confidence":
-        asked.append((id + CONFIDENCE_SUFFIX, f"The evidence leaves no reasonable doubt about the answer to {id}."))
-    return asked
+def _needs_confidence(criterion: AnyCriterion) -> bool:
+    return isinstance(criterion, QuestionCriterion) and criterion.threshold == "high_confidence"
+
+
+def _where(part: StatementPart, submission: Submission) -> str:
+    """What the judge is told about where its quote has to come from."""
+    files = ", ".join(f"`{path}`" for path in part.files)
+    match part.about:
+        case "report":
+            places = ["`output`", *(["`said`"] if submission.said else []), *([f"the file {files}"] if files else [])]
+            return f"about the report: quote {' or '.join(places)}"
+        case "file":
+            return f"about {files or 'a file'}: quote an `artifact:`, a `file:`, `artifacts` or a `check:`"
+        case "deed":
+            by = " or ".join(f"`{tool}`" for tool in part.tools)
+            return f"a deed: quote the `receipt:` of the call{f' of {by}' if by else ''} that did it, or a `check:`"
+        case "absence":
+            return "that something was not done: quote what speaks for it; if nothing speaks against it, quote nothing"
+
+
+# ------------------------------------------------------------------------------------------------------- verifying
 
 
 def _verified(
     submission: Submission,
-    criterion: AnyCriterion,
-    subject: Subject,
-    answers: dict[str, CriterionAnswer],
+    one: OpenCriterion,
+    calls: Calls,
+    answers: Mapping[str, CriterionAnswer],
     evidence: Evidence,
 ) -> CriterionResult:
-    """The result of one answer: a `met` stays only if its quote stands in a source that can prove the criterion."""
-    from delegate.judging.judge.proof import HINT, Proof  # with many patterns: loaded on first use
+    """The result of one criterion from the answers on its parts."""
+    results = [
+        part.settled
+        or _verified_part(Proof(part.part, one.reading.by, submission, evidence, calls), answers[part.id], evidence)
+        for part in one.parts
+    ]
+    confidence = answers.get(f"{one.criterion.id}{CONFIDENCE_SUFFIX}")
+    is_sure = confidence is None or (
+        confidence.verdict == "met" and evidence.find(confidence.evidence, confidence.source) is not None
+    )
+    if not is_sure and confidence is not None and all(part.outcome == "met" for part in results):
+        first = results[0]
+        doubt = PartResult(
+            text=first.text,
+            outcome="not_met",
+            code="not_confident",
+            reason=confidence.reason,
+            evidence=first.evidence,
+            source=first.source,
+        )
+        results = [doubt, *results[1:]]
+    return _combined(one, results, "judge")
 
-    answer, confidence = answers[criterion.id or ""], answers.get((criterion.id or "") + CONFIDENCE_SUFFIX)
-    quote, statement = answer.evidence or None, statement_of(criterion)
-    decided = partial(_result, criterion, quote, str(subject))
-    if answer.verdict != "met":
-        return decided(answer.verdict, answer.verdict, answer.reason, evidence.find(answer.evidence, answer.source))
-    proof = Proof(statement, subject, submission, evidence)
-    source, fault = proof.find(answer.evidence, answer.source)
-    if source is None:
+
+def _verified_part(proof: Proof, answer: CriterionAnswer, evidence: Evidence) -> PartResult:
+    """The result of one part: a `met` stays only if something proves it."""
+    source = evidence.find(answer.evidence, answer.source)
+    if answer.verdict == "not_met":
+        return _part(proof, answer, "not_met", "not_met", answer.reason, source)
+    if answer.verdict == "cannot_tell":
+        if (call := proof.despite_doubt(answer.evidence)) is not None:
+            return _shown(proof, call, answer, evidence)
+        reason = f"{answer.reason.rstrip('. ')}; what would show it: {proof.wanted}"
+        return _part(proof, answer, "cannot_tell", "cannot_tell", reason, source)
+    shown = proof.find(answer.evidence, answer.source)
+    if shown is None and proof.part.about == "absence" and not answer.evidence.strip():
+        worth = absences.worth(proof.part, proof.by, proof.submission, proof.calls)
+        return _part(proof, answer, "met", worth, answer.reason)
+    if shown is None:
         reason = f"the judge says met, but its quote is not in the evidence: {answer.evidence[:200]!r}"
-        return decided("not_met", "evidence_not_found", reason)
-    if confidence and (confidence.verdict != "met" or evidence.find(confidence.evidence, confidence.source) is None):
-        return decided("not_met", "not_confident", confidence.reason, source)
-    if fault is not None:
-        return decided("not_met", "self_report_only", f"{fault}; {HINT}", source)
-    if _is_universal(statement) and (unseen := proof.unseen(source)):
-        reason = f"the judge did not see all of {unseen[0]}, and the omitted part could contradict this"
-        return decided("cannot_tell", "truncated_for_judge", reason, source)
-    return decided("met", "met", answer.reason, source)
+        return _part(proof, answer, "not_met", "evidence_not_found", reason)
+    if isinstance(shown, Refused):
+        reason = f"{shown.reason}; what would show it: {proof.wanted}"
+        return _part(proof, answer, "not_met", "self_report_only", reason, shown.source)
+    if unseen := proof.unseen(shown.source):
+        reason = f"the judge did not see all of {unseen}, and the omitted part could contradict this"
+        return _part(proof, answer, "cannot_tell", "truncated_for_judge", reason, shown.source)
+    return _shown(proof, shown, answer, evidence)
 
 
-def _result(
-    criterion: AnyCriterion,
-    quote: str | None,
-    about: str,
+def _part(
+    proof: Proof,
+    answer: CriterionAnswer,
     outcome: CriterionOutcome,
     code: str,
     reason: str,
     source: str | None = None,
-) -> CriterionResult:
-    return result(criterion, outcome, "judge", code, reason, evidence=quote, source=source, about=about)
+    quote: str | None = None,
+) -> PartResult:
+    return PartResult(
+        text=proof.part.text,
+        outcome=outcome,
+        code=code,
+        reason=reason,
+        evidence=quote or answer.evidence or None,
+        source=source,
+    )
+
+
+def _shown(proof: Proof, shown: Shown, answer: CriterionAnswer, evidence: Evidence) -> PartResult:
+    """A part that is met. Where code found what shows it, the quote is the beginning of that."""
+    quote = answer.evidence
+    if evidence.find(quote, shown.source) != shown.source:
+        quote = evidence.sources.get(shown.source, "").partition("\n")[0][:300]
+    return _part(proof, answer, "met", shown.code, answer.reason, shown.source, quote)
+
+
+def _combined(one: OpenCriterion, parts: Sequence[PartResult], by: DecidedBy) -> CriterionResult:
+    """The result that follows from those of the parts: met if all are, otherwise that of the worst one."""
+    failing = [part for outcome in _FAILURES for part in parts if part.outcome == outcome]
+    unverified = [part for part in parts if part.code in UNVERIFIED]
+    first = next(iter([*failing, *unverified, *(part for part in parts if part.source), *parts]))
+    return result(
+        one.criterion,
+        first.outcome,
+        by,
+        first.code,
+        first.reason,
+        evidence=first.evidence,
+        source=first.source,
+        reading=one.reading,
+        parts=parts if len(parts) > 1 else (),
+    )
+
+
+def _error(one: OpenCriterion, code: str, reason: str) -> CriterionResult:
+    return result(one.criterion, "error", "nobody", code, reason, reading=one.reading)

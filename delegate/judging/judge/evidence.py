@@ -1,32 +1,36 @@
 """Collects the evidence for a judge as named sources of cleaned, bounded text, and searches it for the judge's quotes.
 
 Sources are `output`, `said` (the worker's conversation, where it is known), `artifacts` (a list of files),
-`artifact:<path>`, `receipt:<n>` and `check:<id>`. Of long texts, the judge sees the beginning and the end. Quotes are
-searched for in exactly the text that the judge saw, so neither cleaning nor cutting can make a real quote fail or an
-invented one succeed.
+`artifact:<path>`, `file:<path>` (a file that a criterion names and the child didn't change), `receipt:<n>` and
+`check:<id>`. They are shown whole as long as all of them fit. Where they don't, those that the criteria are about come
+first, and of the others the judge sees the beginning and the end. Quotes are searched for in exactly the text that the
+judge saw, so neither cleaning nor cutting can make a real quote fail or an invented one succeed.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from delegate._util.fencing import clean, visible
 from delegate.errors import ToolError
+from delegate.judging.proof.files import same_file
 from delegate.judging.submission import Submission
 from delegate.sandbox.files import Excerpt
-from delegate.sandbox.workspace import Folder
-from delegate.types import Artifact, CriterionResult, Finding
+from delegate.types import Artifact, CriterionResult, Finding, StatementPart
 
-OUTPUT_CHARS = 24_000
-ARTIFACT_CHARS = 6_000
-ARTIFACTS_CHARS = 24_000
-RECEIPT_OUTPUT_CHARS = 1_000
-RECEIPT_ARGS_CHARS = 400
+OUTPUT_CHARS = 32_000
+FILES_CHARS = 40_000
+"""Length of all files together, and of all tool calls together."""
+FILE_BYTES = 4 * FILES_CHARS
+CALLS_CHARS = 40_000
+LEAST_CHARS = 160
+"""Length of what is shown of each source, however many there are."""
 CHECK_CHARS = 1_200
-RECEIPTS = 40
+FILES = 200
+RECEIPTS = 200
 EARLIER_RECEIPTS = "receipts"
 """In `cut`: the calls before the last `RECEIPTS`, which the judge doesn't see."""
 MIN_QUOTE_CHARS = 12
@@ -133,24 +137,25 @@ def _fold(text: str) -> str:
     return " ".join((text if text.isascii() else text.translate(_TYPOGRAPHY)).split())
 
 
-def gather(submission: Submission, checks: Sequence[CriterionResult]) -> Evidence:
-    """Collect the evidence that a judge may see of a submission."""
+def gather(submission: Submission, checks: Sequence[CriterionResult], parts: Sequence[StatementPart] = ()) -> Evidence:
+    """Collect the evidence that a judge may see of a submission. `parts` are what it will be asked about."""
     redacted = submission.redactor.text
     sources: dict[str, str] = {}
     hidden: list[str] = []
     cut: list[str] = []
-    for source in _raw_sources(submission, checks):
-        shown = ""
-        for text, limit in source.parts:
-            cleaned = clean(text)
-            # Hidden characters inside a secret kept it from being recognized before.
-            whole = cleaned.text if cleaned.text == text else redacted(cleaned.text)
-            shown += _bounded(whole, limit)
-            hidden += [source.name] if cleaned.hidden else []
-            cut += [source.name] if len(whole) > limit else []
-        if source.parts:
-            sources[source.name] = shown
-        cut += [source.name] if source.is_partial else []
+    for group, chars in _raw_sources(submission, checks, parts):
+        cleaned = [clean(source.text) for source in group]
+        # Hidden characters inside a secret kept it from being recognized before.
+        texts = [
+            found.text if found.text == source.text else redacted(found.text)
+            for source, found in zip(group, cleaned, strict=True)
+        ]
+        limits = _share([(len(text), source.is_meant) for source, text in zip(group, texts, strict=True)], chars)
+        for source, found, text, limit in zip(group, cleaned, texts, limits, strict=True):
+            hidden += [source.name] if found.hidden else []
+            cut += [source.name] if len(text) > limit or source.is_partial else []
+            if source.is_text:
+                sources[source.name] = _bounded(text, limit)
     if len(submission.run.receipts) > RECEIPTS:
         cut.append(EARLIER_RECEIPTS)
     kinds = {redacted(f"check:{check.id}"): check.kind for check in checks if check.decided_by == "check"}
@@ -162,61 +167,87 @@ class _Source(NamedTuple):
     """A source before it is cleaned and cut."""
 
     name: str
-    parts: Sequence[tuple[str, int]]
-    """Texts, each with the number of characters that are shown of it. Empty if nothing can be shown (a binary file)."""
+    text: str
     is_partial: bool = False
-    """Whether the texts are already less than the whole."""
+    """Whether the text is already less than the whole."""
+    is_meant: bool = False
+    """Whether a criterion is about it."""
+    is_text: bool = True
+    """False for a binary file, of which nothing can be shown."""
 
 
-def _raw_sources(submission: Submission, checks: Sequence[CriterionResult]) -> Iterator[_Source]:
-    """The sources, redacted. The run already is, except file names and numbers in tool arguments."""
+def _raw_sources(
+    submission: Submission, checks: Sequence[CriterionResult], parts: Sequence[StatementPart]
+) -> Iterator[tuple[list[_Source], int]]:
+    """Groups of sources, redacted, each with the length that it may have together.
+
+    The run already is redacted, except file names, whole outputs and numbers in tool arguments.
+    """
     redacted, run = submission.redactor.text, submission.run
     if submission.has_report:
-        yield _Source("output", [(run.output, OUTPUT_CHARS)])
+        yield [_Source("output", run.output)], OUTPUT_CHARS
     if submission.said:
-        yield _Source("said", [(submission.said, OUTPUT_CHARS)])
+        yield [_Source("said", submission.said)], OUTPUT_CHARS
     if run.artifacts:
         listed = redacted(_manifest(run.artifacts))
-        yield _Source("artifacts", [(listed, OUTPUT_CHARS)], len(run.artifacts) > LISTED_ARTIFACTS)
-    yield from _artifact_texts(submission)
-    for receipt in run.receipts[-RECEIPTS:]:
-        args = redacted(json.dumps(receipt.args, ensure_ascii=False, default=str))
-        parts = [
-            (f"{receipt.tool} ", RECEIPT_ARGS_CHARS),
-            (args, RECEIPT_ARGS_CHARS),
-            (f" → {receipt.status}\n", RECEIPT_ARGS_CHARS),
-            (receipt.output, RECEIPT_OUTPUT_CHARS),
-        ]
-        yield _Source(
-            f"receipt:{receipt.n}", parts, receipt.output_bytes > len(receipt.output.encode(errors="replace"))
-        )
+        yield [_Source("artifacts", listed, len(run.artifacts) > LISTED_ARTIFACTS)], OUTPUT_CHARS
+    yield list(_files(submission, parts)), FILES_CHARS
+    yield list(_calls(submission, parts)), CALLS_CHARS
     for check in checks:
         if check.decided_by == "check":
             text = redacted(f"{check.text}: {check.outcome}. {check.reason}")
-            yield _Source(redacted(f"check:{check.id}"), [(text, CHECK_CHARS)])
+            yield [_Source(redacted(f"check:{check.id}"), text)], CHECK_CHARS
 
 
-def _artifact_texts(submission: Submission) -> Iterator[_Source]:
-    chars_left = ARTIFACTS_CHARS
-    for artifact in submission.run.artifacts:
-        if artifact.change == "deleted" or not submission.folder:
-            continue
+def _calls(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[_Source]:
+    redacted = submission.redactor.text
+    names = [name for part in parts for name in part.names]
+    tools = {tool for part in parts for tool in part.tools}
+    for receipt in submission.run.receipts[-RECEIPTS:]:
+        args = redacted(json.dumps(receipt.args, ensure_ascii=False, default=str))
+        whole = receipt.whole_output
+        output = redacted(whole) if len(whole) > len(receipt.output) else receipt.output
+        text = f"{receipt.tool} {args} → {receipt.status}\n{output}"
+        is_partial = receipt.output_bytes > len(whole.encode(errors="replace"))
+        is_meant = receipt.tool in tools or any(name in text for name in names)
+        yield _Source(f"receipt:{receipt.n}", text, is_partial, is_meant)
+
+
+def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[_Source]:
+    """The files that the child left, and those that it didn't change and a criterion names."""
+    folder = submission.folder
+    if folder is None:
+        return
+    named = [path.removeprefix("./") for part in parts for path in part.files if part.about != "absence"]
+    left = [one for one in submission.run.artifacts if one.change != "deleted"]
+    shown = {one.path for one in sorted(left, key=lambda one: not _is_named(one.path, named))[:FILES]}
+    for artifact in left:
         name = submission.redactor.text(f"artifact:{visible(artifact.path)}")
-        excerpt = _excerpt(submission.folder, artifact) if chars_left > 0 else None
-        if excerpt is None or not excerpt.is_text:
-            yield _Source(name, [], is_partial=True)
-            continue
-        text = submission.redactor.text(excerpt.text)
-        text += f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else ""
-        limit = min(ARTIFACT_CHARS, chars_left)
-        yield _Source(name, [(text, limit)], is_partial=excerpt.cut)
-        chars_left -= min(limit, len(text))
+        excerpt = _excerpt(partial(folder.excerpt, artifact)) if artifact.path in shown else None
+        yield _file_source(submission, name, excerpt, is_meant=_is_named(artifact.path, named))
+    changed = {artifact.path for artifact in submission.run.artifacts}
+    for path in dict.fromkeys(named):
+        if path not in changed and (excerpt := _excerpt(partial(folder.read, path))) is not None:
+            name = submission.redactor.text(f"file:{visible(path)}")
+            yield _file_source(submission, name, excerpt, is_meant=True)
 
 
-def _excerpt(folder: Folder, artifact: Artifact) -> Excerpt | None:
+def _file_source(submission: Submission, name: str, excerpt: Excerpt | None, *, is_meant: bool) -> _Source:
+    if excerpt is None or not excerpt.is_text:
+        return _Source(name, "", is_partial=True, is_meant=is_meant, is_text=False)
+    text = submission.redactor.text(excerpt.text)
+    text += f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else ""
+    return _Source(name, text, excerpt.cut, is_meant)
+
+
+def _is_named(path: str, named: Sequence[str]) -> bool:
+    return any(same_file(path, one) for one in named)
+
+
+def _excerpt(read: Callable[[int], Excerpt]) -> Excerpt | None:
     try:
-        return folder.excerpt(artifact, 4 * ARTIFACT_CHARS)
-    except ToolError:
+        return read(FILE_BYTES)
+    except (ToolError, OSError):
         return None
 
 
@@ -225,6 +256,24 @@ def _manifest(artifacts: Sequence[Artifact]) -> str:
     lines = [f"{item.change} {visible(item.path)} ({item.bytes} bytes)" for item in listed]
     more = [f"… and {len(artifacts) - len(listed)} more"] if len(artifacts) > len(listed) else []
     return "\n".join(lines + more)
+
+
+def _share(sources: Sequence[tuple[int, bool]], chars: int) -> list[int]:
+    """How much of each source is shown. A source is given as its length and whether a criterion is about it.
+
+    Short ones are shown whole, and long ones share what is left. Those that are meant come first.
+    """
+    if sum(length for length, _ in sources) <= chars:
+        return [length for length, _ in sources]
+    limits = [min(length, LEAST_CHARS) for length, _ in sources]
+    left = max(0, chars - sum(limits))
+    for is_meant in (True, False):
+        group = sorted((n for n, one in enumerate(sources) if one[1] is is_meant), key=lambda n: sources[n][0])
+        for position, n in enumerate(group):
+            more = min(sources[n][0] - limits[n], left // (len(group) - position))
+            limits[n] += more
+            left -= more
+    return limits
 
 
 def _bounded(text: str, limit: int) -> str:

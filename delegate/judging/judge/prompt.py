@@ -15,15 +15,15 @@ from delegate.types import JsonObject
 _ANSWER_TOKENS = 200
 
 
-def build_question(goal: str, statements: Sequence[tuple[str, str]], evidence: Evidence) -> JudgeQuestion:
-    """The question whether statements hold, each given as (id, statement)."""
-    asked = "Criteria:\n" + "\n".join(f"{id}: {_one_line(statement)}" for id, statement in statements)
-    ids = ", ".join(id for id, _ in statements)
+def build_question(goal: str, lines: Sequence[str], ids: Sequence[str], evidence: Evidence) -> JudgeQuestion:
+    """The question whether the statements with these ids hold. Each line is a statement behind its id."""
+    asked = "Criteria:\n" + "\n".join(map(_one_line, lines))
+    last = f"Answer for each of these ids exactly once: {', '.join(ids)}"
     return JudgeQuestion(
         system=card(),
-        text=with_evidence(goal, asked, evidence, f"Answer for each of these ids exactly once: {ids}"),
+        text=with_evidence(goal, asked, evidence, last),
         reply_schema=_reply_schema(),
-        reply_tokens=100 + _ANSWER_TOKENS * len(statements),
+        reply_tokens=100 + _ANSWER_TOKENS * len(ids),
     )
 
 

@@ -4,14 +4,13 @@ The record is complete at every moment, so that a verdict that ran out of time o
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.budget.metering import MeteredReply
 from delegate.errors import ProviderFault
-from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import Routing
@@ -38,14 +37,14 @@ class AnsweredCall:
 class JudgeRecorder:
     """The record of one verdict's judges while they are asked."""
 
-    def __init__(self, submission: Submission) -> None:
+    def __init__(self, worker: Model | None, ceiling: Tier) -> None:
         self.answered: list[AnsweredCall] = []
         self.attempts: list[JudgeAttempt] = []
         self.escalated = False
         self.false_pass: FalsePassTable | None = None
         """Which judges may decide alone; None if all may."""
-        self._worker = submission.worker
-        self._ceiling: Tier = submission.ceiling
+        self._worker = worker
+        self._ceiling: Tier = ceiling
         self._candidates: tuple[Candidate, ...] | None = None
         self._skip_reasons: dict[str, str] = {}
         self._routed_second = False
@@ -113,6 +112,13 @@ class JudgeRecorder:
         if self._second_answered:
             self._amend(self.answered[-1], message=reason)
 
+    def read_by(self, reader: "JudgeRecorder") -> None:
+        """Add the attempts and the cost of the model that read the criteria, before any judge is asked."""
+        reading = [one.model_copy(update={"purpose": "reading"}) for one in reader.attempts]
+        self.attempts[:0] = reading
+        self.answered = [replace(one, attempt=one.attempt + len(reading)) for one in self.answered]
+        self._charge += reader._charge
+
     def second_judge_used(self, answers: Sequence[JudgeAnswer]) -> None:
         """Name the latest judge as the deciding one; `answers` are the previous judge's for the same criteria."""
         self._amend(self.answered[-2], answers=tuple(answers))
@@ -124,20 +130,20 @@ class JudgeRecorder:
 
     def record(self) -> JudgeRecord | None:
         """The record so far; None if no model was needed."""
-        if self._candidates is None:
+        if self._candidates is None and not self.attempts:
             return None
         judge = self.answered[self._deciding] if self.answered else None
         charge = self._charge
         return JudgeRecord(
             **(self._identity(judge) if judge else {}),
-            candidates=self._with_skip_reasons(self._candidates, judge),
+            candidates=self._with_skip_reasons(self._candidates or (), judge),
             attempts=tuple(self.attempts),
             escalated=self.escalated,
             usage=charge.usage,
             cost_usd=charge.cost_usd,
             cost_known_usd=charge.known_usd,
             cost_provenance=charge.provenance,
-            seconds=round(sum(one.seconds for one in self.attempts), 6),
+            seconds=round(sum(one.seconds for one in self.attempts if one.purpose == "judging"), 6),
         )
 
     def findings(self) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ dimension is never counted as zero and never left out of the mean.
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.submission import result
-from delegate.types import CriterionResult, Finding, Rubric, RubricCriterion, RubricDimension
+from delegate.types import CriterionReading, CriterionResult, Finding, Rubric, RubricCriterion, RubricDimension
 
 _SCORE_KEYS = {"id", "evidence", "reason", "score"}
 
@@ -59,15 +59,18 @@ def build_question(goal: str, criterion: RubricCriterion, evidence: Evidence) ->
 
 
 def read_reply(
-    criterion: RubricCriterion, given: JudgeReply, evidence: Evidence
+    criterion: RubricCriterion, given: JudgeReply, evidence: Evidence, readings: Mapping[str, CriterionReading]
 ) -> tuple[CriterionResult, list[Finding]]:
-    """The result with its score, and a finding for each failure and win that the judge named."""
+    """The result with its score, and a finding for each failure and win that the judge named.
+
+    `readings` are those of the dimensions, by their ids.
+    """
     if given.reply is None:
         return result(criterion, "error", "nobody", given.code, given.reason), []
     rubric = rubric_of(criterion)
     try:
         reply = one_object(given.reply.text)
-        scores = _scores(rubric, reply, evidence)
+        scores = _scores(rubric, reply, evidence, readings)
         findings = _findings(rubric, reply)
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error)), []
@@ -82,11 +85,13 @@ def read_reply(
     return decided, findings
 
 
-def _scores(rubric: Rubric, reply: dict[str, Any], evidence: Evidence) -> dict[str, float]:
+def _scores(
+    rubric: Rubric, reply: dict[str, Any], evidence: Evidence, readings: Mapping[str, CriterionReading]
+) -> dict[str, float]:
     """The score of every dimension. Raises UnparseableReply if one is missing, repeated, out of range or unproven."""
     if set(reply) != {"scores", "failure_modes", "wins"} or not isinstance(reply["scores"], list):
         raise UnparseableReply("the reply does not have exactly the keys scores, failure_modes, wins")
-    from delegate.judging.judge.proof import is_own_word
+    from delegate.judging.proof.proof import is_own_word
 
     dimensions = {one.id: one for one in rubric.dimensions}
     scores: dict[str, float] = {}
@@ -101,8 +106,8 @@ def _scores(rubric: Rubric, reply: dict[str, Any], evidence: Evidence) -> dict[s
         quote = str(fields["evidence"])
         if evidence.find(quote) is None:
             raise UnparseableReply(f"the quote for {id} is not in the evidence: {quote[:100]!r}")
-        if scores[id] > dimensions[id].min and is_own_word(dimensions[id].description, quote, evidence):
-            raise UnparseableReply(f"{id} asks for a deed, and its quote is only the report's: {quote[:100]!r}")
+        if scores[id] > dimensions[id].min and is_own_word(readings[id].parts, quote, evidence):
+            raise UnparseableReply(f"{id} isn't about the report, and its quote is only the report's: {quote[:100]!r}")
     if missing := [id for id in dimensions if id not in scores]:
         raise UnparseableReply(f"dimension {missing[0]!r} was not scored")
     return scores

@@ -19,14 +19,13 @@ from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, ProviderError
 from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
 from delegate.judging.judge.record import JudgeRecorder
-from delegate.judging.submission import Submission
 from delegate.models.catalog import Catalog, Model, tokens_of
 from delegate.models.connections import Connection
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import Available, EndpointKey, JudgeRequest, Routing, choose_judge, coarse
 from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.records.recorder import encodable
-from delegate.types import JsonObject
+from delegate.types import JsonObject, Tier
 
 MAX_ATTEMPTS = 3
 """Models tried per question. The last one is at an endpoint that hasn't failed, if there is one."""
@@ -107,12 +106,16 @@ class JudgeReply:
 
 
 class JudgeSession:
-    """Asks the questions of one verdict, and keeps track of failed endpoints and of all attempts."""
+    """Asks the questions of one verdict, or what its criteria are about, and records all attempts.
 
-    def __init__(self, pool: JudgePool, submission: Submission, ledger: Ledger, notify: Notify) -> None:
-        self.recorder = JudgeRecorder(submission)
+    `worker` is the model that did the work, or will do it.
+    """
+
+    def __init__(self, pool: JudgePool, worker: Model | None, ceiling: Tier, ledger: Ledger, notify: Notify) -> None:
+        self.recorder = JudgeRecorder(worker, ceiling)
         self._pool = pool
-        self._submission = submission
+        self._worker = worker
+        self._ceiling: Tier = ceiling
         self._ledger = ledger
         self._notify = notify
         self._false_pass: FalsePassTable | None = None
@@ -195,13 +198,13 @@ class JudgeSession:
 
     def _route(self, question: JudgeQuestion, other_than: str | None = None) -> Routing:
         request = JudgeRequest(
-            worker=self._submission.worker,
+            worker=self._worker,
             evidence_tokens=coarse(question.tokens),
             reply_tokens=question.reply_tokens,
             on=date.today(),
             available=self._pool.available,
             pinned=self._pool.pinned,
-            ceiling=self._submission.ceiling,
+            ceiling=self._ceiling,
             prefix_tokens=_card_tokens(question.system),
             min_accuracy=self._pool.min_accuracy,
             other_than_family=other_than,
@@ -215,7 +218,7 @@ class JudgeSession:
         table, judge = self._false_pass, self.recorder.answered[-1] if self.recorder.answered else None
         if table is None or judge is None:
             return None
-        worker = self._submission.worker.id if self._submission.worker else None
+        worker = self._worker.id if self._worker else None
         if judge.call.served is None:
             return f"{judge.asked.id} was asked, but a model answered whose false-PASS rate nobody knows"
         if table.decides_alone(judge.model.id, worker):

@@ -11,16 +11,19 @@ The list is served in order. Where several children share a client, a function i
 
     client = Scripted(answer)
 
+Requests that ask what criteria in words are about are answered apart from the script: see `reading`.
+
 A string is a final reply. An exception in the list is raised instead of a reply, so a `ProviderError` simulates an
 outage. `client.requests` contains every request, with the messages it had when it was tool_calls.
 """
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from delegate.errors import ProviderError
 from delegate.ports import ChatReply, ChatRequest, ToolCall
@@ -32,17 +35,29 @@ Script = Sequence[ChatReply | str | Exception] | Callable[[ChatRequest], Answer 
 CHARACTERS_PER_TOKEN = 4
 
 _numbers = count(1)
+_REPORTS: Mapping[str, Any] = {}
+"""Every criterion is about the report."""
 
 
 class Scripted:
     """A `ChatClient` with given replies. If a reply has no usage, it is estimated from the number of characters.
 
+    `reading` answers the requests in which a model is asked what criteria are about: by criterion id, as `report`,
+    `file`, `deed` or `absence`, or as the fields of a part (`{"about": "deed", "tools": ["send_mail"]}`), or a list of
+    parts. Criteria that it doesn't name are about the report. `effects` says what tools do that don't declare it
+    (`{"send_mail": "acts"}`). A function gets the request, as a script does. These requests are in `readings`, and not
+    in `requests`.
+
     Raises `ProviderError("exhausted")` if the list is exhausted.
     """
 
-    def __init__(self, replies: Script) -> None:
+    def __init__(
+        self, replies: Script, *, reading: Mapping[str, Any] | Callable[[ChatRequest], Answer] = _REPORTS
+    ) -> None:
         self.requests: list[ChatRequest] = []
+        self.readings: list[ChatRequest] = []
         self._answer = replies if callable(replies) else _in_order(replies)
+        self._read = reading if callable(reading) else partial(_reading, reading)
 
     @staticmethod
     def call(name: str, /, **arguments: Any) -> ChatReply:
@@ -57,9 +72,11 @@ class Scripted:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the next reply."""
-        self.requests.append(replace(request, messages=tuple(request.messages)))
+        is_reading = request.reply_schema is not None and "effects" in request.reply_schema.get("properties", {})
+        kept = self.readings if is_reading else self.requests
+        kept.append(replace(request, messages=tuple(request.messages)))
         await asyncio.sleep(0)  # like a real client, let other tasks run
-        answer = self._answer(request)
+        answer = self._read(request) if is_reading else self._answer(request)
         if not isinstance(answer, (str, ChatReply)):
             answer = await answer
         reply = ChatReply(answer, "end", Usage()) if isinstance(answer, str) else answer
@@ -68,6 +85,21 @@ class Scripted:
 
     async def aclose(self) -> None:
         """Do nothing: there are no connections."""
+
+
+def _reading(given: Mapping[str, Any], request: ChatRequest) -> str:
+    """The reply to a request that asks what criteria are about."""
+    asked = request.messages[0].text.rpartition("exactly once: ")[2].split(", ")
+    criteria = [{"id": id, "parts": _parts(given.get(id.partition(".")[2], "report"))} for id in asked]
+    effects = [{"tool": tool, "effect": effect} for tool, effect in given.get("effects", {}).items()]
+    return json.dumps({"criteria": criteria, "effects": effects})
+
+
+def _parts(given: Any) -> list[JsonObject]:
+    lists: JsonObject = {"files": [], "tools": [], "names": [], "allowed": []}
+    empty = {"text": "", **lists, "claim": False, "whole": False}
+    parts = cast("list[Any]", given if isinstance(given, list) else [given])
+    return [empty | ({"about": part} if isinstance(part, str) else part) for part in parts]
 
 
 def _in_order(replies: Sequence[ChatReply | str | Exception]) -> Callable[[ChatRequest], Answer]:

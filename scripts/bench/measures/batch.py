@@ -34,7 +34,7 @@ MEMORY_LIMIT_MB = 300
 FLAT = 1.1
 TEMPLATES = Templates(
     "Read the logs of {service} and write what you find to notes.md.",
-    ("The report names the file that was written.", "The report says how many findings there are."),
+    ("report: The report names the file that was written.", "report: The report says how many findings there are."),
 )
 
 

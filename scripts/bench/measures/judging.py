@@ -17,10 +17,11 @@ from delegate.judging.combine import combine
 from delegate.judging.judge import decide
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.session import JudgeReply
+from delegate.judging.reading.statements import TaskReading, declared_readings
 from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.types import ChildRun, Task, TextCriterion, Usage
+from delegate.types import ChildRun, Task, Usage
 from scripts.bench.arena import Arena, Row
 
 CHECKED_LIMIT = 0.3
@@ -31,7 +32,7 @@ OUTPUT_CHARS = 20_000
 _LINE = "Service {n:03d}: the retry cap of {n} was reached, and the log says so where it bites. "
 _HEAD = "Sources: `limits.toml` and `retries.log`. I wrote nothing.\n\n"
 OUTPUT = (_HEAD + "".join(_LINE.format(n=n) for n in range(300)))[:OUTPUT_CHARS]
-CRITERIA = tuple(f"The report names the retry cap of service {n:03d}." for n in (3, 60, 120, 180, 230))
+CRITERIA = tuple(f"report: The report names the retry cap of service {n:03d}." for n in (3, 60, 120, 180, 230))
 QUOTES = tuple(_LINE.format(n=n).strip() for n in (3, 60, 120, 180, 230))
 """Quotes from the beginning to the end of the output."""
 _ANSWERS = [
@@ -43,8 +44,8 @@ REPLY = json.dumps({"answers": _ANSWERS})
 
 def checked(rounds: int, repeat: int) -> float:
     """Return the milliseconds of CPU time per judge's reply that is checked: the median of the rounds."""
-    criteria = tuple(TextCriterion(id=f"c{n}", text=text) for n, text in enumerate(CRITERIA, start=1))
-    task = Task(goal="Report the retry caps.", acceptance_criteria=criteria)
+    task = Task(goal="Report the retry caps.", acceptance_criteria=CRITERIA)
+    reading = TaskReading(declared_readings(task))
     submission = Submission(task, ChildRun(status="completed", output=OUTPUT), None, "person", None)
     reply = JudgeReply(ChatReply(REPLY, "end", Usage()))
     figures: list[float] = []
@@ -54,7 +55,8 @@ def checked(rounds: int, repeat: int) -> float:
         started = time.process_time()
         for one in evidence:
             assert gate.inspect(task, submission.run, lambda path: True) is None
-            assert combine(decide.read_reply(submission, criteria, reply, one)).verdict == "PASS"
+            opened = decide.opened(submission, task.criteria, reading)
+            assert combine(decide.read_reply(submission, opened, reading, reply, one)).verdict == "PASS"
         figures.append((time.process_time() - started) * 1000 / repeat)
     return median(figures)
 

@@ -117,7 +117,10 @@ class Soak:
                 group.create_task(self._work(left))
 
     def _plan(self, number: int) -> "_Plan":
-        criteria: list[Any] = ["the report says that one file was written", {"kind": "regex", "pattern": "file"}]
+        criteria: list[Any] = [
+            "report: the report says that one file was written",
+            {"kind": "regex", "pattern": "file"},
+        ]
         if self._random.random() < WITH_COMMAND:
             criteria.append({"kind": "shell", "command": "ls note-*.md"})
         fields = {"goal": f"Delegation {number}", "acceptance_criteria": criteria}

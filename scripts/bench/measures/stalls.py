@@ -215,7 +215,7 @@ def _artifacts(size: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
             Delegator(Settings(home=home), client=Scripted(_judge), runner=child) as delegator,
             heartbeat.running(),
         ):
-            await delegator.run(Task(goal="Make files.", acceptance_criteria=("the files are made",)))  # type: ignore[arg-type]
+            await delegator.run(Task(goal="Make files.", acceptance_criteria=("report: the files are made",)))  # type: ignore[arg-type]
 
     return act
 
@@ -282,7 +282,7 @@ def _goal(unit: str, chars: int) -> Callable[[Path, Heartbeat], Awaitable[None]]
         text = unit * (chars // len(unit))
         client = Scripted(["Done: it is done.", "no"])
         async with Delegator(Settings(home=home), client=client) as delegator, heartbeat.running():
-            await delegator.run(Task(goal=text, acceptance_criteria=("it is done",)))  # type: ignore[arg-type]
+            await delegator.run(Task(goal=text, acceptance_criteria=("report: it is done",)))  # type: ignore[arg-type]
 
     return act
 

@@ -20,7 +20,10 @@ MET, NOT, UNSURE = ("met", "2 passed"), ("not_met", "2 passed"), ("cannot_tell",
 LIMIT = 0.05
 CHEAPEST, OTHER = "gemini-2.5-flash-lite", "gpt-6-luna"
 """The judges that are asked first and second if nothing is known of them."""
-RUBRIC = {"kind": "rubric", "rubric": {"name": "style", "dimensions": [{"id": "clear", "description": "it is clear"}]}}
+RUBRIC = {
+    "kind": "rubric",
+    "rubric": {"name": "style", "dimensions": [{"id": "clear", "description": "it is clear", "about": "report"}]},
+}
 
 
 def lines(
@@ -66,7 +69,7 @@ async def judged(client: Scripted, *rulings: str, criteria: Any = None, **settin
             await delegator.import_rulings(text, by="me")
         return await delegator.judge(
             goal="run the suite",
-            acceptance_criteria=criteria or ["the report says that two passed"],
+            acceptance_criteria=criteria or ["report: the report says that two passed"],
             output=OUTPUT,
             worker_model=worker,
         )
@@ -173,7 +176,7 @@ async def test_a_rubric_needs_a_measured_judge_or_two_as_well() -> None:
 
 async def test_several_questions_are_confirmed_each() -> None:
     client = everybody(MET)
-    verdict = await judged(client, criteria=["the report says that two passed", RUBRIC], escalate=True)
+    verdict = await judged(client, criteria=["report: the report says that two passed", RUBRIC], escalate=True)
     assert (verdict.verdict, len(client.requests)) == ("PASS", 4)
 
 
@@ -223,7 +226,7 @@ async def test_few_rulings_on_a_workers_work_leave_the_rate_over_all() -> None:
 async def test_a_new_ruling_counts_at_once_and_moves_no_other_judge() -> None:
     client = everybody(MET)
     async with Delegator(client=client, max_false_pass=LIMIT) as delegator:
-        task: dict[str, Any] = {"goal": "g", "acceptance_criteria": ["the report says that two passed"]}
+        task: dict[str, Any] = {"goal": "g", "acceptance_criteria": ["report: the report says that two passed"]}
         before = await delegator.judge(**task, output=OUTPUT)
         await delegator.import_rulings(lines("gpt-6-sol", 5, 5), by="me")
         same = await delegator.judge(**task, output=OUTPUT)

@@ -43,7 +43,7 @@ async def judged(client: Scripted, *criteria: Any, worker: str | None = None, **
     async with Delegator(client=client, escalate=True, **settings) as delegator:
         return await delegator.judge(
             goal="run the suite",
-            acceptance_criteria=criteria or ("the report says that two passed",),
+            acceptance_criteria=criteria or ("report: the report says that two passed",),
             output=OUTPUT,
             worker_model=worker,
         )
@@ -60,14 +60,14 @@ def models(client: Scripted) -> list[Model]:
 
 
 def text(statement: str, **fields: Any) -> dict[str, Any]:
-    return {"kind": "text", "text": statement, **fields}
+    return {"kind": "text", "text": statement, "about": "report", **fields}
 
 
 async def test_it_is_disabled_by_default() -> None:
     client = judges({"c1": UNSURE}, {"c1": MET})
     async with Delegator(client=client) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=["the report says that two passed"], output=OUTPUT
+            goal="x", acceptance_criteria=["report: the report says that two passed"], output=OUTPUT
         )
     assert (verdict.code, len(client.requests), record_of(verdict).escalated) == ("cannot_tell", 1, False)
 
@@ -77,9 +77,9 @@ async def test_another_family_is_asked_about_undecided_or_unproven_criteria(firs
     client = judges({"c1": MET, "c2": first, "c3": MET}, {"c2": ("met", "4 seconds")})
     verdict = await judged(
         client,
-        "the report says that two passed",
-        "the report says that it took four seconds",
-        "the report says that the suite ran",
+        "report: the report says that two passed",
+        "report: the report says that it took four seconds",
+        "report: the report says that the suite ran",
     )
     one, other = models(client)
     assert (verdict.verdict, verdict.verified) == ("PASS", True)
@@ -92,7 +92,7 @@ async def test_another_family_is_asked_about_undecided_or_unproven_criteria(firs
 
 async def test_the_verdict_has_both_answers_and_the_cost_of_both() -> None:
     client = judges({"c1": MET, "c2": UNPROVEN}, {"c2": MET})
-    verdict = await judged(client, "the report says that two passed", "the report says that all passed")
+    verdict = await judged(client, "report: the report says that two passed", "report: the report says that all passed")
     record, (one, other) = record_of(verdict), models(client)
     first, second = record.attempts
     assert record.escalated
@@ -128,7 +128,9 @@ async def test_the_second_judge_can_fail_to_prove_it_too() -> None:
 
 async def test_what_a_judge_decided_is_not_asked_again() -> None:
     client = judges({"c1": NOT, "c2": UNSURE}, {"c1": MET, "c2": MET})
-    verdict = await judged(client, "the report says that three passed", "the report says that it took four seconds")
+    verdict = await judged(
+        client, "report: the report says that three passed", "report: the report says that it took four seconds"
+    )
     assert (verdict.verdict, verdict.code) == ("FAIL", "not_met")
     assert len(client.requests) == 1, "the verdict is FAIL whatever a second judge says"
 
@@ -153,13 +155,13 @@ async def test_a_text_that_is_too_long_for_one_judge_is_too_long_for_another() -
     client = judges({"c1": ("met", "the end")}, {"c1": ("met", "the end")})
     async with Delegator(client=client, escalate=True) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=["the report never says stop"], output="x" * 30_000 + "\nthe end"
+            goal="x", acceptance_criteria=["report: the report never says stop"], output="x" * 40_000 + "\nthe end"
         )
     assert (verdict.code, len(client.requests)) == ("truncated_for_judge", 1)
 
 
 async def test_a_rubric_whose_score_is_unproven_is_not_asked_again() -> None:
-    rubric = {"name": "style", "dimensions": [{"id": "clear", "description": "it is clear"}]}
+    rubric = {"name": "style", "dimensions": [{"id": "clear", "description": "it is clear", "about": "report"}]}
     scores = '{"scores": [{"id": "clear", "evidence": "nowhere", "reason": "", "score": 1}]'
     reply = ChatReply(scores + ', "failure_modes": [], "wins": []}', "end", USAGE)
     client = judges(reply, reply)
@@ -178,7 +180,9 @@ async def test_a_rubric_whose_score_is_unproven_is_not_asked_again() -> None:
 )
 async def test_without_a_usable_second_answer_the_first_ones_are_kept(second: Said, said: str) -> None:
     client = judges({"c1": MET, "c2": UNSURE}, second, {"c2": MET})
-    verdict = await judged(client, "the report says that two passed", "the report says that it took four seconds")
+    verdict = await judged(
+        client, "report: the report says that two passed", "report: the report says that it took four seconds"
+    )
     record, (one, other) = record_of(verdict), models(client)
     assert (verdict.verdict, verdict.code) == ("FAIL", "cannot_tell")
     assert [result.outcome for result in verdict.criteria] == ["met", "cannot_tell"]

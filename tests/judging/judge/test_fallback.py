@@ -24,7 +24,7 @@ GOOD = met_by("2 passed")
 USAGE = Usage(model_calls=1, input_tokens=1_000, output_tokens=100)
 RUBRIC = {
     "kind": "rubric",
-    "rubric": {"name": "style", "dimensions": [{"id": "clear", "description": "it is clear"}]},
+    "rubric": {"name": "style", "dimensions": [{"id": "clear", "description": "it is clear", "about": "report"}]},
 }
 SCORED = json.dumps(
     {
@@ -55,7 +55,7 @@ async def judged(client: Scripted | None, *criteria: Any, worker: str | None = N
         repeat_quickly(delegator)
         return await delegator.judge(
             goal="run the suite",
-            acceptance_criteria=criteria or ("the report says that two passed",),
+            acceptance_criteria=criteria or ("report: the report says that two passed",),
             output=OUTPUT,
             worker_model=worker,
         )
@@ -132,7 +132,7 @@ async def test_an_unavailable_provider_is_asked_only_once_per_verdict(fault: Pro
         return SCORED if "rubric" in request.system.lower() else verdicts(c1=("met", "2 passed"))
 
     client = Scripted(answer)
-    verdict = await judged(client, "the report says that two passed", RUBRIC)
+    verdict = await judged(client, "report: the report says that two passed", RUBRIC)
     tried = [provider_of(request.model) for request in client.requests]
     assert verdict.verdict == "PASS", verdict.reasoning
     assert tried.count(first[0]) == 1
@@ -142,7 +142,7 @@ async def test_an_unavailable_provider_is_asked_only_once_per_verdict(fault: Pro
 
 async def test_if_every_endpoint_is_down_later_questions_make_no_calls() -> None:
     client = Scripted([unreachable("connection")] * 9)
-    verdict = await judged(client, "the report says that two passed", RUBRIC)
+    verdict = await judged(client, "report: the report says that two passed", RUBRIC)
     assert len(client.requests) == 3, "one call for each of the three providers"
     assert [one.code for one in verdict.criteria] == ["judge_unavailable"] * 2
     assert "connection here" in verdict.criteria[1].reason
@@ -184,7 +184,7 @@ async def test_no_other_judge_is_asked_after_an_unusable_answer(reply: Answer, c
 
 async def test_a_limit_of_the_ledger_ends_the_asking_and_says_which() -> None:
     client = in_turn(good(), SCORED)
-    verdict = await judged(client, "the report says that two passed", RUBRIC, max_run_model_calls=1)
+    verdict = await judged(client, "report: the report says that two passed", RUBRIC, max_run_model_calls=1)
     assert (verdict.verdict, verdict.code, len(client.requests)) == ("FAIL", "budget_exceeded", 1)
     assert "model_calls" in verdict.reasoning
     for part in ("1 of 1 spent", "0 reserved", "0 left"):
@@ -203,7 +203,7 @@ async def test_what_the_ledger_refuses_is_not_asked_and_goes_to_no_other_model()
 
 async def test_several_questions_of_one_verdict_make_one_record_and_cost() -> None:
     client = in_turn(unreachable(), good(), ChatReply(SCORED, "end", USAGE))
-    verdict = await judged(client, "the report says that two passed", RUBRIC)
+    verdict = await judged(client, "report: the report says that two passed", RUBRIC)
     record = record_of(verdict)
     assert verdict.verdict == "PASS", verdict.reasoning
     assert [one.fault for one in record.attempts] == ["server_error", None, None]
@@ -226,7 +226,7 @@ async def test_the_judges_cost_is_part_of_the_tasks() -> None:
     asked: list[str] = []
     async with Delegator(client=words([OUTPUT], judge)) as delegator:
         task = Task.model_validate(
-            {"goal": "run the suite", "acceptance_criteria": ["the report says that two passed"]}
+            {"goal": "run the suite", "acceptance_criteria": ["report: the report says that two passed"]}
         )
         report = await delegator.run(task)
     verdict = report.results[0].verdict
@@ -241,7 +241,7 @@ async def test_the_judge_version_depends_on_exactly_the_judges_that_answered() -
     after_a_fault = await judged(in_turn(unreachable(), good()))
     the_other_alone = await judged(in_turn(good()), judge_model=record_of(after_a_fault).model)
     two_judges = await judged(
-        in_turn(good(), unreachable("timeout"), SCORED), "the report says that two passed", RUBRIC
+        in_turn(good(), unreachable("timeout"), SCORED), "report: the report says that two passed", RUBRIC
     )
     assert after_a_fault.judge_version == the_other_alone.judge_version != alone.judge_version
     assert two_judges.judge_version not in (alone.judge_version, the_other_alone.judge_version)
@@ -257,7 +257,7 @@ async def test_a_verdict_that_runs_out_of_time_keeps_its_attempts_and_cost() -> 
         return good()
 
     client = Scripted(answer)
-    verdict = await judged(client, "the report says that two passed", RUBRIC, run_timeout_seconds=0.3)
+    verdict = await judged(client, "report: the report says that two passed", RUBRIC, run_timeout_seconds=0.3)
     record = record_of(verdict)
     assert (verdict.verdict, verdict.code, verdict.decided_by) == ("FAIL", "budget_exceeded", "nobody")
     assert [(one.model, one.fault) for one in record.attempts] == [
@@ -271,7 +271,7 @@ async def test_a_verdict_that_runs_out_of_time_keeps_its_attempts_and_cost() -> 
 
 async def test_an_error_in_judging_keeps_the_cost(caplog: pytest.LogCaptureFixture) -> None:
     client = in_turn(good(), RuntimeError("not a provider's error"))
-    verdict = await judged(client, "the report says that two passed", RUBRIC)
+    verdict = await judged(client, "report: the report says that two passed", RUBRIC)
     assert (verdict.verdict, verdict.code) == ("FAIL", "internal_error")
     assert record_of(verdict).usage == USAGE
     assert "judging failed" in caplog.text
@@ -402,7 +402,7 @@ async def test_a_wait_before_a_judge_is_asked_again_is_reported() -> None:
             waits.append(event)
 
     async with Delegator(client=Scripted(answer), judge_model="gpt-6-luna", on_event=keep) as delegator:
-        await delegator.run(Task(goal="Do it.", acceptance_criteria=["the work is done"]))
+        await delegator.run(Task(goal="Do it.", acceptance_criteria=["deed: the work is done"]))
     begun, ended = (as_json(one) for one in waits)
     assert (begun["model"], begun["reason"], begun["seconds"]) == ("gpt-6-luna", "rate_limit", None)
     assert ended["seconds"] >= 0.01

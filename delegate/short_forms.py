@@ -1,15 +1,17 @@
 """Criteria written as one text: a sentence for the judge, or a short form such as `shell: make test`.
 
-There is one parser for the command line, files and tool calls. A text that looks like a mistyped short form is refused,
-since a judge would otherwise decide on the words of a command that nobody ran.
+There is one parser for the command line, files, tool calls and `Task`. A text that looks like a mistyped short form is
+refused, since a judge would otherwise decide on the words of a command that nobody ran.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from delegate.errors import CallError
-from delegate.types import JsonObject
 
+JsonObject = dict[str, Any]
 SHORT_FORMS: Mapping[str, Callable[[str], JsonObject]] = {
     "shell": lambda rest: {"kind": "shell", "command": rest},
     "file": lambda rest: {"kind": "file", "path": rest},
@@ -23,6 +25,11 @@ SHORT_FORMS: Mapping[str, Callable[[str], JsonObject]] = {
     "text": lambda rest: {"kind": "text", "text": rest},
 }
 """The short forms `word: …` and the criteria that they stand for."""
+_ABOUT = ("report", "deed", "absence")
+"""Words before a colon that say what the sentence after it is about."""
+_ABOUT_FILE = re.compile(
+    r"\s*file\s+(?:`([^`\n]+)`|\"([^\"\n]+)\"|([^\s:]*[./*]\S*?))\s*:\s+(\S.*)", re.DOTALL | re.IGNORECASE
+)
 
 _MEANT = {
     **dict.fromkeys(("cmd", "command", "bash", "sh", "zsh"), "shell"),
@@ -56,9 +63,14 @@ def expand(text: str) -> JsonObject | None:
     Raises:
         CallError: The text looks like a mistyped short form.
     """
+    if about_file := _ABOUT_FILE.fullmatch(text):
+        path = about_file[1] or about_file[2] or about_file[3]
+        return {"kind": "text", "text": about_file[4].strip(), "about": {"file": path}}
     if not (found := _PREFIX.fullmatch(text)):
         return None
     word, rest = " ".join(found[1].lower().split()), found[2].strip()
+    if word in _ABOUT:
+        return {"kind": "text", "text": rest, "about": word}
     if form := SHORT_FORMS.get(word):
         if word == "file":
             _refuse_sentence(rest)
@@ -73,10 +85,27 @@ def expand(text: str) -> JsonObject | None:
     return None
 
 
+def criterion_of(text: str) -> JsonObject:
+    """The criterion that one text stands for: a short form, the JSON of a typed criterion, or a sentence.
+
+    Raises:
+        CallError: The text looks like a mistyped short form, or like JSON and isn't.
+    """
+    if LOOKS_LIKE_JSON.match(text):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            hint = "write it as an object, or begin a sentence with `text: `"
+            raise CallError("invalid_json", f"the criterion is not valid JSON: {error}", hint=hint) from None
+        if isinstance(value, dict):
+            return cast("JsonObject", value)
+    return expand(text) or {"kind": "text", "text": text}
+
+
 def _refuse_sentence(path: str) -> None:
     words = path.split()
     if len(words) >= _SENTENCE_WORDS and not re.search(r"[/\\]|\.\w{1,8}$", words[-1]):
-        hint = 'for a statement about a file write `text: …`; for such a path write {"kind": "file", "path": …}'
+        hint = 'for a statement about a file write `file PATH: …`; for such a path write {"kind": "file", "path": …}'
         raise CallError("invalid_criterion", f"`file:` takes a path, not a sentence: {_start(path)}", hint=hint)
 
 

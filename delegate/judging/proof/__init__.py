@@ -1,0 +1,1 @@
+"""What proves a statement: the call, file or text that shows it, compared with its literals."""

@@ -1,0 +1,98 @@
+"""Decides absences in code: that files were not changed, and that something was not called.
+
+A violation that is found decides. That none is found decides only where everything is on record: the list of changes of
+a child's workspace always is complete, the list of calls where the runtime records them. A command may have done more
+than its record says, and so may a tool of which nobody knows what it does.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from delegate.judging.proof.calls import Calls
+from delegate.judging.proof.files import same_file
+from delegate.judging.submission import Submission
+from delegate.types import CriterionOutcome, ReadBy, Receipt, StatementPart
+
+
+class Decided(NamedTuple):
+    """What code decided about an absence."""
+
+    outcome: CriterionOutcome
+    reason: str
+    source: str | None = None
+
+
+def decide(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> Decided | None:
+    """What the records say about an absence; None if a judge has to decide, or the part is about something else."""
+    if part.about != "absence" or by == "nobody":
+        return None
+    if not (part.files or part.tools):
+        return Decided("met", "nothing at all was done or changed") if _did_nothing(submission, calls) else None
+    if changed := next(_changed_files(part, submission), None):
+        return Decided("not_met", f"{changed} was changed", "artifacts")
+    suspects = _suspects(part, calls)
+    if suspects and not part.allowed:
+        first = suspects[0]
+        return Decided("not_met", f"{first.tool} was called", f"receipt:{first.n}")
+    if suspects or _gap(part, submission, calls):
+        return None
+    return Decided("met", "the complete record has nothing of the kind")
+
+
+def worth(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> str:
+    """What a judge's word is worth on an absence that code can't decide: `met`, or the code of an unverified one."""
+    if by == "nobody":
+        return "not_read"
+    unknown = _suspects(part, calls) or not (part.tools or part.files)
+    return _gap(part, submission, calls) or ("incomplete_record" if unknown else "met")
+
+
+def _did_nothing(submission: Submission, calls: Calls) -> bool:
+    """Whether the complete record has only look-ups, and no change."""
+    if not submission.has_receipts or (submission.folder is not None and not submission.by_child):
+        return False
+    return not submission.run.artifacts and all(calls.effect(receipt) == "reads" for receipt in calls.receipts)
+
+
+def _suspects(part: StatementPart, calls: Calls) -> list[Receipt]:
+    """Successful calls that could violate it: with all names, and with nothing that is allowed."""
+    return [
+        receipt
+        for receipt in calls.succeeded
+        if receipt.tool in part.tools
+        and calls.effect(receipt) != "commands"
+        and calls.contains(receipt, part.names)
+        and not any(calls.contains(receipt, [name]) for name in part.allowed)
+    ]
+
+
+def _changed_files(part: StatementPart, submission: Submission) -> Iterator[str]:
+    """Changed files that must not change."""
+    if not _knows_changes(submission):
+        return
+    barred = [glob for glob in part.files if not glob.startswith("!")]
+    free = [glob[1:] for glob in part.files if glob.startswith("!")]
+    for artifact in submission.run.artifacts:
+        if _is_covered(artifact.path, barred) and not _is_covered(artifact.path, free):
+            yield artifact.path
+
+
+def _gap(part: StatementPart, submission: Submission, calls: Calls) -> str:
+    """Why the record may lack something, as a code; empty if it lacks nothing."""
+    if part.files and not _knows_changes(submission):
+        return "incomplete_record"
+    if not part.tools:
+        return ""
+    if not submission.has_receipts:
+        return "incomplete_record"
+    effects = {calls.effect(receipt) for receipt in calls.receipts}
+    return "own_commands" if "commands" in effects else "unknown_effect" if None in effects else ""
+
+
+def _knows_changes(submission: Submission) -> bool:
+    """Whether the list of changes is complete: that of a child's workspace is, that of existing work isn't known."""
+    return submission.folder is not None and submission.by_child
+
+
+def _is_covered(path: str, globs: Sequence[str]) -> bool:
+    return any(glob in ("**", "*", ".", "**/*") or same_file(path, glob) for glob in globs)

@@ -1,0 +1,249 @@
+"""Finds literals (ids, addresses, proper names, amounts, dates, times) in a text, however they are written there.
+
+A literal stands in a text as a whole: 50 isn't in 50.25, and 12 not in 12-99. Letters are compared without case, width
+and accents. Amounts, dates and times are compared by value: `1,500.00` is 1500, `3. Mai 2026` is 2026-05-03, `2 PM` is
+14:00. Names of months are those of the Unicode CLDR, in all of its languages.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from delegate._util.resources import text as text_of
+
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_TYPOGRAPHY = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b\u00b4`"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f\u00ab\u00bb"), '"'),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
+}
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af]")
+"""Letters of scripts that put no space between words, or join endings to them."""
+_JOINT = ".,:/-@'"
+"""Between two digits or letters, these can be inside of an id, an address or a number."""
+
+_AMOUNT = re.compile(r"[^\w\d]{0,3}(?:[a-z]{1,3}\s?)?(\d[\d.,' ]*)\s?(?:[^\w\s]|[a-z]{1,3})?")
+_PLAIN_NUMBER = r"(\d{1,3}(?:[.,' ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?![.,:/-]?\d)"
+_NUMBER = re.compile(rf"(?<![\w.,:/-])(?<!\d ')-?{_PLAIN_NUMBER}(?=\W|$|h\b|[a-z]{{2,4}}\b)")
+_CURRENCY_NUMBER = re.compile(rf"(?<=[^\w\s.,:/-]){_PLAIN_NUMBER}")
+_ISO_DATE = re.compile(r"(?<!\d)(\d{4})[-/.\u5e74](\d{1,2})[-/.\u6708](\d{1,2})(?!\d)")
+_KOREAN_DATE = re.compile(r"(?:(\d{4})\s?\ub144\s?)?(\d{1,2})\s?\uc6d4\s?(\d{1,2})\s?\uc77c")
+_CJK_DATE = re.compile(r"(?:(\d{4})\s?\u5e74\s?)?(\d{1,2})\s?\u6708\s?(\d{1,2})\s?[\u65e5\u53f7]")
+_BASIC_DATE = re.compile(r"(?<![\w-])((?:19|20)\d{2})(\d{2})(\d{2})(?=t\d|\b)")
+_LOCAL_DATE = re.compile(r"(?<![\d./-])(\d{1,2})([./-])(\d{1,2})(?:\2\s?(\d{4}|\d{2}))?(?![\d])(?![/-]\d)")
+_WORD_DATE = re.compile(
+    r"(?<!\d)(?:(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.|\u00ba|\u00aa)?\s?(?:de |of )?(?P<word>[^\W\d_]{3,}\.?)"
+    r"|(?P<word2>[^\W\d_]{3,})\.?\s(?P<day2>\d{1,2})(?:st|nd|rd|th)?(?!\d))"
+    r"(?:,?\s?(?:de |del |of )?(?P<year>\d{4}))?"
+)
+_TIME = re.compile(
+    r"(?<![\d.,:])(?:t(?=\d))?(?P<hour>\d{1,2})(?:\s?[:h\u6642\u70b9\u65f6\uc2dc]\s?(?P<minute>\d{2})(?::\d{2}(?:\.\d+)?)?)?"
+    r"(?P<half>\s?[ap]\.?\s?m\b|\s?h(?!\w))?(?![\d.,]?\d)"
+)
+
+
+class Date(NamedTuple):
+    """A day. `year` is None where it isn't given."""
+
+    year: int | None
+    month: int
+    day: int
+
+
+@lru_cache(512)
+def fold(text: str) -> str:
+    """The text for comparisons: without case, width and accents, with plain quotes and dashes and single spaces."""
+    if text.isascii():
+        return " ".join(text.lower().split())
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.translate(_TYPOGRAPHY)))
+    return " ".join(unicodedata.normalize("NFC", plain).casefold().split())
+
+
+def stands_in(literal: str, text: str) -> bool:
+    """Whether the text contains the literal, as a whole, in any of its forms."""
+    wanted, folded = fold(literal).strip(" ."), fold(text)
+    if not wanted:
+        return True
+    if _occurs(wanted, folded):
+        return True
+    if not any(map(str.isdigit, wanted)):
+        return False
+    value = _value(wanted)
+    if not value.dates and not value.times and not value.amounts:
+        return False
+    dates = not value.dates or any(_same_day(one, other) for one in value.dates for other in _dates_in(folded))
+    times = not value.times or bool(value.times & _times_in(folded))
+    amounts = not value.amounts or bool(value.amounts & _amounts_in(folded))
+    return dates and times and amounts
+
+
+def missing(literals: Sequence[str], text: str) -> list[str]:
+    """The literals that don't stand in the text."""
+    return [one for one in literals if not stands_in(one, text)]
+
+
+_QUOTED = re.compile("\"([^\"]+)\"|`([^`]+)`|(?<!\\w)'([^']+)'(?!\\w)|\u300c([^\u300d]+)\u300d")
+_TOKEN = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^\s,;\"'<>()]+"  # addresses
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|(?<![\w-])(?=[\w.:/-]*\d)\w+(?:[.:,/-]\w+)*"  # numbers, dates, times, ids
+    r"|[^\W\d_]+_\w+"
+)
+
+
+def literals_in(statement: str) -> list[str]:
+    """The literals that can be told without understanding the statement: what is quoted or contains a digit, addresses,
+    names with an underscore. For statements that no model read.
+    """
+    text = statement.translate(_TYPOGRAPHY)
+    quoted = ["".join(found.groups("")) for found in _QUOTED.finditer(text)]
+    return list(dict.fromkeys([*quoted, *_TOKEN.findall(_QUOTED.sub(" ", text))]))
+
+
+# ------------------------------------------------------------------------------------------------- as a whole
+
+
+def _occurs(wanted: str, folded: str) -> bool:
+    start = folded.find(wanted)
+    while start >= 0:
+        end = start + len(wanted)
+        if not _goes_on(wanted, folded[max(0, start - 2) : start][::-1], wanted[0]) and not _goes_on(
+            wanted, folded[end : end + 2], wanted[-1]
+        ):
+            return True
+        start = folded.find(wanted, start + 1)
+    return False
+
+
+def _goes_on(wanted: str, outside: str, edge: str) -> bool:
+    """Whether a word, an id or a number goes on outside of its edge. `outside` begins next to the edge."""
+    if not outside or not _is_word(edge) or _UNSPACED.match(edge) or _UNSPACED.match(outside[0]):
+        return False
+    if _is_word(outside[0]):
+        return not (edge.isdigit() and outside[0].isalpha() and not wanted.isdigit() and _is_time_mark(outside))
+    precise = edge.isdigit() or "@" in wanted or "://" in wanted
+    return precise and len(outside) > 1 and outside[0] in _JOINT and outside[1].isalnum()
+
+
+def _is_time_mark(outside: str) -> bool:
+    """The T of `2026-05-03T10:30`."""
+    return outside[0] == "t" and outside[1:].isdigit()
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+# ---------------------------------------------------------------------------------------------------- by value
+
+
+class _Value(NamedTuple):
+    dates: frozenset[Date]
+    times: frozenset[int]
+    """Minutes since midnight."""
+    amounts: frozenset[Decimal]
+
+
+@lru_cache(1024)
+def _value(literal: str) -> _Value:
+    """What a literal stands for, if it is nothing but a date, a time, both or an amount."""
+    dates = frozenset(_dates_in(literal))
+    if dates:
+        rest = _without_dates(literal)
+        return _Value(dates, frozenset(_times_in(rest)) if any(map(str.isdigit, rest)) else frozenset(), frozenset())
+    if times := _times_of(literal):
+        return _Value(frozenset(), times, frozenset())
+    found = _AMOUNT.fullmatch(literal)
+    return _Value(frozenset(), frozenset(), frozenset(_readings(found[1].strip())) if found else frozenset())
+
+
+def _times_of(literal: str) -> frozenset[int]:
+    found = _TIME.fullmatch(literal)
+    if found is None or (found["minute"] is None and found["half"] is None):
+        return frozenset()
+    return frozenset(_minutes(found))
+
+
+@lru_cache(64)
+def _times_in(text: str) -> frozenset[int]:
+    found = (one for one in _TIME.finditer(text) if one["minute"] or one["half"])
+    return frozenset(minutes for one in found for minutes in _minutes(one))
+
+
+def _minutes(found: re.Match[str]) -> Iterator[int]:
+    hour, minute, half = int(found["hour"]), int(found["minute"] or 0), (found["half"] or "").strip()
+    if half not in ("", "h"):
+        hour = hour % 12 + (12 if half.startswith("p") else 0)
+    if hour < 25 and minute < 60:
+        yield hour * 60 + minute
+
+
+@lru_cache(64)
+def _amounts_in(text: str) -> frozenset[Decimal]:
+    numbers = {found for pattern in (_NUMBER, _CURRENCY_NUMBER) for found in pattern.findall(text)}
+    return frozenset(value for number in numbers for value in _readings(number))
+
+
+def _readings(number: str) -> Iterator[Decimal]:
+    """The values that a number can have: a point or comma can separate thousands or fractions."""
+    bare = re.sub(r"[' ]", "", number).rstrip(".,")
+    if not re.fullmatch(r"\d[\d.,]*", bare):
+        return
+    marks = [char for char in bare if char in ".,"]
+    last = re.split(r"[.,]", bare)[-1]
+    groups = re.split(r"[.,]", bare)[1:]
+    if not marks:
+        yield Decimal(bare).normalize()
+        return
+    if len(set(marks)) == 2 or len(marks) == 1:  # the last mark can begin the fraction
+        yield Decimal(f"{re.sub(r'[.,]', '', bare[: -len(last) - 1])}.{last}").normalize()
+    if len(set(marks)) == 1 and all(len(group) == 3 for group in groups):
+        yield Decimal(re.sub(r"[.,]", "", bare)).normalize()
+
+
+def _same_day(one: Date, other: Date) -> bool:
+    years = one.year is None or other.year is None or one.year == other.year
+    return years and (one.month, one.day) == (other.month, other.day)
+
+
+def _without_dates(literal: str) -> str:
+    for pattern in (_ISO_DATE, _KOREAN_DATE, _CJK_DATE, _BASIC_DATE, _WORD_DATE, _LOCAL_DATE):
+        literal = pattern.sub(" ", literal)
+    return literal
+
+
+@lru_cache(64)
+def _dates_in(text: str) -> frozenset[Date]:
+    """All days that a text names, each in every order in which it can be meant."""
+    return frozenset(date for date in _all_dates(text) if 1 <= date.month <= 12 and 1 <= date.day <= 31)
+
+
+def _all_dates(text: str) -> Iterator[Date]:
+    for pattern in (_ISO_DATE, _BASIC_DATE, _KOREAN_DATE, _CJK_DATE):
+        for year, month, day in pattern.findall(text):
+            yield Date(int(year) if year else None, int(month), int(day))
+    for first, mark, second, year in _LOCAL_DATE.findall(text):
+        if not year and mark == "-":
+            continue
+        full = None if not year else int(year) if len(year) == 4 else 2000 + int(year)
+        if year or mark == "/" or len(second) == 2:
+            yield Date(full, int(second), int(first))
+            yield Date(full, int(first), int(second))
+    for found in _WORD_DATE.finditer(text):
+        word, day = found["word"] or found["word2"], int(found["day"] or found["day2"])
+        for month in _months().get(word.rstrip("."), ()):
+            yield Date(int(found["year"]) if found["year"] else None, month, day)
+
+
+@cache
+def _months() -> dict[str, list[int]]:
+    """The months that a folded word can name, in any language of the CLDR."""
+    months: dict[str, list[int]] = {}
+    for number, names in json.loads(text_of("judges", "months.json")).items():
+        for name in names.split():
+            months.setdefault(name, []).append(int(number))
+    return months

@@ -1,0 +1,330 @@
+"""Reads the criteria of a call: by their own word, from what was read before, or with one request to a model.
+
+The request starts with the children and runs beside them. It is made by the model that would judge, charged as a
+judge's call is, and never fails a call: criteria that nobody could read count as deeds of which nothing is known.
+"""
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, ParamSpec, Protocol
+
+from pydantic import ValidationError
+
+from delegate._util.redaction import Redactor, logger
+from delegate.budget.ledger import Ledger
+from delegate.errors import DelegateError
+from delegate.events import TaskEvent
+from delegate.judging.judge.record import JudgeRecorder
+from delegate.judging.judge.reply import UnparseableReply
+from delegate.judging.judge.session import JudgePool, JudgeSession
+from delegate.judging.reading.question import ToRead, build_question, read_reply
+from delegate.judging.reading.statements import (
+    TaskReading,
+    Template,
+    ToolInfo,
+    declared_readings,
+    in_words,
+    known_effects,
+)
+from delegate.judging.versions import reading_version
+from delegate.models.catalog import Model
+from delegate.types import CriterionReading, Task, Tier
+
+PER_REQUEST = 40
+"""Statements per request; more than a call usually has."""
+_KEPT = 2_000
+"""Readings that are remembered in memory."""
+_P = ParamSpec("_P")
+_log = logger(__name__)
+
+
+class ReadingStore(Protocol):
+    """Keeps readings, as JSON by a key."""
+
+    async def readings(self, keys: Sequence[str]) -> dict[str, str]:
+        """Those of these readings that are stored."""
+        ...
+
+    def keep_readings(self, readings: Mapping[str, str]) -> None:
+        """Store readings, soon."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskToRead:
+    """A task of a call. `key` names it within the call."""
+
+    key: str
+    task: Task
+    template: Template | None = None
+    """What the task was made from, which is read instead, so that its other rows needn't be read."""
+    has_user: bool = False
+    """Whether the worker talks with a user."""
+
+
+@dataclass
+class Reader:
+    """Reads criteria, with what all calls of one delegator share."""
+
+    pool: JudgePool
+    store: ReadingStore | None = None
+    _kept: OrderedDict[str, str] = field(default_factory=OrderedDict[str, str])
+    _pending: dict[tuple[int, str], asyncio.Event] = field(default_factory=dict[tuple[int, str], asyncio.Event])
+    """What is being read, by thread and key."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    async def stored(self, keys: Sequence[str]) -> dict[str, str]:
+        """What was read before, in this process or by others."""
+        found = self.remembered(keys)
+        missing = [key for key in keys if key not in found]
+        if missing and self.store is not None:
+            stored = await self.store.readings(missing)
+            self._remember(stored)
+            found |= stored
+        return found
+
+    def remembered(self, keys: Sequence[str]) -> dict[str, str]:
+        """What this process read before."""
+        with self._lock:
+            return {key: self._kept[key] for key in keys if key in self._kept}
+
+    def keep(self, readings: Mapping[str, str]) -> None:
+        """Keep what was read."""
+        self._remember(readings)
+        if self.store is not None:
+            self.store.keep_readings(readings)
+
+    def _remember(self, readings: Mapping[str, str]) -> None:
+        with self._lock:
+            self._kept.update(readings)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+
+    async def others(self, keys: Sequence[str]) -> None:
+        """Wait until nobody else on this thread is reading one of these keys."""
+        thread = threading.get_ident()
+        while events := [self._pending[thread, key] for key in keys if (thread, key) in self._pending]:
+            await events[0].wait()
+
+    def reading(self, keys: Sequence[str]) -> "_Pending":
+        """A context in which others wait for these keys instead of reading them too."""
+        return _Pending(self._pending, [(threading.get_ident(), key) for key in keys])
+
+
+class _Pending:
+    def __init__(self, pending: dict[tuple[int, str], asyncio.Event], keys: Sequence[tuple[int, str]]) -> None:
+        self._pending, self._events = pending, {key: asyncio.Event() for key in keys if key not in pending}
+
+    def __enter__(self) -> None:
+        self._pending.update(self._events)
+
+    def __exit__(self, *_: object) -> None:
+        for key, event in self._events.items():
+            del self._pending[key]
+            event.set()
+
+
+class CallReading:
+    """The reading of the criteria of one call's tasks. `start` it with the children, and `close` it at the end."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        tasks: Sequence[TaskToRead],
+        tools: Sequence[ToolInfo],
+        *,
+        worker: Model | None,
+        ceiling: Tier,
+        ledger: Ledger,
+        redactor: Redactor,
+    ) -> None:
+        self._reader = reader
+        self._tools = tools
+        self._redactor = redactor
+        self._session = JudgeSession(reader.pool, worker, ceiling, ledger, _ignore)
+        self._tasks = {one.key: one for one in tasks}
+        self._readings = {one.key: declared_readings(one.task) for one in tasks}
+        self._effects = known_effects(tools)
+        self._open = {one.key: self._to_read(one) for one in tasks}
+        self._work: asyncio.Task[None] | None = None
+        self._taken = False
+        self._unsettled = {key for key, open in self._open.items() if open.statements}
+
+    def start(self) -> None:
+        """Start to read, if there is anything that isn't known."""
+        if self._unsettled:
+            self._use(self._reader.remembered([*self._keys(), self._effects_key]))
+            if any(one.statements for one in self._left()):
+                self._work = asyncio.get_running_loop().create_task(self._run())
+
+    def known(self, key: str) -> TaskReading:
+        """What is known of a task now."""
+        return TaskReading(self._readings[key], self._effects)
+
+    async def of(self, key: str) -> TaskReading:
+        """How a task's statements were read, once that is known."""
+        if self._work is not None and any(id not in self._readings[key] for id in self._open[key].statements):
+            await asyncio.wait([self._work])
+        return self.known(key)
+
+    async def settle(self, key: str, recorder: JudgeRecorder, *, is_last: bool = True) -> None:
+        """Charge what was spent on reading to this verdict, unless another one of the call has it.
+
+        When no task needs the readings any more, a request that is still under way is stopped. With `is_last` false,
+        the task gets more verdicts.
+        """
+        if is_last:
+            self._unsettled.discard(key)
+        if self._work is None:
+            return
+        if not self._unsettled and not self._work.done():
+            await self.close()
+        if self._work.done() and not self._taken:
+            self._taken = True
+            recorder.read_by(self._session.recorder)
+
+    async def close(self) -> None:
+        """Stop reading, and wait until it has stopped."""
+        if self._work is not None and not self._work.done():
+            self._work.cancel()
+            await asyncio.wait([self._work])
+
+    # ------------------------------------------------------------------------------------------------------ reading
+
+    async def _run(self) -> None:
+        try:
+            self._use(await self._reader.stored([*self._keys(), self._effects_key]))
+            left = self._left()
+            wanted = [key for one in left for key in self._keys_of(one).values()]
+            await self._reader.others(wanted)
+            self._use(self._reader.remembered([*wanted, self._effects_key]))
+            for request in _requests(self._left()):
+                with self._reader.reading([key for one in request for key in self._keys_of(one).values()]):
+                    await self._ask(request)
+        except DelegateError as error:
+            _log.info("criteria were not read: %s", error)
+        except Exception:
+            _log.exception("criteria were not read")
+
+    async def _ask(self, request: Sequence["_Open"]) -> None:
+        tasks = [one.to_read for one in request]
+        reply = await self._session.ask(build_question(tasks, self._tools))
+        if reply.reply is None:
+            _log.info("criteria were not read: %s", reply.reason)
+            return
+        try:
+            readings = read_reply(reply.reply.text, tasks, self._tools)
+        except UnparseableReply as error:
+            _log.info("criteria were not read: %s", error)
+            return
+        new = {self._effects_key: json.dumps(readings[0].effects)}
+        for one, reading in zip(request, readings, strict=True):
+            keys = self._keys_of(one)
+            for id, read in reading.statements.items():
+                self._take(one, id, read)
+                new[keys[id]] = read.model_dump_json(exclude_defaults=True)
+        self._effects |= readings[0].effects
+        self._reader.keep(new)
+
+    def _use(self, stored: Mapping[str, str]) -> None:
+        """Use what was read before."""
+        if (effects := stored.get(self._effects_key)) is not None:
+            self._effects |= json.loads(effects)
+        for one in self._open.values():
+            for id, key in self._keys_of(one).items():
+                if key in stored:
+                    with suppress(ValidationError):  # written by another version
+                        read = CriterionReading.model_validate_json(stored[key])
+                        self._take(one, id, read.model_copy(update={"by": "stored"}))
+
+    def _take(self, one: "_Open", id: str, read: CriterionReading) -> None:
+        template = self._tasks[one.key].template
+        self._readings[one.key][id] = template.filled(read) if template and id in template.statements else read
+
+    def _to_read(self, one: TaskToRead) -> "_Open":
+        text, template = self._redactor.text, one.template
+        undeclared = {id: words for id, (words, about) in in_words(one.task).items() if about is None}
+        texts = {id: template.statements.get(id, words) if template else words for id, words in undeclared.items()}
+        goal = template.goal if template else one.task.goal
+        return _Open(
+            one.key, ToRead(text(goal), {id: text(words) for id, words in texts.items()}, has_user=one.has_user)
+        )
+
+    def _left(self) -> list["_Open"]:
+        """What is still unknown, by task; tasks of which all is known are left out."""
+        left = [one.without(self._readings[one.key]) for one in self._open.values()]
+        return [one for one in left if one.statements]
+
+    def _keys(self) -> list[str]:
+        return [key for one in self._open.values() for key in self._keys_of(one).values()]
+
+    def _keys_of(self, one: "_Open") -> dict[str, str]:
+        """The keys of the statements: what their reading depends on."""
+        asked = one.to_read
+        tools = [(tool.name, tool.description, tool.effect) for tool in self._tools]
+        return {
+            id: _key("statement", words, asked.goal, asked.has_user, tools) for id, words in asked.statements.items()
+        }
+
+    @property
+    def _effects_key(self) -> str:
+        return _key("effects", [(tool.name, tool.description) for tool in self._tools])
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReading:
+    """The reading of one task's criteria, which may still be under way."""
+
+    call: CallReading
+    key: str
+    is_last: bool = True
+    """Whether the task gets no other verdict."""
+
+    async def get(self) -> TaskReading:
+        """The reading, once it is known."""
+        return await self.call.of(self.key)
+
+    async def settle(self, recorder: JudgeRecorder) -> None:
+        """Charge what was spent on it to a verdict: see `CallReading.settle`."""
+        await self.call.settle(self.key, recorder, is_last=self.is_last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """The statements of one task that say not themselves what they are about."""
+
+    key: str
+    to_read: ToRead
+
+    @property
+    def statements(self) -> Mapping[str, str]:
+        return self.to_read.statements
+
+    def without(self, known: Mapping[str, Any]) -> "_Open":
+        left = {id: words for id, words in self.statements.items() if id not in known}
+        return _Open(self.key, replace(self.to_read, statements=left))
+
+
+def _requests(tasks: Sequence[_Open]) -> list[list[_Open]]:
+    """The tasks in as few requests as possible; a task isn't split."""
+    requests: list[list[_Open]] = []
+    for one in tasks:
+        size = sum(len(other.statements) for other in requests[-1]) if requests else PER_REQUEST
+        if size + len(one.statements) > PER_REQUEST:
+            requests.append([])
+        requests[-1].append(one)
+    return requests
+
+
+def _key(*parts: object) -> str:
+    return hashlib.sha256(json.dumps([reading_version(), *parts]).encode()).hexdigest()
+
+
+def _ignore(make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
+    """Reading has no events: it isn't part of any task's course."""

@@ -1,0 +1,77 @@
+"""Recorded readings and judgments, as a scripted model gives them again."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from delegate.judging.reading.question import ToRead, read_reply
+from delegate.judging.reading.statements import TaskReading, ToolInfo
+from delegate.ports import ChatRequest, Tool
+from tests.support.recorded import claim_receipts
+from tests.support.words import asked_ids
+
+DATA = Path(__file__).parents[1] / "data"
+READINGS = DATA / "readings"
+ABOUT: dict[str, Any] = json.loads((READINGS / "about.json").read_text(encoding="utf-8"))
+Row = dict[str, Any]
+
+
+def rows(name: str) -> list[Row]:
+    return [json.loads(line) for line in (READINGS / name).read_text(encoding="utf-8").splitlines()]
+
+
+def confirmed(goal: str, statements: Mapping[str, str], row: Row, tools: list[ToolInfo]) -> TaskReading:
+    """What code keeps of a recorded reply about one task."""
+    criteria = [{"id": f"1.{id}", "parts": row["readings"][id]} for id in statements]
+    reply = json.dumps({"criteria": criteria, "effects": row.get("effects", [])})
+    (reading,) = read_reply(reply, [ToRead(goal, statements)], tools)
+    return reading
+
+
+def replayed(row: Row) -> Callable[[ChatRequest], str]:
+    """The recorded reading of one task, for `Scripted`."""
+
+    def answer(request: ChatRequest) -> str:
+        asked = request.messages[0].text.rpartition("exactly once: ")[2].split(", ")
+        criteria = [{"id": id, "parts": row["readings"][id.partition(".")[2]]} for id in asked]
+        return json.dumps({"criteria": criteria, "effects": row["effects"]})
+
+    return answer
+
+
+def judged_by(row: Row) -> Callable[[ChatRequest], str]:
+    """The recorded judge's answers. Those about what the records have come to decide alone are left out."""
+
+    def answer(request: ChatRequest) -> str:
+        asked = asked_ids(request)
+        return json.dumps({"answers": [one for one in row["judge"]["answers"] if one["id"] in asked]})
+
+    return answer
+
+
+async def _never(args: Mapping[str, Any]) -> str:
+    raise AssertionError("no tool is called")
+
+
+def tools_of(domain: str) -> list[Tool]:
+    """The tools of a recorded run. They don't say what they do: the reading does."""
+    listed = ABOUT["tools"][domain]
+    return [Tool(name, description, {"type": "object", "properties": {}}, _never) for name, description in listed]
+
+
+def work_of(row: Row) -> dict[str, Any]:
+    """The recorded work, as `Delegator.judge` takes it."""
+    if row["domain"] == "airline":
+        return {"output": row["report"], "receipts": row["receipts"], "conversation": row["said"]}
+    run = next(run for run in _CLAIMS if run["id"] == row["id"])
+    return {"output": run["report"], "receipts": claim_receipts(run)}
+
+
+_CLAIMS = [json.loads(line) for line in (DATA / "claimcheck_train.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def masked(text: str) -> str:
+    """A prompt without its random marks."""
+    return re.sub(r"\b[0-9a-f]{12}\b", "MARK", text)
