@@ -37,7 +37,9 @@ def tasks(path: Path) -> Iterator[Item]:
                 context=f"The ticket:\n{row['text']}",
                 tier="fast",
                 output_schema=SHAPE,  # decided by code
-                acceptance_criteria=(TextCriterion(text="the reply addresses what the ticket asks for"),),  # by a judge
+                acceptance_criteria=(  # by a judge; `about` says that the report shows it
+                    TextCriterion(text="the reply addresses what the ticket asks for", about="report"),
+                ),
             )
             yield Item(str(n), task, row=n, input=row)  # the results repeat the columns of `input`
 

@@ -18,7 +18,7 @@ delegate judge \
     --workspace "$checkout" \
     -c "shell: python3 -m unittest -q" \
     -c "file: CHANGELOG.md" \
-    -c "CHANGELOG.md says which bug was fixed" \
+    -c "file CHANGELOG.md: it says which bug was fixed" \
     --format json > verdict.json
 code=$?
 

@@ -41,7 +41,7 @@ async def main() -> None:
         acceptance_criteria=(
             ReceiptCriterion(kind="receipt", calls=(ExpectedCall(tool="look_up_order", args={"order": "A-1042"}),)),
             RegexCriterion(kind="regex", pattern=r"\b9 November\b"),
-            TextCriterion(text="the answer says when the order arrives, and promises nothing else"),
+            TextCriterion(text="the answer says when the order arrives, and promises nothing else", about="report"),
         ),
     )
     # `records_tools` says that the function reports every tool call. Without it, receipts prove nothing.
