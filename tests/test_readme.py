@@ -167,7 +167,6 @@ def test_it_links_to_every_main_page_of_the_documentation() -> None:
         "command-line.md",
         "events.md",
         "mcp.md",
-        "measurements.md",
         "telemetry.md",
         "trajectories.md",
         "worker.md",

@@ -1,7 +1,7 @@
 """Validates criteria before anything is run or spent, and rejects those that can never be decided."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,20 @@ from delegate.errors import CallError
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.judge.rubric import rubric_of
 from delegate.types import (
+    AboutFile,
     AnyCriterion,
     FileCriterion,
     JsonObject,
     JsonPredicateCriterion,
     JsonSchemaCriterion,
     ProbeCriterion,
+    QuestionCriterion,
     ReceiptCriterion,
     RegexCriterion,
     RubricCriterion,
     ShellCriterion,
     Task,
+    TextCriterion,
     Workspace,
 )
 
@@ -38,9 +41,10 @@ def refuse_undecidable(
     for n, criterion in enumerate(task.acceptance_criteria):
         if problem := _problem(criterion) or _unusable_tool(criterion, tools):
             raise _refusal("invalid_criterion", n, problem, "fix this criterion and resend the call, or leave it out")
-        if isinstance(criterion, FileCriterion) and not _may_be_inside(criterion.path, task.workspace, folder):
-            message = f"`path` is {criterion.path[:200]!r}, which is outside the workspace"
-            raise _refusal("path_refused", n, message, "name a path inside the workspace, such as out/report.md")
+        for field, path in _paths_of(criterion):
+            if not _may_be_inside(path, task.workspace, folder):
+                message = f"`{field}` is {path[:200]!r}, which is outside the workspace"
+                raise _refusal("path_refused", n, message, "name a path inside the workspace, such as out/report.md")
         if (
             isinstance(criterion, FileCriterion)
             and "\\" in criterion.path
@@ -53,6 +57,18 @@ def refuse_undecidable(
             raise _refusal("vacuous_check", n, found[0], hint)
     if task.output_schema is not None and (problem := _bad_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
+
+
+def _paths_of(criterion: AnyCriterion) -> Iterator[tuple[str, str]]:
+    """The paths that a criterion names, each with its field."""
+    if isinstance(criterion, FileCriterion):
+        yield "path", criterion.path
+    elif isinstance(criterion, (TextCriterion, QuestionCriterion)) and isinstance(criterion.about, AboutFile):
+        yield "about", criterion.about.file
+    elif isinstance(criterion, RubricCriterion):
+        yield from (
+            ("about", one.about.file) for one in rubric_of(criterion).dimensions if isinstance(one.about, AboutFile)
+        )
 
 
 def _may_be_inside(path: str, workspace: Workspace | None, folder: Path | None) -> bool:

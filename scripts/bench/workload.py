@@ -39,11 +39,21 @@ def goal(number: int) -> str:
 def answer(call: Call, delay: float = 0) -> Reply:
     """Return the model's reply: two tool calls, then a report, or a judgment if JSON is requested."""
     if call.wants_json:
+        if "Read each of these ids" in call.last_text:
+            return Reply(_reading(call.last_text), input_tokens=2_000, output_tokens=400, delay=delay)
         return Reply(JUDGMENT, input_tokens=900, output_tokens=70, delay=delay)
     if call.tool_names and len(done := call.tool_results) < 2:
         step = ("read_file", {"path": "notes.md"}) if done else ("write_file", {"path": "notes.md", "content": NOTE})
         return Reply(tool_calls=(step,), input_tokens=700, output_tokens=60, delay=delay)
     return Reply(REPORT, input_tokens=800, output_tokens=70, delay=delay)
+
+
+def _reading(request: str) -> str:
+    """Return the reply of a model that is asked what criteria are about: all of them are about the report."""
+    lists: Json = {"files": [], "tools": [], "names": [], "allowed": []}
+    part = {"text": "x", "about": "report", **lists, "claim": False, "whole": False}
+    ids = request.rpartition("exactly once: ")[2].split(", ")
+    return json.dumps({"criteria": [{"id": id, "parts": [part]} for id in ids], "effects": []})
 
 
 @dataclass(frozen=True)

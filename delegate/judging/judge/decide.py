@@ -197,13 +197,14 @@ def _verified(
 
 def _verified_part(proof: Proof, answer: CriterionAnswer, evidence: Evidence) -> PartResult:
     """The result of one part: a `met` stays only if something proves it."""
-    source = evidence.find(answer.evidence, answer.source)
     if answer.verdict == "not_met":
+        source = evidence.find(answer.evidence, answer.source)
         return _part(proof, answer, "not_met", "not_met", answer.reason, source)
     if answer.verdict == "cannot_tell":
         if (call := proof.despite_doubt(answer.evidence)) is not None:
             return _shown(proof, call, answer, evidence)
         reason = f"{answer.reason.rstrip('. ')}; what would show it: {proof.wanted}"
+        source = evidence.find(answer.evidence, answer.source)
         return _part(proof, answer, "cannot_tell", "cannot_tell", reason, source)
     shown = proof.find(answer.evidence, answer.source)
     if shown is None and proof.part.about == "absence" and not answer.evidence.strip():
@@ -243,7 +244,7 @@ def _part(
 def _shown(proof: Proof, shown: Shown, answer: CriterionAnswer, evidence: Evidence) -> PartResult:
     """A part that is met. Where code found what shows it, the quote is the beginning of that."""
     quote = answer.evidence
-    if evidence.find(quote, shown.source) != shown.source:
+    if quote not in evidence.sources.get(shown.source, "") and evidence.find(quote, shown.source) != shown.source:
         quote = evidence.sources.get(shown.source, "").partition("\n")[0][:300]
     return _part(proof, answer, "met", shown.code, answer.reason, shown.source, quote)
 

@@ -39,6 +39,8 @@ _EMPTY_WORDS = frozenset({
 })  # fmt: skip
 """Whole reports that say nothing, and that judges are known to accept all the same ("One Token to Fool LLM-as-a-Judge",
 arXiv 2507.08794). They show nothing about a report."""
+_EMPTY_CHARS = 100
+"""Length of a report that may be one of these."""
 
 
 _PROPER_NAME = re.compile(r"[^\W\d_]+(?:[ '.-]+[^\W\d_]+)*\.?")
@@ -165,7 +167,7 @@ class Proof:
                 return Shown(source, absences.worth(self.part, self.by, self.submission, self.calls))
 
     def _report(self, source: str) -> Shown | str:
-        if source == "output" and " ".join(re.findall(r"\w+", self.submission.run.output.lower())) in _EMPTY_WORDS:
+        if source == "output" and _says_nothing(self.submission.run.output):
             return "the report says nothing"
         if source in _OWN_WORDS or (self.part.files and self._is_source(source)):
             return Shown(source)
@@ -317,6 +319,10 @@ class Proof:
             return f"{source} doesn't contain {absent[0]!r}"
         only = "writes files" if self.calls.effect(receipt) == "files" else "looks something up"
         return f"{receipt.tool} only {only} ({source})"
+
+
+def _says_nothing(report: str) -> bool:
+    return len(report) < _EMPTY_CHARS and " ".join(re.findall(r"\w+", report.lower())) in _EMPTY_WORDS
 
 
 def is_own_word(parts: Sequence[StatementPart], quote: str, evidence: Evidence) -> bool:

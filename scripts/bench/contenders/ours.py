@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,12 +14,20 @@ from delegate.ports import ChatClient, ChatRequest, Message, ToolCall, ToolReply
 from scripts.bench.workload import CRITERIA, Json, Workload, answer, goal
 from tests.support.model_server import ModelServer
 
+Criteria = Callable[[], list[str]]
+"""Returns the criteria of the next task."""
+
+
+def _same() -> list[str]:
+    return list(CRITERIA)
+
 
 class Ours:
     """Children, tools, records, checks and the judge, all as shipped."""
 
-    def __init__(self, delegator: Delegator, url: str, work: Workload) -> None:
+    def __init__(self, delegator: Delegator, url: str, work: Workload, criteria: Criteria) -> None:
         self._delegator = delegator
+        self._criteria = criteria
         self._url = url
         self._client: ChatClient | None = None
         self._model = work.model
@@ -28,7 +36,9 @@ class Ours:
         self._messages = list(_messages(work.conversation[1:]))
 
     async def delegate(self, count: int) -> None:
-        await asyncio.gather(*(_call(self._delegator, first, min(3, count - first)) for first in range(0, count, 3)))
+        await asyncio.gather(
+            *(_call(self._delegator, first, min(3, count - first), self._criteria) for first in range(0, count, 3))
+        )
 
     async def converse(self, messages: int) -> None:
         if self._client is None:  # whose SDK isn't loaded earlier than by a call
@@ -42,10 +52,10 @@ class Ours:
 
 
 @asynccontextmanager
-async def open_contender(url: str, work: Workload, folder: Path) -> AsyncGenerator[Ours]:
+async def open_contender(url: str, work: Workload, folder: Path, criteria: Criteria = _same) -> AsyncGenerator[Ours]:
     """Open one delegator for all calls. Single model calls use a separate client of the same kind."""
     async with _delegator(url, folder) as delegator:
-        ours = Ours(delegator, url, work)
+        ours = Ours(delegator, url, work, criteria)
         yield ours
         await ours.aclose()
 
@@ -54,7 +64,7 @@ async def capture() -> Workload:
     """Run one delegation and record its requests for the other contenders."""
     with tempfile.TemporaryDirectory(prefix="delegate-bench-") as folder, ModelServer(answer) as server:
         async with _delegator(server.url, Path(folder)) as delegator:
-            await _call(delegator, 0, 1)
+            await _call(delegator, 0, 1, _same)
         return Workload.from_calls(server.calls)
 
 
@@ -65,8 +75,8 @@ def _delegator(url: str, folder: Path) -> Delegator:
     return Delegator(Settings(home=folder))
 
 
-async def _call(delegator: Delegator, first: int, count: int) -> None:
-    tasks = [{"goal": goal(first + n), "acceptance_criteria": list(CRITERIA)} for n in range(count)]
+async def _call(delegator: Delegator, first: int, count: int, criteria: Criteria) -> None:
+    tasks = [{"goal": goal(first + n), "acceptance_criteria": criteria()} for n in range(count)]
     report = await delegator.call({"tasks": tasks})
     assert report.error is None, report.error
     for result in report.results:

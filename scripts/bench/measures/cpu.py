@@ -10,6 +10,8 @@ from scripts.bench.arena import Arena, Row
 from scripts.bench.contenders.contender import Contender
 
 LIMIT = 1.4
+READING_LIMIT = 1.3
+"""Over delegations whose criteria say themselves what they are about."""
 WARM_UP = 100
 """Maximum number of connections opened before the measurement: as many as the bare SDK's pool keeps."""
 CONCURRENCY = {3: 40, 30: 4, 300: 1}
@@ -27,7 +29,15 @@ async def inside(contender: Contender, count: int, repeat: int) -> float:
 
 
 def measure(arena: Arena) -> list[Row]:
-    return [_at(arena, count, repeat) for count, repeat in CONCURRENCY.items()]
+    return [*(_at(arena, count, repeat) for count, repeat in CONCURRENCY.items()), _reading(arena)]
+
+
+def _reading(arena: Arena) -> Row:
+    """What it costs that a model reads the criteria of a call: one more model call for three tasks."""
+    compared = arena.figures(("ours_reading", "ours"), "cpu", rounds=15, count=3, repeat=CONCURRENCY[3])
+    ratios = [read / said for read, said in zip(compared["ours_reading"], compared["ours"], strict=True)]
+    note = "ms: " + ", ".join(f"{name} {median(values):.2f}" for name, values in compared.items())
+    return Row("CPU per delegation, 3 at once, with criteria to be read", median(ratios), READING_LIMIT, note)
 
 
 def _at(arena: Arena, count: int, repeat: int) -> Row:

@@ -23,7 +23,7 @@ async def inside(contender: Contender, repeat: int) -> float:
 
 
 def measure(arena: Arena) -> list[Row]:
-    names = ("ours", "openai_lean", "openai_sdk", "floor")
+    names = ("ours", "ours_reading", "openai_lean", "openai_sdk", "floor")
     medians = arena.rounds(names, "wall", rounds=3, delay_ms=DELAY_MS, repeat=4)
     ratios = {name: seconds * 1000 / (CALLS * DELAY_MS) for name, seconds in medians.items()}
     others = ", ".join(f"{name} {ratios[name]:.3f}" for name in names[1:])

@@ -318,6 +318,16 @@ async def test_about_with_another_value_is_refused_with_what_is_allowed(about: A
     assert "about" in str(refused.value.field)
 
 
+@pytest.mark.parametrize("criterion", ["file ../other.md: it names m-1", "file /etc/passwd: it has a root"])
+async def test_a_file_outside_the_workspace_is_refused_before_anything_is_spent(criterion: str, home: Path) -> None:
+    model = client({})
+    async with Delegator(client=model) as delegator:
+        report = await delegator.call({"goal": "x", "acceptance_criteria": [criterion]})
+    assert report.error
+    assert (report.error.code, report.error.field) == ("path_refused", "acceptance_criteria[0]")
+    assert (model.requests, model.readings) == ([], [])
+
+
 def test_a_shell_criterion_in_python_is_a_shell_criterion() -> None:
     task = Task(goal="x", acceptance_criteria=["SHELL: python3 -m unittest -q", "Shell: make", "plain"])
     assert [one.kind for one in task.acceptance_criteria] == ["shell", "shell", "text"]
