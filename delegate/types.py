@@ -705,10 +705,12 @@ class StatementPart(Value):
 
     def __str__(self) -> str:
         """What it is about in a few words, such as ``deed, by `set_status` with 12``."""
-        named = ", ".join(self.files) if self.about in ("file", "absence") else ""
-        by = f", by {', '.join(f'`{tool}`' for tool in self.tools)}" if self.about == "deed" and self.tools else ""
-        names = f"{'' if by else ','} with {', '.join(self.names)}" if self.about == "deed" and self.names else ""
-        return self.about + (f": {named}" if named else "") + by + names
+        files = f": {', '.join(self.files)}" if self.files else ""
+        word = "of" if self.about == "absence" else "by"
+        by = f", {word} {', '.join(f'`{tool}`' for tool in self.tools)}" if self.tools else ""
+        names = f"{'' if by else ','} with {', '.join(self.names)}" if self.names else ""
+        allowed = f", but for {', '.join(self.allowed)}" if self.allowed else ""
+        return f"{self.about}{files}{by}{names}{allowed}"
 
 
 class CriterionReading(Value):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from delegate.judging.proof.literals import fold, missing, stands_in
+from delegate.judging.proof.literals import Text, fold, stands_in
 from delegate.judging.reading.statements import ToolEffect
 from delegate.types import Receipt
 
@@ -60,6 +60,14 @@ class Calls:
         """The calls that succeeded, in order."""
         return [receipt for receipt in self.receipts if not failed(receipt)]
 
+    def did_succeed(self, receipt: Receipt) -> bool:
+        """Whether this call succeeded."""
+        return receipt.n in self._succeeded
+
+    @cached_property
+    def _succeeded(self) -> frozenset[int]:
+        return frozenset(receipt.n for receipt in self.succeeded)
+
     def effect(self, receipt: Receipt) -> ToolEffect | None:
         """What the call did; None if that isn't known. A call with a sandbox ran a command."""
         return "commands" if receipt.sandbox is not None else self.effects.get(receipt.tool)
@@ -70,40 +78,59 @@ class Calls:
 
     def contains(self, receipt: Receipt, names: Sequence[str], *, short_only: bool = False) -> bool:
         """Whether the call contains all names, or ids of the records to which the others belong."""
-        return not self.missing(receipt, names, short_only=short_only)
+        # Names without a digit are searched much faster, and one that is missing is enough.
+        ordered = sorted(names, key=lambda name: any(map(str.isdigit, name)))
+        return all(self._has(receipt, name, short_only=short_only) for name in ordered)
 
     def missing(self, receipt: Receipt, names: Sequence[str], *, short_only: bool = False) -> list[str]:
         """The names that the call contains neither in its arguments or its result nor by an id.
 
         With `short_only`, arguments of many words, such as the text of a message, don't count.
         """
-        if not names:
-            return []
-        args = leaves(receipt.args)
-        if short_only:
-            args = [text for text in args if len(text.split()) <= _FREE_TEXT_WORDS]
-        result = self._results[receipt.n]
-        whole = "\n".join((*args, *(leaves(result) if result is not None else ()), receipt.whole_output))
-        left = [name for name in missing(names, whole) if not self._is_in_one_record(name, [receipt.args, result])]
-        return [name for name in left if not any(stands_in(id, whole) for id in self.ids_of(name))]
+        return [name for name in names if not self._has(receipt, name, short_only=short_only)]
 
-    def _is_in_one_record(self, name: str, values: Sequence[Any]) -> bool:
+    def _has(self, receipt: Receipt, name: str, *, short_only: bool) -> bool:
+        whole = self._text(receipt, short_only=short_only)
+        if whole.contains(name) or self._is_in_one_record(name, receipt, whole):
+            return True
+        return any(whole.contains(id) for id in self.ids_of(name))
+
+    def _text(self, receipt: Receipt, *, short_only: bool) -> Text:
+        """All that the call contains: its arguments, its result's values and its output."""
+        key = receipt.n, short_only
+        if key not in self._texts:
+            args = leaves(receipt.args)
+            if short_only:
+                args = [text for text in args if len(text.split()) <= _FREE_TEXT_WORDS]
+            result = self._results[receipt.n]
+            values = leaves(result) if result is not None else ()
+            self._texts[key] = Text("\n".join((*args, *values, receipt.whole_output)))
+        return self._texts[key]
+
+    def _is_in_one_record(self, name: str, receipt: Receipt, whole: Text) -> bool:
         """Whether all words of a name stand in one record, as `first_name` and `last_name` do, in any order."""
         words = [word for word in re.split(r"[\s,]+", fold(name)) if word]
-        if not 2 <= len(words) <= 5:
+        if not 2 <= len(words) <= 5 or not all(map(whole.contains, words)):
             return False
-        records = (record for value in values for record in _records(value))
-        return any(all(stands_in(word, text) for word in words) for text in map(_own_text, records))
+        records = (record for value in (receipt.args, self._results[receipt.n]) for record in _records(value))
+        return any(all(map(text.contains, words)) for text in map(Text, map(_own_text, records)))
 
     def ids_of(self, name: str) -> frozenset[str]:
         """The ids that look-ups showed in the same record as the name."""
         if name not in self._ids:
-            lookups = (receipt for receipt in self.succeeded if self.effect(receipt) == "reads")
-            self._ids[name] = frozenset(id for receipt in lookups for id in self._linked(name, receipt))
+            self._ids[name] = frozenset(id for receipt in self._lookups for id in self._linked(name, receipt))
         return self._ids[name]
+
+    @cached_property
+    def _lookups(self) -> list[Receipt]:
+        """The look-ups of before the child wrote or ran anything: later ones may show a file of its own."""
+        makes_files = (n for n, one in enumerate(self.succeeded) if self.effect(one) in ("files", "commands", None))
+        return [one for one in self.succeeded[: next(makes_files, None)] if self.effect(one) == "reads"]
 
     def _linked(self, name: str, receipt: Receipt) -> Iterator[str]:
         result = self._results[receipt.n]
+        if not self._text(receipt, short_only=False).contains(name):
+            return
         if result is None:
             for line in receipt.whole_output.splitlines():
                 if stands_in(name, line):
@@ -113,6 +140,10 @@ class Calls:
 
     @cached_property
     def _ids(self) -> dict[str, frozenset[str]]:
+        return {}
+
+    @cached_property
+    def _texts(self) -> dict[tuple[int, bool], Text]:
         return {}
 
     @cached_property

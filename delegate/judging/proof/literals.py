@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 from delegate._util.resources import text as text_of
@@ -56,34 +56,66 @@ class Date(NamedTuple):
 
 @lru_cache(512)
 def fold(text: str) -> str:
-    """The text for comparisons: without case, width and accents, with plain quotes and dashes and single spaces."""
+    """A short text for comparisons: without case, width and accents, with plain quotes and dashes and single spaces."""
+    return _fold(text)
+
+
+def _fold(text: str) -> str:
     if text.isascii():
         return " ".join(text.lower().split())
     plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.translate(_TYPOGRAPHY)))
     return " ".join(unicodedata.normalize("NFC", plain).casefold().split())
 
 
+class Text:
+    """A text in which literals are searched. What it has of dates, times and amounts is found once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def contains(self, literal: str) -> bool:
+        """Whether it contains the literal, as a whole, in any of its forms."""
+        wanted = fold(literal).strip(" .")
+        if not wanted or _occurs(wanted, self.folded):
+            return True
+        if not any(map(str.isdigit, wanted)):
+            return False
+        value = _value(wanted)
+        if not value.dates and not value.times and not value.amounts:
+            return False
+        return (
+            (not value.dates or any(_same_day(one, other) for one in value.dates for other in self._dates))
+            and (not value.times or bool(value.times & self._times))
+            and (not value.amounts or bool(value.amounts & self._amounts))
+        )
+
+    @cached_property
+    def folded(self) -> str:
+        """The text as it is searched."""
+        return _fold(self._text)
+
+    @cached_property
+    def _dates(self) -> frozenset[Date]:
+        return _dates_in(self.folded)
+
+    @cached_property
+    def _times(self) -> frozenset[int]:
+        return _times_in(self.folded)
+
+    @cached_property
+    def _amounts(self) -> frozenset[Decimal]:
+        return _amounts_in(self.folded)
+
+
 def stands_in(literal: str, text: str) -> bool:
     """Whether the text contains the literal, as a whole, in any of its forms."""
-    wanted, folded = fold(literal).strip(" ."), fold(text)
-    if not wanted:
-        return True
-    if _occurs(wanted, folded):
-        return True
-    if not any(map(str.isdigit, wanted)):
-        return False
-    value = _value(wanted)
-    if not value.dates and not value.times and not value.amounts:
-        return False
-    dates = not value.dates or any(_same_day(one, other) for one in value.dates for other in _dates_in(folded))
-    times = not value.times or bool(value.times & _times_in(folded))
-    amounts = not value.amounts or bool(value.amounts & _amounts_in(folded))
-    return dates and times and amounts
+    return Text(text).contains(literal)
 
 
 def missing(literals: Sequence[str], text: str) -> list[str]:
     """The literals that don't stand in the text."""
-    return [one for one in literals if not stands_in(one, text)]
+    searched = Text(text)
+    return [one for one in literals if not searched.contains(one)]
 
 
 _QUOTED = re.compile("\"([^\"]+)\"|`([^`]+)`|(?<!\\w)'([^']+)'(?!\\w)|\u300c([^\u300d]+)\u300d")
@@ -168,7 +200,6 @@ def _times_of(literal: str) -> frozenset[int]:
     return frozenset(_minutes(found))
 
 
-@lru_cache(64)
 def _times_in(text: str) -> frozenset[int]:
     found = (one for one in _TIME.finditer(text) if one["minute"] or one["half"])
     return frozenset(minutes for one in found for minutes in _minutes(one))
@@ -182,7 +213,6 @@ def _minutes(found: re.Match[str]) -> Iterator[int]:
         yield hour * 60 + minute
 
 
-@lru_cache(64)
 def _amounts_in(text: str) -> frozenset[Decimal]:
     numbers = {found for pattern in (_NUMBER, _CURRENCY_NUMBER) for found in pattern.findall(text)}
     return frozenset(value for number in numbers for value in _readings(number))
@@ -216,7 +246,6 @@ def _without_dates(literal: str) -> str:
     return literal
 
 
-@lru_cache(64)
 def _dates_in(text: str) -> frozenset[Date]:
     """All days that a text names, each in every order in which it can be meant."""
     return frozenset(date for date in _all_dates(text) if 1 <= date.month <= 12 and 1 <= date.day <= 31)

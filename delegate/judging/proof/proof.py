@@ -232,7 +232,7 @@ class Proof:
     def _writes(self, receipt: Receipt) -> bool:
         """Whether a call that succeeded names the file."""
         named = not self.part.files or any(self._is_meant(text) for text in leaves(receipt.args))
-        return named and receipt in self.calls.succeeded
+        return named and self.calls.did_succeed(receipt)
 
     # ------------------------------------------------------------------------------------------------------- deeds
 
@@ -263,7 +263,7 @@ class Proof:
 
     def _shows(self, receipt: Receipt) -> bool:
         """Whether the call shows the deed: by a tool that can bring it about, with all names."""
-        if receipt not in self.calls.succeeded:
+        if not self.calls.did_succeed(receipt):
             return False
         if self.part.tools:
             may = receipt.tool in self.part.tools or self._is_nested(receipt)
@@ -279,7 +279,7 @@ class Proof:
         alone. Then nothing contradicts a judge who sees the deed in this call, and nothing confirms which one it is.
         `least` is how many other names it has to contain.
         """
-        if self.part.about != "deed" or receipt not in self.calls.succeeded or receipt.tool not in self.part.tools:
+        if self.part.about != "deed" or not self.calls.did_succeed(receipt) or receipt.tool not in self.part.tools:
             return False
         absent = self.calls.missing(receipt, self._names)
         has_others = len(self._names) - len(absent) >= least
@@ -310,7 +310,7 @@ class Proof:
 
     def _why_not(self, receipt: Receipt) -> str:
         source = f"receipt:{receipt.n}"
-        if receipt not in self.calls.succeeded:
+        if not self.calls.did_succeed(receipt):
             return f"the call of {receipt.tool} did not succeed ({source})"
         is_other = receipt.tool not in self.part.tools and (self.part.tools or self._is_read)
         if is_other and receipt.tool in self.calls.effects:

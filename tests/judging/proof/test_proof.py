@@ -5,6 +5,7 @@ The readings are those that a reader gives to these criteria.
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,6 +119,17 @@ UNDONE: dict[str, Case] = {
         [
             call("get_contact", '[{"id": "rec_12", "name": "Lavis Lufes"}, {"id": "rec_13", "name": "Ana Ruiz"}]'),
             call("add_note", "ok", record="rec_13", note="called"),
+        ],
+    ),
+    "the record of another, by a file of its own": Case(
+        "A note was added to the record of Lavis Lufes at 10:30",
+        {"tools": ("add_note",), "names": ("Lavis Lufes", "10:30")},
+        "Done.",
+        [
+            call("get_contact", '[{"id": "rec_12", "name": "Lavis Lufes"}]'),
+            call("write_file", path="contacts.json", content="{}"),
+            call("read_file", '{"id": "rec_13", "name": "Lavis Lufes"}', path="contacts.json"),
+            call("add_note", "ok", record="rec_13", at="10:30"),
         ],
     ),
     "a met check of something else": Case(
@@ -403,3 +415,18 @@ async def test_a_failed_deed_says_which_call_would_have_shown_it_and_the_criteri
         "only the report says so; what would show it: a successful call of `send` with 'bob@example.com', or "
         "{'kind': 'receipt', 'calls': [{'tool': 'send'}]}"
     ) in text
+
+
+def test_many_long_results_are_searched_in_time_that_grows_with_their_length() -> None:
+    result = json.dumps({"rows": [{"id": f"r{n}", "name": f"Name {n}", "value": n / 7} for n in range(500)]})
+    calls = [call("get_contact" if n % 2 else "add_note", result, id=f"rec_{n}") for n in range(60)]
+    receipts = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(calls, start=1))
+    run = ChildRun(status="completed", output="x", receipts=receipts)
+    submission = Submission(Task(goal="x"), run, None, "person", None)
+    started = time.process_time()
+    for name in ("Ana Ruiz", "Lavis Lufes", "2026-05-03"):
+        part = StatementPart(text="x", about="deed", tools=("add_note",), names=(name, "$50"), whole=False)
+        evidence = gather(submission, (), (part,))
+        proof = Proof(part, "model", submission, evidence, calls_of(submission, TaskReading({}, EFFECTS)))
+        assert proof.find("nothing of the kind") is None
+    assert time.process_time() - started < 10, "2 MB; a search for each record took 15 s"
