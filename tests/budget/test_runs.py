@@ -309,7 +309,7 @@ async def test_a_judge_beyond_the_runs_budget_is_not_called_and_reported(limit: 
     tight: Any = {"max_run_model_calls": 1, "max_run_tokens": 10_200, "max_cost_usd": 0.0011}[limit]
     async with Delegator(client=client, model=CHEAP, **{limit: tight}) as delegator:
         report = await delegator.call(
-            {"goal": "quick", "acceptance_criteria": ["the report says that my part was done"]}
+            {"goal": "quick", "acceptance_criteria": ["report: the report says that my part was done"]}
         )
     (result,) = report.results
     assert result.status == "completed"
@@ -348,7 +348,9 @@ async def test_a_verdict_that_exceeds_the_runs_wall_time_fails_for_that_reason()
         return "did my part as asked"
 
     async with Delegator(client=Scripted(answer), run_timeout_seconds=0.3) as delegator:
-        report = await delegator.call({"goal": "x", "acceptance_criteria": ["the report says that it was done"]})
+        report = await delegator.call(
+            {"goal": "x", "acceptance_criteria": ["report: the report says that it was done"]}
+        )
     (result,) = report.results
     assert (result.status, result.summary) == ("completed", "did my part as asked")
     assert result.verdict
@@ -380,7 +382,7 @@ async def one(client: Scripted, task: Task, **options: Any) -> TaskResult:
 
 def judged(**fields: Any) -> Task:
     return Task.model_validate(
-        {"goal": "quick", "acceptance_criteria": ["the report says that my part was done"], **fields}
+        {"goal": "quick", "acceptance_criteria": ["report: the report says that my part was done"], **fields}
     )
 
 

@@ -248,7 +248,8 @@ async def result_of(reply: ChatReply, *, asked: str = "gpt-6.1-terra", **options
     client = Scripted(answer)
     async with Delegator(client=client, model=asked, **options) as delegator:
         report = await delegator.call(
-            {"goal": "x", "acceptance_criteria": ["the report says that it was done"]}, parent=Parent(tier="standard")
+            {"goal": "x", "acceptance_criteria": ["report: the report says that it was done"]},
+            parent=Parent(tier="standard"),
         )
     return report.results[0], client
 

@@ -151,10 +151,10 @@ class CallReading:
         self._tasks = {one.key: one for one in tasks}
         self._readings = {one.key: declared_readings(one.task) for one in tasks}
         self._effects = known_effects(tools)
-        self._open = {one.key: self._to_read(one) for one in tasks}
+        self._open = {one.key: open for one in tasks if (open := self._to_read(one)) is not None}
         self._work: asyncio.Task[None] | None = None
         self._taken = False
-        self._unsettled = {key for key, open in self._open.items() if open.statements}
+        self._unsettled = set(self._open)
 
     def start(self) -> None:
         """Start to read, if there is anything that isn't known."""
@@ -169,7 +169,7 @@ class CallReading:
 
     async def of(self, key: str) -> TaskReading:
         """How a task's statements were read, once that is known."""
-        if self._work is not None and any(id not in self._readings[key] for id in self._open[key].statements):
+        if self._work is not None and key in self._open and self._open[key].without(self._readings[key]).statements:
             await asyncio.wait([self._work])
         return self.known(key)
 
@@ -247,9 +247,11 @@ class CallReading:
         template = self._tasks[one.key].template
         self._readings[one.key][id] = template.filled(read) if template and id in template.statements else read
 
-    def _to_read(self, one: TaskToRead) -> "_Open":
-        text, template = self._redactor.text, one.template
+    def _to_read(self, one: TaskToRead) -> "_Open | None":
         undeclared = {id: words for id, (words, about) in in_words(one.task).items() if about is None}
+        if not undeclared:
+            return None
+        text, template = self._redactor.text, one.template
         texts = {id: template.statements.get(id, words) if template else words for id, words in undeclared.items()}
         goal = template.goal if template else one.task.goal
         return _Open(
