@@ -28,7 +28,7 @@ Skill = Literal["strong", "medium", "weak"]
 SKILLS: tuple[Skill, ...] = ("strong", "medium", "weak")
 CONCURRENT = 2
 CHECK = {"kind": "shell", "id": "tests", "command": "python3 -B test_work.py"}
-SAYS = {"kind": "text", "id": "says", "text": "the report quotes the line that was wrong"}
+SAYS = {"kind": "text", "id": "says", "about": "report", "text": "the report quotes the line that was wrong"}
 
 
 class Exercise(NamedTuple):

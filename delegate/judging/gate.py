@@ -3,10 +3,12 @@
 Rules are tried in order, and the first rejection counts. A rule can only reject: passing the gate proves nothing.
 """
 
+import json
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 from delegate.judging.output import parse_json
@@ -15,6 +17,8 @@ from delegate.types import ChildRun, Task
 PROGRESS_WINDOW = 5
 """A run that ends with this many equal observations is considered stuck."""
 
+MAX_NAMED_FILES = 50
+"""Files of a report that are looked for."""
 _NAMED_FILE = re.compile(r"`([^`\s]{1,200}\.[A-Za-z0-9]{1,8})`")
 
 
@@ -105,13 +109,33 @@ def _no_progress_in_window(task: Task, run: ChildRun) -> Rejection | None:
     return Rejection("no_progress_in_window", f"nothing changed over the last {PROGRESS_WINDOW} observations")
 
 
+def unrecorded_files(run: ChildRun, file_exists: FileExists) -> list[str]:
+    """Files that the report names in backticks, that don't exist, and that no call of the child has to do with.
+
+    The child may have claimed them, or said that they aren't there: that is for a reader of the report to tell.
+    """
+    named = islice(_named_files(run), MAX_NAMED_FILES)
+    missing = [path for path in named if not file_exists(path)]
+    if not missing:
+        return []
+    calls = [json.dumps(receipt.args, ensure_ascii=False, default=str) for receipt in run.receipts]
+    calls += [receipt.whole_output for receipt in run.receipts]
+    return [path for path in missing if not any(path in text for text in calls)]
+
+
+def _named_files(run: ChildRun) -> Iterator[str]:
+    """The files that the report names in backticks, without those that were deleted."""
+    deleted = {artifact.path for artifact in run.artifacts if artifact.change == "deleted"}
+    for path in dict.fromkeys(_NAMED_FILE.findall(run.output)):
+        if "://" not in path and path.removeprefix("./") not in deleted:
+            yield path
+
+
 def _claimed_artifact_missing(task: Task, run: ChildRun, file_exists: FileExists) -> Rejection | None:
     """A file that the task names and the report names in backticks, and that is neither there nor was deleted."""
     asked = "\n".join([task.goal, *(criterion.describe() for criterion in task.criteria)])
-    deleted = {artifact.path for artifact in run.artifacts if artifact.change == "deleted"}
-    for path in dict.fromkeys(_NAMED_FILE.findall(run.output)):
-        is_asked_for = path in asked and "://" not in path and path.removeprefix("./") not in deleted
-        if is_asked_for and not file_exists(path):
+    for path in _named_files(run):
+        if path in asked and not file_exists(path):
             return Rejection("claimed_artifact_missing", f"the report names the file {path!r}, which does not exist")
     return None
 

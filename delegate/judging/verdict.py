@@ -173,6 +173,7 @@ class _Judgment:
         criteria = self.submission.task.criteria
         if (detector := self.judging.detector()) is not None:
             await run_in_thread_if(self.is_large, partial(self._inspect_run, detector))
+        await run_in_thread_if(self.is_large, self._name_unrecorded_files)
         results: dict[str, CriterionResult] = {}
         if self.submission.folder is not None and self.submission.run.artifacts:
             run = self.submission.run
@@ -202,6 +203,16 @@ class _Judgment:
         if self.looks_unsupported:
             message = f"the run looks like those whose reports weren't true (probability {probability:.2f})"
             self.findings.append(Finding(severity="minor", code="looks_unsupported", message=message))
+
+    def _name_unrecorded_files(self) -> None:
+        """Add a finding if the report names files of which there is no trace."""
+        submission = self.submission
+        if not (submission.has_receipts and submission.has_report):
+            return
+        if names := gate.unrecorded_files(submission.run, partial(_exists, submission)):
+            listed = ", ".join(f"`{name}`" for name in names[:5])
+            message = f"the report names {listed}: not in the workspace, and in no tool call"
+            self.findings.append(Finding(severity="minor", code="unrecorded_file", message=message))
 
     async def _run_checks(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
         """Let code decide. Artifacts that change while commands run are named, since the commands may change them."""

@@ -53,6 +53,17 @@ def test_other_files_may_be_named(output: str) -> None:
     assert code(output, exists=False) is None
 
 
+def test_of_many_files_that_a_report_names_some_are_looked_for() -> None:
+    looked: list[str] = []
+
+    def never(path: str) -> bool:
+        looked.append(path)
+        return False
+
+    many = ChildRun(status="completed", output=" ".join(f"`{n}.md`" for n in range(10_000)))
+    assert gate.unrecorded_files(many, never) == looked == [f"{n}.md" for n in range(gate.MAX_NAMED_FILES)]
+
+
 def test_a_deleted_file_may_be_named() -> None:
     task = Task(goal="delete out/table.csv")
     gone = ChildRun(

@@ -321,3 +321,45 @@ async def test_a_forbidden_shell_criterion_is_an_error_not_a_failed_check(
     assert verdict
     assert (verdict.verdict, verdict.code, verdict.criteria[0].outcome) == ("FAIL", "commands_not_allowed", "error")
     assert "commands" in verdict.reasoning
+
+
+# ------------------------------------------------------------------------------------------------ files without trace
+
+
+def named(verdict: Verdict) -> list[str]:
+    return [one.message for one in verdict.findings if one.code == "unrecorded_file"]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "I wrote `notes.md` about it.",
+        "Die Notizen stehen in `notes.md`.",
+        "J'ai tout noté dans `notes.md`.",
+        "メモは`notes.md`に書きました。",
+    ],
+)
+async def test_a_file_that_the_report_names_and_of_which_there_is_no_trace_is_a_finding(claim: str) -> None:
+    client = words(
+        [Scripted.call("write_file", path="out.txt", content="2 passed\n"), f"I wrote out.txt:\n2 passed\n{claim}"],
+        met_by("2 passed"),
+    )
+    verdict = await judged(client, "report: it says that two passed")
+    assert verdict.verdict == "PASS"
+    (message,) = named(verdict)
+    assert "`notes.md`" in message
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (Scripted.call("write_file", path="out.txt", content="2 passed\n"), "The file is `out.txt`."),
+        (Scripted.call("read_file", path="notes.md"), "There is no `notes.md` here."),
+        (Scripted.call("write_file", path="sub/notes.md", content="x"), "More is in `notes.md`, in the folder `sub`."),
+        (Scripted.call("write_file", path="a.py", content="import os.path\n"), "It uses `os.path` to join them."),
+        (Scripted.call("write_file", path="out.txt", content="x"), "See `https://example.org/a.html` for more."),
+    ],
+)
+async def test_a_file_that_is_there_or_that_a_call_has_to_do_with_is_no_finding(call: ChatReply, sentence: str) -> None:
+    verdict = await judged(words([call, f"2 passed\n{sentence}"], met_by("2 passed")), "report: it passed")
+    assert (verdict.verdict, named(verdict)) == ("PASS", [])
