@@ -87,10 +87,11 @@ class Executor:
                 redactor=redactor,
             )
             call = CallScope(self.services, context, author, ceiling, own, redactor, reading, consumers)
-            given = zip(tasks, connections, handles, strict=True)
             runs = [
-                TaskRun(call, index, task, connection, handle, resumed)
-                for index, (task, connection, handle) in enumerate(given, first_index)
+                TaskRun(call, n, task, connection, handle, resumed)
+                for n, (task, connection, handle) in enumerate(
+                    zip(tasks, connections, handles, strict=True), first_index
+                )
             ]
             self.running.update((run.handle, run) for run in runs)
             call.unfinished.update(run.handle for run in runs)

@@ -246,11 +246,9 @@ class _Judgment:
         submission, reading = self.submission, await self.reading.get()
         stated = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
         opened = await run_in_thread_if(self.is_large, partial(decide.opened, submission, stated, reading))
-        if settled := [found for one in opened if (found := one.settled) is not None]:
-            return settled
-        parts = [part for one in opened for part in one.reading.parts]
-        evidence = await run_in_thread_if(self.is_large, partial(gather, submission, so_far, parts))
-        self.findings += [finding for finding in evidence.findings if finding not in self.findings]
+        if any(one.settled for one in opened):
+            return [found for one in opened if (found := one.settled) is not None]
+        evidence = await self._gather(opened, so_far)
         results: list[CriterionResult] = []
         if opened:
             ask = partial(self._decided_by_judge, opened, reading, evidence)
@@ -260,6 +258,13 @@ class _Judgment:
                 score = partial(self._scored_by_judge, criterion, reading, evidence)
                 results += await self._confirmed(score, [*so_far, *results], undecided_too=False)
         return results
+
+    async def _gather(self, opened: Sequence[OpenCriterion], so_far: Sequence[CriterionResult]) -> Evidence:
+        """The evidence for these criteria. What was found while collecting it becomes a finding of the verdict."""
+        parts = [part for one in opened for part in one.reading.parts]
+        evidence = await run_in_thread_if(self.is_large, partial(gather, self.submission, so_far, parts))
+        self.findings += [finding for finding in evidence.findings if finding not in self.findings]
+        return evidence
 
     async def _confirmed(
         self, ask: _Ask, so_far: Sequence[CriterionResult], *, undecided_too: bool

@@ -145,23 +145,24 @@ class CallReading:
         redactor: Redactor,
     ) -> None:
         self._reader = reader
-        self._tools = tools
         self._redactor = redactor
-        self._session = JudgeSession(reader.pool, worker, ceiling, ledger, _ignore)
-        self._tasks = {one.key: one for one in tasks}
         self._readings = {one.key: declared_readings(one.task) for one in tasks}
         self._effects = known_effects(tools)
         self._open = {one.key: open for one in tasks if (open := self._to_read(one)) is not None}
+        # Most of this is for what is unread. Of hundreds of calls at once, those that read nothing hold nothing.
+        self._tools = tools if self._open else ()
+        self._templates = {one.key: one.template for one in tasks if one.template is not None}
+        self._session = JudgeSession(reader.pool, worker, ceiling, ledger, _ignore) if self._open else None
         self._work: asyncio.Task[None] | None = None
         self._taken = False
         self._unsettled = set(self._open)
 
     def start(self) -> None:
         """Start to read, if there is anything that isn't known."""
-        if self._unsettled:
+        if self._session is not None:
             self._use(self._reader.remembered([*self._keys(), self._effects_key]))
             if any(one.statements for one in self._left()):
-                self._work = asyncio.get_running_loop().create_task(self._run())
+                self._work = asyncio.get_running_loop().create_task(self._run(self._session))
 
     def known(self, key: str) -> TaskReading:
         """What is known of a task now."""
@@ -181,7 +182,7 @@ class CallReading:
         """
         if is_last:
             self._unsettled.discard(key)
-        if self._work is None:
+        if self._work is None or self._session is None:
             return
         if not self._unsettled and not self._work.done():
             await self.close()
@@ -197,7 +198,7 @@ class CallReading:
 
     # ------------------------------------------------------------------------------------------------------ reading
 
-    async def _run(self) -> None:
+    async def _run(self, session: JudgeSession) -> None:
         try:
             self._use(await self._reader.stored([*self._keys(), self._effects_key]))
             left = self._left()
@@ -206,15 +207,15 @@ class CallReading:
             self._use(self._reader.remembered([*wanted, self._effects_key]))
             for request in _requests(self._left()):
                 with self._reader.reading([key for one in request for key in self._keys_of(one).values()]):
-                    await self._ask(request)
+                    await self._ask(session, request)
         except DelegateError as error:
             _log.info("criteria were not read: %s", error)
         except Exception:
             _log.exception("criteria were not read")
 
-    async def _ask(self, request: Sequence["_Open"]) -> None:
+    async def _ask(self, session: JudgeSession, request: Sequence["_Open"]) -> None:
         tasks = [one.to_read for one in request]
-        reply = await self._session.ask(build_question(tasks, self._tools))
+        reply = await session.ask(build_question(tasks, self._tools))
         if reply.reply is None:
             _log.info("criteria were not read: %s", reply.reason)
             return
@@ -244,7 +245,7 @@ class CallReading:
                         self._take(one, id, read.model_copy(update={"by": "stored"}))
 
     def _take(self, one: "_Open", id: str, read: CriterionReading) -> None:
-        template = self._tasks[one.key].template
+        template = self._templates.get(one.key)
         self._readings[one.key][id] = template.filled(read) if template and id in template.statements else read
 
     def _to_read(self, one: TaskToRead) -> "_Open | None":

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, Protocol
 
 from delegate.judging.judge.rubric import rubric_of
@@ -9,6 +10,7 @@ from delegate.ports import Effect
 from delegate.types import (
     About,
     AboutFile,
+    AboutKind,
     AnyCriterion,
     CriterionReading,
     QuestionCriterion,
@@ -123,8 +125,13 @@ def statement_of(criterion: AnyCriterion) -> str:
 def declared(statement: str, about: About) -> CriterionReading:
     """The reading of a statement that says itself what it is about."""
     if isinstance(about, AboutFile):
-        return _single("parent", StatementPart(text=statement, about="file", files=(about.file,)))
-    return _single("parent", StatementPart(text=statement, about=about))
+        return _declared(statement, "file", (about.file,))
+    return _declared(statement, about, ())
+
+
+@lru_cache(maxsize=256)  # many tasks of a batch have the same criteria
+def _declared(statement: str, about: AboutKind, files: tuple[str, ...]) -> CriterionReading:
+    return _single("parent", StatementPart(text=statement, about=about, files=files))
 
 
 def unread(statement: str) -> CriterionReading:
