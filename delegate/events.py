@@ -489,6 +489,10 @@ class Notify(Protocol):
     def __call__(self, make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None: ...
 
 
+def ignore_event(make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
+    """A `Notify` for what isn't part of a task's course, such as reading criteria or a verdict on existing work."""
+
+
 @contextmanager
 def reported_wait(report: Callable[[float | None], None]) -> Generator[None]:
     """Report the beginning of a wait, with None, and its end, with the seconds that it took."""

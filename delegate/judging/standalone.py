@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, cast, get_args
+from typing import Any, cast, get_args
 
 import pydantic
 
@@ -13,7 +13,7 @@ from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import Redactor
 from delegate.budget.runs import RunContext
 from delegate.errors import CallError
-from delegate.events import TaskEvent
+from delegate.events import ignore_event
 from delegate.judging.output import MAX_DEPTH, is_within_depth
 from delegate.judging.reading.reader import CallReading, PendingReading, TaskToRead
 from delegate.judging.reading.statements import ToolInfo
@@ -30,7 +30,6 @@ from delegate.sandbox.workspace import Folder
 from delegate.telemetry import operations
 from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
 
-_P = ParamSpec("_P")
 _TOOL_NAME = re.compile(r"[\w.:/-]{1,64}")
 _MAX_TOOLS = 200
 _ABOUT_THE_REPORT = ("regex", "json_predicate", "json_schema")
@@ -159,7 +158,7 @@ async def judge(
         work = judging.verdict(
             submission,
             context.ledger,
-            _ignore_event,
+            ignore_event,
             reading=PendingReading(reading, ""),
             seconds=context.seconds_left(),
             cancellation=own,
@@ -177,15 +176,11 @@ async def judge(
 def _tools_of(submission: Submission) -> list[ToolInfo]:
     """The tools of the work: those that were given, and by their names those that were called.
 
-    A name is read only if it could be that of a tool: it comes from the record, not from whoever did the work.
+    A name is read only if it could be that of a tool: the record is what somebody else says was done.
     """
     given = {tool.name: ToolInfo.of(tool) for tool in submission.probe_tools}
     called = (receipt.tool for receipt in submission.run.receipts if _TOOL_NAME.fullmatch(receipt.tool))
     return list({**{name: ToolInfo(name) for name in called}, **given}.values())[:_MAX_TOOLS]
-
-
-def _ignore_event(make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
-    """A verdict that isn't part of a run has no observers."""
 
 
 def _call_error(error: pydantic.ValidationError) -> CallError:

@@ -34,6 +34,7 @@ from delegate.judging.judge.decide import OpenCriterion
 from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.session import JudgePool, JudgeSession
 from delegate.judging.order import Check, Judge, Skip, next_step
+from delegate.judging.proof.calls import Calls
 from delegate.judging.reading.reader import PendingReading, Reader
 from delegate.judging.reading.statements import TaskReading
 from delegate.judging.submission import Submission, result
@@ -245,13 +246,14 @@ class _Judgment:
         """
         submission, reading = self.submission, await self.reading.get()
         stated = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
-        opened = await run_in_thread_if(self.is_large, partial(decide.opened, submission, stated, reading))
+        calls = decide.calls_of(submission, reading)
+        opened = await run_in_thread_if(self.is_large, partial(decide.opened, submission, stated, reading, calls))
         if any(one.settled for one in opened):
             return [found for one in opened if (found := one.settled) is not None]
         evidence = await self._gather(opened, so_far)
         results: list[CriterionResult] = []
         if opened:
-            ask = partial(self._decided_by_judge, opened, reading, evidence)
+            ask = partial(self._decided_by_judge, opened, calls, evidence)
             results = await self._confirmed(ask, so_far, undecided_too=True)
         for criterion in criteria:
             if isinstance(criterion, RubricCriterion):
@@ -300,7 +302,7 @@ class _Judgment:
     async def _decided_by_judge(
         self,
         opened: Sequence[OpenCriterion],
-        reading: TaskReading,
+        calls: Calls,
         evidence: Evidence,
         again: Sequence[AnyCriterion] | None,
     ) -> list[CriterionResult]:
@@ -308,7 +310,7 @@ class _Judgment:
         asked = [one for one in opened if again is None or one.criterion in again]
         build = partial(decide.build_question, self.submission, asked, evidence)
         reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=again is not None)
-        read = partial(decide.read_reply, self.submission, asked, reading, reply, evidence)
+        read = partial(decide.read_reply, self.submission, asked, calls, reply, evidence)
         return await run_in_thread_if(self.is_large, read)
 
     async def _scored_by_judge(

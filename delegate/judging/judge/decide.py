@@ -62,9 +62,10 @@ class OpenCriterion:
         return None
 
 
-def opened(submission: Submission, criteria: Sequence[AnyCriterion], reading: TaskReading) -> list[OpenCriterion]:
+def opened(
+    submission: Submission, criteria: Sequence[AnyCriterion], reading: TaskReading, calls: Calls
+) -> list[OpenCriterion]:
     """The criteria with their parts, and what the records decide of them."""
-    calls = calls_of(submission, reading)
     return [_opened(submission, calls, criterion, reading) for criterion in criteria]
 
 
@@ -93,7 +94,7 @@ def build_question(submission: Submission, open: Sequence[OpenCriterion], eviden
 def read_reply(
     submission: Submission,
     open: Sequence[OpenCriterion],
-    reading: TaskReading,
+    calls: Calls,
     reply: JudgeReply,
     evidence: Evidence,
 ) -> list[CriterionResult]:
@@ -112,7 +113,6 @@ def read_reply(
             _error(one, "judge_unparseable", "the judge's answer is a copy of one that the worker wrote")
             for one in open
         ]
-    calls = calls_of(submission, reading)
     return [_verified(submission, one, calls, answers, evidence) for one in open]
 
 

@@ -1,7 +1,8 @@
 """Reads the criteria of a call: by their own word, from what was read before, or with one request to a model.
 
-The request starts with the children and runs beside them. It is made by the model that would judge, charged as a
-judge's call is, and never fails a call: criteria that nobody could read count as deeds of which nothing is known.
+The request starts with the children and runs at the same time as they do. It goes to the model that would judge, is
+charged as a judge's call is, and never fails a call: criteria that nobody could read count as deeds of which nothing is
+known.
 """
 
 import asyncio
@@ -9,17 +10,17 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, ParamSpec, Protocol
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from delegate._util.redaction import Redactor, logger
 from delegate.budget.ledger import Ledger
 from delegate.errors import DelegateError
-from delegate.events import TaskEvent
+from delegate.events import ignore_event
 from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.judge.reply import UnparseableReply
 from delegate.judging.judge.session import JudgePool, JudgeSession
@@ -40,7 +41,6 @@ PER_REQUEST = 40
 """Statements per request; more than a call usually has."""
 _KEPT = 2_000
 """Readings that are remembered in memory."""
-_P = ParamSpec("_P")
 _log = logger(__name__)
 
 
@@ -148,11 +148,12 @@ class CallReading:
         self._redactor = redactor
         self._readings = {one.key: declared_readings(one.task) for one in tasks}
         self._effects = known_effects(tools)
-        self._open = {one.key: open for one in tasks if (open := self._to_read(one)) is not None}
+        self._open = {one.key: open for one in tasks if (open := self._to_read(one, tools)) is not None}
         # Most of this is for what is unread. Of hundreds of calls at once, those that read nothing hold nothing.
         self._tools = tools if self._open else ()
+        self._effects_key = _effects_key(self._tools) if self._open else ""
         self._templates = {one.key: one.template for one in tasks if one.template is not None}
-        self._session = JudgeSession(reader.pool, worker, ceiling, ledger, _ignore) if self._open else None
+        self._session = JudgeSession(reader.pool, worker, ceiling, ledger, ignore_event) if self._open else None
         self._work: asyncio.Task[None] | None = None
         self._taken = False
         self._unsettled = set(self._open)
@@ -160,7 +161,7 @@ class CallReading:
     def start(self) -> None:
         """Start to read, if there is anything that isn't known."""
         if self._session is not None:
-            self._use(self._reader.remembered([*self._keys(), self._effects_key]))
+            self._use(self._reader.remembered([*_keys(self._open.values()), self._effects_key]))
             if any(one.statements for one in self._left()):
                 self._work = asyncio.get_running_loop().create_task(self._run(self._session))
 
@@ -200,13 +201,12 @@ class CallReading:
 
     async def _run(self, session: JudgeSession) -> None:
         try:
-            self._use(await self._reader.stored([*self._keys(), self._effects_key]))
-            left = self._left()
-            wanted = [key for one in left for key in self._keys_of(one).values()]
+            self._use(await self._reader.stored([*_keys(self._open.values()), self._effects_key]))
+            wanted = _keys(self._left())
             await self._reader.others(wanted)
             self._use(self._reader.remembered([*wanted, self._effects_key]))
             for request in _requests(self._left()):
-                with self._reader.reading([key for one in request for key in self._keys_of(one).values()]):
+                with self._reader.reading(_keys(request)):
                     await self._ask(session, request)
         except DelegateError as error:
             _log.info("criteria were not read: %s", error)
@@ -226,10 +226,9 @@ class CallReading:
             return
         new = {self._effects_key: json.dumps(readings[0].effects)}
         for one, reading in zip(request, readings, strict=True):
-            keys = self._keys_of(one)
             for id, read in reading.statements.items():
                 self._take(one, id, read)
-                new[keys[id]] = read.model_dump_json(exclude_defaults=True)
+                new[one.key_of[id]] = read.model_dump_json(exclude_defaults=True)
         self._effects |= readings[0].effects
         self._reader.keep(new)
 
@@ -238,7 +237,7 @@ class CallReading:
         if (effects := stored.get(self._effects_key)) is not None:
             self._effects |= json.loads(effects)
         for one in self._open.values():
-            for id, key in self._keys_of(one).items():
+            for id, key in one.key_of.items():
                 if key in stored:
                     with suppress(ValidationError):  # written by another version
                         read = CriterionReading.model_validate_json(stored[key])
@@ -248,36 +247,20 @@ class CallReading:
         template = self._templates.get(one.key)
         self._readings[one.key][id] = template.filled(read) if template and id in template.statements else read
 
-    def _to_read(self, one: TaskToRead) -> "_Open | None":
+    def _to_read(self, one: TaskToRead, tools: Sequence[ToolInfo]) -> "_Open | None":
         undeclared = {id: words for id, (words, about) in in_words(one.task).items() if about is None}
         if not undeclared:
             return None
         text, template = self._redactor.text, one.template
         texts = {id: template.statements.get(id, words) if template else words for id, words in undeclared.items()}
         goal = template.goal if template else one.task.goal
-        return _Open(
-            one.key, ToRead(text(goal), {id: text(words) for id, words in texts.items()}, has_user=one.has_user)
-        )
+        to_read = ToRead(text(goal), {id: text(words) for id, words in texts.items()}, has_user=one.has_user)
+        return _Open(one.key, to_read, _keys_of(to_read, tools))
 
     def _left(self) -> list["_Open"]:
         """What is still unknown, by task; tasks of which all is known are left out."""
         left = [one.without(self._readings[one.key]) for one in self._open.values()]
         return [one for one in left if one.statements]
-
-    def _keys(self) -> list[str]:
-        return [key for one in self._open.values() for key in self._keys_of(one).values()]
-
-    def _keys_of(self, one: "_Open") -> dict[str, str]:
-        """The keys of the statements: what their reading depends on."""
-        asked = one.to_read
-        tools = [(tool.name, tool.description, tool.effect) for tool in self._tools]
-        return {
-            id: _key("statement", words, asked.goal, asked.has_user, tools) for id, words in asked.statements.items()
-        }
-
-    @property
-    def _effects_key(self) -> str:
-        return _key("effects", [(tool.name, tool.description) for tool in self._tools])
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +283,12 @@ class PendingReading:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """The statements of one task that say not themselves what they are about."""
+    """The statements of one task that don't say themselves what they are about."""
 
     key: str
     to_read: ToRead
+    key_of: Mapping[str, str]
+    """The key of each statement's reading, by the statement's id."""
 
     @property
     def statements(self) -> Mapping[str, str]:
@@ -311,7 +296,7 @@ class _Open:
 
     def without(self, known: Mapping[str, Any]) -> "_Open":
         left = {id: words for id, words in self.statements.items() if id not in known}
-        return _Open(self.key, replace(self.to_read, statements=left))
+        return _Open(self.key, replace(self.to_read, statements=left), {id: self.key_of[id] for id in left})
 
 
 def _requests(tasks: Sequence[_Open]) -> list[list[_Open]]:
@@ -325,9 +310,19 @@ def _requests(tasks: Sequence[_Open]) -> list[list[_Open]]:
     return requests
 
 
+def _keys(tasks: Iterable[_Open]) -> list[str]:
+    return [key for one in tasks for key in one.key_of.values()]
+
+
+def _keys_of(asked: ToRead, tools: Sequence[ToolInfo]) -> dict[str, str]:
+    """The keys of the statements: what their reading depends on."""
+    known = [(tool.name, tool.description, tool.effect) for tool in tools]
+    return {id: _key("statement", words, asked.goal, asked.has_user, known) for id, words in asked.statements.items()}
+
+
+def _effects_key(tools: Sequence[ToolInfo]) -> str:
+    return _key("effects", [(tool.name, tool.description) for tool in tools])
+
+
 def _key(*parts: object) -> str:
     return hashlib.sha256(json.dumps([reading_version(), *parts]).encode()).hexdigest()
-
-
-def _ignore(make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
-    """Reading has no events: it isn't part of any task's course."""

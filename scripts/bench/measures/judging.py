@@ -55,8 +55,9 @@ def checked(rounds: int, repeat: int) -> float:
         started = time.process_time()
         for one in evidence:
             assert gate.inspect(task, submission.run, lambda path: True) is None
-            opened = decide.opened(submission, task.criteria, reading)
-            assert combine(decide.read_reply(submission, opened, reading, reply, one)).verdict == "PASS"
+            calls = decide.calls_of(submission, reading)
+            opened = decide.opened(submission, task.criteria, reading, calls)
+            assert combine(decide.read_reply(submission, opened, calls, reply, one)).verdict == "PASS"
         figures.append((time.process_time() - started) * 1000 / repeat)
     return median(figures)
 
