@@ -1,22 +1,29 @@
 """What a person is asked before a child does something, and what counts as a yes.
 
-An approval is bound to the digest of exactly one call: its tool, its arguments and its workspace. Everything but a
-clear yes is a no: silence, an error, an answer about another call, nobody to ask.
+An approval is bound to the digest of exactly one call: its tool, its arguments, its workspace, and the files in it that
+the call runs, with their content. Everything but a clear yes is a no: silence, an error, an answer about another call,
+nobody to ask.
 """
 
 import hashlib
 import json
+import os
+import stat
 import unicodedata
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from os.path import join, normpath
 from typing import Any
 
 from delegate._util.fencing import clean, one_line
-from delegate.policy.decide import PolicyCode
+from delegate.policy import commands, paths
+from delegate.policy.decide import Action, PolicyCode, command_line, strings
 
 SHOWN_CHARS = 4_000
 """How much of a command or of arguments a person is shown: half of it from the end."""
 _NAMED_CHARS = 5
+_MOST_HASHED = 100
+_LARGEST_BYTES = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +34,7 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     """The exact arguments. They can't be changed."""
     sha256: str
-    """The digest of tool, arguments and workspace, to which an approval is bound."""
+    """The digest of tool, arguments, workspace and files, to which an approval is bound."""
     workspace: str
     code: PolicyCode
     reason: str
@@ -40,6 +47,8 @@ class ApprovalRequest:
     goal: str = ""
     answer_seconds: float = 600
     """After this time, the answer is no."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By name: the SHA-256 of each file of the workspace that the call runs, and where links lead that it names."""
 
     @property
     def command(self) -> str | None:
@@ -59,6 +68,7 @@ class ApprovalRequest:
             f"  why it asks: {one_line(self.reason, 300)} ({self.code})",
             *([f"  it expects:  {one_line(self.expected, 300)}"] if self.expected else []),
             f"  in:          {one_line(self.workspace, 300)}",
+            *(f"  file:        {one_line(name, 200)} ({one_line(found, 200)})" for name, found in self.files.items()),
             f"  sha256:      {self.sha256}",
         ]
         return "\n".join(lines)
@@ -84,10 +94,52 @@ OnApproval = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | bool | None]
 be asked."""
 
 
-def digest_of(tool: str, arguments: Mapping[str, Any], workspace: str) -> str:
-    """The digest to which an approval is bound."""
-    exact = json.dumps([tool, arguments, workspace], sort_keys=True, separators=(",", ":"), default=repr)
+def digest_of(tool: str, arguments: Mapping[str, Any], workspace: str, files: Mapping[str, str] | None = None) -> str:
+    """The digest to which an approval is bound. `files` are in it if there are any."""
+    parts = [tool, arguments, workspace, *([files] if files else [])]
+    exact = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=repr)
     return hashlib.sha256(exact.encode()).hexdigest()
+
+
+def files_of(action: Action) -> dict[str, str]:
+    """What else an approval of a call is bound to: see `ApprovalRequest.files`."""
+    found: dict[str, str] = {}
+    root = action.workspace.rstrip("/")
+    for name, is_run in _names(action) if root else ():
+        if not paths.is_path(name):
+            continue
+        at, real = normpath(join(root, name)), paths.real_path(root, name)
+        inside = [paths.below(root, one) for one in (at, real) if one.startswith(f"{root}/")]
+        if inside and is_run and (digest := _digest(real, _LARGEST_BYTES if len(found) < _MOST_HASHED else 0)):
+            found[inside[0]] = digest
+        elif inside and real != at:
+            found.setdefault(inside[0], f"leads to {paths.below(root, real)}")
+    return found
+
+
+def _names(action: Action) -> Iterator[tuple[str, bool]]:
+    """The paths that a call may name, and whether it may run what is there. Tools that only write files run nothing."""
+    runs = action.effects is None or bool(action.effects - {"files"})
+    for name, value in action.arguments.items():
+        if action.is_command(name) and (text := command_line(value)):
+            yield from commands.read(text, action.workspace).names().items()
+        else:
+            yield from ((one, runs) for one in strings(value))
+
+
+def _digest(path: str, largest: int) -> str:
+    """The SHA-256 of a regular file, or of the status of a larger one, which changes with its content. Empty: none."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return ""
+        if status.st_size > largest:
+            seen = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            return f"status {hashlib.sha256(repr(seen).encode()).hexdigest()}"
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # no pipe may take its place and block
+            return hashlib.sha256(file.read(largest)).hexdigest()
+    except (OSError, ValueError):
+        return ""
 
 
 def shown(text: str, limit: int = SHOWN_CHARS) -> str:

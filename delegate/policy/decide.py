@@ -1,11 +1,21 @@
-"""Decides what follows for one call of a tool: a pure function of call, policy and what is left of the budget."""
+"""Decides what follows for one call of a tool, by the call, the policy and what is left of the budget.
+
+Nothing is changed or run. Rules on arguments also compare what these stand for in the file system (`paths`), and
+what a command line runs (`commands`).
+"""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+import shlex
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from delegate.policy import commands, paths
+from delegate.policy.commands import Line, Reading
 from delegate.policy.rules import STRICTNESS, Permission, Policy, Rule
 from delegate.ports import Effect
 
@@ -20,6 +30,10 @@ PolicyCode = Literal[
 ]
 PATTERN_SECONDS = 0.1
 """Time for one pattern. One that takes longer counts as a reason to be strict."""
+_COMMAND_NAMES = ("command", "cmd")
+"""Arguments that are command lines also where a tool doesn't declare the effect `commands`."""
+_NAMES_AN_OPERATOR = re.compile(r"[;&\n]|\\[|n]|\[\|")
+_NEGATED = re.compile(r"\[\^\]?[^]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +54,16 @@ class Action:
     """What is to come of it, in the words of the child."""
     in_scope: bool = True
     """Whether the open step names the tool, in tasks with steps."""
+    workspace: str = ""
+    """The folder that relative paths are in. Empty: paths are compared as they are written."""
 
     @property
     def changes_nothing(self) -> bool:
         return self.read_only or (self.effects is not None and not self.effects and not self.irreversible)
+
+    def is_command(self, name: str) -> bool:
+        """Whether the argument with this name is a command line."""
+        return name in _COMMAND_NAMES or "commands" in (self.effects or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +92,8 @@ def decide(action: Action, policy: Policy, left: BudgetLeft = _NO_LIMITS) -> Dec
     if action.changes_nothing:
         return ALLOWED
     found = [ALLOWED, *_situations(action, policy, left)]
-    found += [Decision(rule.decision, "rule", rule.reason) for rule in policy.rules if _applies(rule, action)]
+    compared = _Compared(action)
+    found += [Decision(rule.decision, "rule", rule.reason) for rule in policy.rules if compared.meets(rule)]
     return max(found, key=lambda one: STRICTNESS.index(one.permission))
 
 
@@ -100,15 +121,147 @@ def _over_budget(action: Action, left: BudgetLeft) -> str:
     return ""
 
 
-def _applies(rule: Rule, action: Action) -> bool:
-    if not any(fnmatchcase(action.tool, glob) for glob in rule.tools):
+class _Compared:
+    """One call, compared with rules. Each argument is read once."""
+
+    def __init__(self, action: Action) -> None:
+        self._action = action
+        self._lines: dict[str, Line] = {}
+        self._flags: int | None = None
+
+    def meets(self, rule: Rule) -> bool:
+        """Whether all conditions of a rule hold."""
+        action = self._action
+        if not any(fnmatchcase(action.tool, glob) for glob in rule.tools):
+            return False
+        if rule.effects and action.effects is not None and not action.effects.intersection(rule.effects):
+            return False
+        if not all(self._is_found(pattern, name) for name, pattern in rule.arguments.items()):
+            return False
+        return not rule.unless or not all(self._is_excepted(pattern, name) for name, pattern in rule.unless.items())
+
+    def _is_found(self, pattern: str, named: str) -> bool:
+        """Whether a pattern matches somewhere in what one of the arguments says or stands for."""
+        import regex  # loaded only where a rule has patterns
+
+        ends, root = time.monotonic() + PATTERN_SECONDS, self._action.workspace
+        if self._flags is None:
+            self._flags = regex.IGNORECASE if root and paths.ignores_case(root) else 0
+        compiled = regex.compile(pattern, self._flags)
+
+        def found(text: str, *, partial: bool = False) -> bool:
+            left = max(ends - time.monotonic(), 0.001)
+            return compiled.search(text, timeout=left, partial=partial) is not None
+
+        try:
+            is_inverse = found(paths.NOWHERE)  # what it matches says nothing about what a wrapper runs
+            for name, value in _named(self._action.arguments, named):
+                for reading in self._readings(name, value):
+                    if reading.is_derived and is_inverse:
+                        continue
+                    is_met = found(reading.text) or (reading.is_open and found(reading.text, partial=True))
+                    if is_met and not (reading.elsewhere and found(reading.elsewhere)):
+                        return True
+        except TimeoutError:
+            return True
         return False
-    if rule.effects and action.effects is not None and not action.effects.intersection(rule.effects):
-        return False
-    texts = {name: _text(action.arguments.get(name)) for name in (*rule.arguments, *rule.unless)}
-    if not all(_found(pattern, texts[name]) for name, pattern in rule.arguments.items()):
-        return False
-    return not rule.unless or not all(_is_whole(pattern, texts[name]) for name, pattern in rule.unless.items())
+
+    def _is_excepted(self, pattern: str, named: str) -> bool:
+        """Whether a pattern matches the whole of the arguments, also of what they stand for."""
+        import regex  # loaded only where a rule has patterns
+
+        ends = time.monotonic() + PATTERN_SECONDS
+
+        def is_whole(text: str) -> bool:
+            return regex.fullmatch(pattern, text, timeout=max(ends - time.monotonic(), 0.001)) is not None
+
+        try:
+            return all(
+                is_whole(_text(value)) and self._stays_excepted(pattern, is_whole, name, value)
+                for name, value in _named(self._action.arguments, named)
+            )
+        except TimeoutError:
+            return False
+
+    def _stays_excepted(self, pattern: str, is_whole: Callable[[str], bool], name: str, value: Any) -> bool:
+        """Whether an exception for what is written is one for what it stands for."""
+        if not self._action.is_command(name) or not isinstance(value, str):
+            root = self._action.workspace
+            followed = {one for one in strings(value) if paths.is_followed(root, one)}
+            forms = ({one: paths.below(start, paths.real_path(root, one)) for one in followed} for start in (root, ""))
+            return not followed or any(is_whole(_text(_replaced(value, form))) for form in forms)
+        line = self._line(value)
+        if not line.is_known:
+            return False
+        is_each = len(line.commands) > 1 and not _NAMES_AN_OPERATOR.search(_NEGATED.sub("", pattern))
+        return all(any(map(is_whole, texts)) for texts in line.spellings(only_followed=not is_each))
+
+    def _readings(self, name: str, value: Any) -> Iterator[Reading]:
+        """What an argument says, in all the ways that mean the same."""
+        yield Reading(_text(value))
+        for text in strings(value):
+            yield Reading(text)
+            if not text.isascii():
+                plain = unicodedata.normalize("NFKC", text)
+                yield Reading("".join(char for char in plain if unicodedata.category(char) != "Cf"))
+        if self._action.is_command(name):
+            yield from self._line(line).readings() if (line := command_line(value)) else ()
+            return
+        for path in (one for text in strings(value) for one in paths.readings(self._action.workspace, text)):
+            yield Reading(path)
+            if not path.startswith("/"):
+                yield Reading(f"{self._action.workspace}/{path}", elsewhere=f"{paths.NOWHERE}/{path}")
+
+    def _line(self, text: str) -> Line:
+        if text not in self._lines:
+            self._lines[text] = commands.read(text, self._action.workspace)
+        return self._lines[text]
+
+
+def _named(arguments: Mapping[str, Any], named: str) -> list[tuple[str, Any]]:
+    """The arguments with this name, or one that this glob fits, at any depth. None in place of one that is absent."""
+    found: list[tuple[str, Any]] = []
+    waiting: list[Any] = [arguments]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            fields = [(str(name), part) for name, part in cast("Mapping[Any, Any]", value).items()]
+            found += [(name, part) for name, part in fields if fnmatchcase(name, named)]
+            waiting += [part for _, part in fields]
+        elif isinstance(value, list | tuple):
+            waiting += cast("list[Any]", value)
+    return found or [(named, None)]
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All texts in an argument, at any depth."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, Mapping):
+            waiting += cast("Mapping[Any, Any]", one).values()
+        elif isinstance(one, list | tuple):
+            waiting += cast("list[Any]", one)
+
+
+def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
+    """An argument with other texts in it."""
+    if isinstance(value, str):
+        return texts.get(value, value)
+    if isinstance(value, Mapping):
+        return {name: _replaced(part, texts) for name, part in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(part, texts) for part in cast("list[Any]", value)]
+    return value
+
+
+def command_line(value: Any) -> str:
+    """An argument as a command line: a text, or a list of words."""
+    if isinstance(value, list) and all(isinstance(word, str) for word in cast("list[Any]", value)):
+        return shlex.join(cast("list[str]", value))
+    return value if isinstance(value, str) else ""
 
 
 def _text(value: Any) -> str:
@@ -116,21 +269,3 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-
-
-def _found(pattern: str, text: str) -> bool:
-    import regex  # loaded only where a rule has patterns
-
-    try:
-        return regex.search(pattern, text, timeout=PATTERN_SECONDS) is not None
-    except TimeoutError:
-        return True
-
-
-def _is_whole(pattern: str, text: str) -> bool:
-    import regex  # loaded only where a rule has patterns
-
-    try:
-        return regex.fullmatch(pattern, text, timeout=PATTERN_SECONDS) is not None
-    except TimeoutError:
-        return False

@@ -382,6 +382,68 @@ async def test_a_digest_can_be_computed_from_the_request_alone() -> None:
     assert hashlib.sha256(exact.encode()).hexdigest() == asked.sha256
 
 
+# ------------------------------------------------------------------------------------------- what a command runs
+
+
+def script(text: str) -> Any:
+    return call("write_file", path="build.sh", content=f"echo {text}")
+
+
+def runs_script() -> Any:
+    return call("run_shell", command="sh build.sh")
+
+
+async def test_an_approval_holds_again_only_while_the_script_is_what_was_approved() -> None:
+    again = ApprovalAnswer(approved=True, same_again=True)
+    person = Person(again, again, False)
+    client = words(
+        [script("one"), runs_script(), runs_script(), script("two"), runs_script(), script("x"), runs_script(), DONE]
+    )
+    await run(client, person, **UNCONFINED)
+    assert ["one" in told(client, n) for n in (2, 3)] == [True, True]
+    assert "two" in told(client, 5)
+    assert "a person refused it" in told(client, 7)
+    assert [list(one.files) for one in person.requests] == [["build.sh"]] * 3
+    assert len({one.sha256 for one in person.requests}) == 3
+
+
+async def test_a_script_that_changes_while_a_person_decides_does_not_run() -> None:
+    def change(request: ApprovalRequest) -> ApprovalAnswer:
+        Path(request.workspace, "build.sh").write_text("echo changed")
+        return ApprovalAnswer(approved=len(person.requests) == 1, same_again=True)
+
+    person = Person(change)
+    client = words([script("one"), runs_script(), runs_script(), DONE])
+    result, _ = await run(client, person, **UNCONFINED)
+    assert "has changed since it was shown" in told(client, 2)
+    assert (len(person.requests), result.receipts.denied) == (2, 2)
+
+
+async def test_a_check_whose_script_changed_is_asked_about_as_another_one() -> None:
+    check = {"kind": "shell", "command": "sh build.sh"}
+    person = Person(True)
+    client = words([script("one"), runs_script(), script("two"), DONE])
+    await run(client, person, task={"acceptance_criteria": [check]}, **UNCONFINED)
+    first, second = person.requests
+    assert (first.tool, second.tool) == ("run_shell", "shell criterion")
+    assert first.files != second.files
+
+
+async def test_a_rule_is_about_what_a_path_leads_to_and_what_a_command_runs() -> None:
+    rules = [
+        {"decision": "deny", "reason": "people change the CI", "arguments": {"path": r"^\.github/"}},
+        {"decision": "deny", "reason": "nothing is removed", "arguments": {"command": r"^rm\b"}},
+    ]
+    shell = [
+        call("run_shell", command=text) for text in ("mkdir .github && ln -s .github ci", "r''m -rf ci", "echo rm")
+    ]
+    client = words([shell[0], call("write_file", path="ci/a.yml", content="x"), *shell[1:], DONE])
+    result, _ = await run(client, None, policy={"rules": rules}, sandbox="off", commands="allow")
+    assert "people change the CI" in told(client, 2)
+    assert "nothing is removed" in told(client, 3)
+    assert (result.receipts.ok, result.receipts.denied) == (2, 2)
+
+
 # -------------------------------------------------------------------------------------------- what is expected
 
 

@@ -1,0 +1,626 @@
+"""Reads a command line as bash would, as far as that is known before it runs, for rules to be compared with.
+
+    command line ──▶ simple commands: words without quotes ──▶ readings: what a wrapper or `sh -c` runs, resolved paths
+
+Nothing is run. What only a run can show (a substitution, a variable from elsewhere, what is piped to a shell) is an
+open reading: its text is what is known before that, and a rule applies if it could match any continuation.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from os.path import expanduser, join
+
+from delegate.policy.paths import MAX_NAMES, NOWHERE, expanded, is_followed, real_path, resolved_word
+
+MAX_CHARS = 200_000
+MAX_WORDS = 2_000
+"""Longer command lines aren't read."""
+MAX_DEPTH = 8
+"""How deep commands in commands are read."""
+_MAX_FOLDERS = 4
+
+_OPEN, _NUMBER = "\0", "\1"
+"""What isn't known of a word, and a number that isn't known."""
+_ACTIVE = dict(zip("{,}*?[~", map(chr, range(0xE000, 0xE007)), strict=True))
+"""Characters that aren't quoted, and so mean something."""
+_SPLIT = "\ue007"
+"""Where the value of a variable is split into words."""
+_AS_WRITTEN = str.maketrans({marker: char for char, marker in _ACTIVE.items()})
+_UNREADABLE = re.compile(f"[{_OPEN}{_NUMBER}{_SPLIT}{''.join(_ACTIVE.values())}]")
+_BLANK = re.compile(r"(?:[ \t]|\\\n)+")
+_OPERATOR = re.compile(r"\n|;;&|;;|;&|;|&&|\|\||\|&|\||&(?!>)|\(|\)")
+_REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-?|<>|<&|>>|>&|>\||[<>](?!\())|(&>>?)")
+_BRACES = re.compile("\ue000([^\ue000\ue002]*)\ue002")
+_GLOB = re.compile("[\ue003\ue004]|\ue005.*]", re.DOTALL)
+_RANGE = re.compile(r"(-?\d{1,4}|[a-zA-Z])\.\.(-?\d{1,4}|[a-zA-Z])")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_MENTION = re.compile(r"(?<![\w$./])(?<!\$\{)(?<!-(?=\w\b))[A-Za-z_]\w*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^]]*\])?\+?=")
+_BEFORE_A_COMMAND = frozenset(
+    ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "time", "-p", "coproc", "function")
+)
+_ONLY_SAY = frozenset(("echo", "exit", "return", "test", "[", "[[", "true", ":"))
+"""Programs for which it doesn't matter what isn't known of their arguments."""
+_FIXED = frozenset(("HOME", "USER", "LOGNAME", "HOSTNAME", "SHELL", "TMPDIR", "LANG", "PATH", "VIRTUAL_ENV", "CI"))
+"""Variables of the environment, which mean what they always do unless the command changes them."""
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish"))
+_TAKE_CODE = frozenset(("eval", "trap", "alias", "watch", "script", "su", "runuser", "ssh", "parallel", "flock"))
+"""Programs with commands as text in their arguments."""
+_WRAPPERS: dict[str, tuple[str, int]] = {
+    **dict.fromkeys(("command", "builtin", "nohup", "setsid", "busybox", "toybox", "chronic", "unbuffer"), ("", 0)),
+    **dict.fromkeys(("time", "exec", "stdbuf", "unshare", "catchsegv", "xvfb-run"), ("aioef", 0)),
+    **dict.fromkeys(("npx", "bunx", "pipx", "rlwrap", "eatmydata", "fakeroot", "firejail", "proot"), ("p", 0)),
+    **dict.fromkeys(("chroot", "flock", "taskset", "chrt", "setarch"), ("cpw", 1)),
+    **dict.fromkeys(("nice", "ionice"), ("nc", 0)),
+    **dict.fromkeys(("sudo", "doas", "pkexec"), ("ugpChrtTUDRa", 0)),
+    **dict.fromkeys(("timeout", "gtimeout"), ("ks", 1)),
+    **dict.fromkeys(("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "bundle"), ("", 1)),
+    **dict.fromkeys(("strace", "ltrace"), ("epoEsPSIuaX", 0)),
+    **dict.fromkeys(("xargs", "gxargs"), ("adEILnPs", 0)),
+    "env": ("uCS", 0),
+}
+"""Programs that run another one: their short options that take a value, and how many words come before its name."""
+_READ_ARGUMENTS = ("xargs", "gxargs")
+_ONLY_READ = frozenset(("cat", "head", "tail", "wc", "grep", "rg", "ls", "diff", "cmp", "stat", "file", "sort", "uniq",
+                        "cut", "tr", "tee", "cp", "mv", "rm", "mkdir", "touch", "chmod", "ln", "du", "git", "cd", ">",
+                        *_ONLY_SAY))  # fmt: skip
+"""Programs that don't run the files that they are given."""
+_IMPLIED = {
+    **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
+    **dict.fromkeys(("npm", "yarn", "pnpm", "bun"), ("package.json",)),
+}
+_OF_A_MODULE = (".py", "/__main__.py")
+_OPTION = re.compile(r"^-{0,2}[\w.-]+=(?=.)")
+_EXEC = frozenset(("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A command as text. If it is open, it goes on in a way that isn't known."""
+
+    text: str
+    is_open: bool = False
+    is_derived: bool = False
+    """Whether it isn't what the line itself says, but what comes of it: without its wrapper, or its folder."""
+    elsewhere: str = ""
+    """The same in another workspace, if it has the workspace's path in it. What matches this too is about any path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """A program with its arguments, or a redirection, and the folders where it may run."""
+
+    words: tuple[str, ...]
+    folders: tuple[str, ...]
+    is_redirect: bool = False
+
+    @property
+    def program(self) -> str:
+        return self.words[0].rpartition("/")[2]
+
+
+@dataclass(slots=True)
+class Line:
+    """A command line. `is_known` says whether all of it could be read, and nothing in it is open."""
+
+    commands: list[Simple] = field(default_factory=list[Simple])
+    is_known: bool = True
+
+    def spellings(self, *, only_followed: bool) -> Iterator[tuple[str, ...]]:
+        """Per command, the texts for what it is: itself, or with the paths to which its own paths lead.
+
+        With `only_followed`, those that are themselves are left out.
+        """
+        for one in self.commands:
+            for folder in one.folders:
+                if any(is_followed(folder, word) for word in one.words[1:]):
+                    yield tuple(" ".join(_resolved(one, folder, place)) for place in ("", one.folders[0]))
+                elif not only_followed:
+                    yield (" ".join(one.words),)
+
+    def readings(self) -> Iterator[Reading]:
+        """All that the line may run, as far as that can be read."""
+        if not self.is_known and not self.commands:
+            yield Reading("", is_open=True)
+        for one in self.commands:
+            yield _reading(one.words)
+            if one.words[0] in _ONLY_SAY:
+                continue
+            for folder in one.folders:
+                yield _reading(_resolved(one, folder))
+                whole = _reading(_resolved(one, folder, one.folders[0]))
+                yield replace(whole, elsewhere=whole.text.replace(one.folders[0], NOWHERE))
+            if not one.is_redirect:
+                yield from (replace(found, is_derived=True) for found in _derived(one, 0))
+
+    def names(self) -> dict[str, bool]:
+        """What may be names of files, and whether a program that gets the name may run the file."""
+        found: dict[str, bool] = {}
+        given = [(one.words[0], one.words, one.folders) for one in self.commands]
+        texts = {tuple(reading.text.split()) for reading in self.readings()}
+        folders = self.commands[-1].folders if self.commands else ()
+        for first, words, where in (*given, *((words[0], words, folders) for words in texts if words)):
+            program = first.rpartition("/")[2]
+            is_run = "/" in first or program not in _ONLY_READ
+            implied = [word.replace(".", "/") + end for word in words[1:] if "-m" in words for end in _OF_A_MODULE]
+            for name in (*words, *_IMPLIED.get(program, ()), *implied):
+                for path in (join(folder, _OPTION.sub("", name)) for folder in where):
+                    found[path] = found.get(path, False) or (is_run and (name != first or "/" in name))
+        return found
+
+
+def read(text: str, folder: str) -> Line:
+    """A command line that runs in `folder`. If it can't be read, it has no commands and isn't known."""
+    return _read(text, (folder,), 0)
+
+
+def _read(text: str, folders: tuple[str, ...], depth: int) -> Line:
+    if depth <= MAX_DEPTH and len(text) <= MAX_CHARS and not _UNREADABLE.search(text):
+        with suppress(_UnreadableError, RecursionError):
+            return _Shell(text, folders, depth).line()
+    return Line(is_known=False)
+
+
+def _reading(words: Sequence[str]) -> Reading:
+    if words[0] in _ONLY_SAY or words[0].startswith("-"):  # the latter is the rest of a test
+        return Reading(re.sub(f"[{_OPEN}{_NUMBER}]", "", " ".join(words)))
+    text = " ".join(words).replace(_NUMBER, _OPEN)
+    known, is_open, _ = text.partition(_OPEN)
+    return Reading(known, bool(is_open))
+
+
+def _resolved(one: Simple, folder: str, place: str = "") -> list[str]:
+    """The words with their paths once links and `..` are followed, those in the workspace below `place`."""
+    root, sure = one.folders[0], one.is_redirect
+    return [one.words[0], *(resolved_word(root, folder, word, place, sure=sure) for word in one.words[1:])]
+
+
+def _derived(one: Simple, depth: int) -> Iterator[Reading]:
+    """What a command runs besides, or under another name."""
+    words = one.words
+    if _OPEN in words[0] or depth > MAX_DEPTH:
+        yield Reading(words[0].partition(_OPEN)[0] if depth <= MAX_DEPTH else "", is_open=True)
+        return
+    if _OPEN in "".join(words):  # what isn't known may be nothing
+        yield Reading(" ".join(filter(None, (word.replace(_OPEN, "") for word in words))))
+    for folder in one.folders:
+        for name in {one.program, resolved_word(one.folders[0], folder, words[0]).rpartition("/")[2]} - {words[0]}:
+            yield _reading((name, *words[1:]))
+            yield from _inner(replace(one, words=(name, *words[1:])), depth)
+    yield from _inner(one, depth)
+
+
+def _inner(one: Simple, depth: int) -> Iterator[Reading]:
+    """What a wrapper, a shell or a program such as find runs."""
+    program, arguments = one.words[0], one.words[1:]
+    for inner in (*_wrapped(program, arguments), *_for_each_file(program, arguments)):
+        yield _reading(inner)
+        yield from _derived(replace(one, words=inner), depth + 1)
+    if program in _SHELLS:
+        yield from _run_by_shell(arguments, one.folders, depth)
+    elif program in _TAKE_CODE:
+        if program == "parallel" and all(re.match(r"-|\d+$", word) for word in arguments):
+            yield Reading("", is_open=True)
+        for text in (" ".join(arguments), *arguments):
+            yield from _of_text(text.partition("=")[2] if program == "alias" else text, one.folders, depth)
+    elif program in (".", "source") and _is_unknown_file(arguments):
+        yield Reading("", is_open=True)
+    elif program == "git":
+        yield from _git(arguments)
+
+
+def _for_each_file(program: str, arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The commands that find and fd run."""
+    for at, word in enumerate(arguments[:-1]):
+        if program in ("find", "fd", "fdfind") and word in _EXEC:
+            yield tuple(_OPEN if "{}" in other else other for other in arguments[at + 1 :])
+
+
+def _run_by_shell(arguments: Sequence[str], folders: tuple[str, ...], depth: int) -> Iterator[Reading]:
+    """What a shell runs: the text after `-c`; else a script, which isn't read; else what it gets from its stdin."""
+    is_text = any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) for word in arguments)
+    operands = [word for word in arguments if not word.startswith(("-", "+"))]
+    if is_text:
+        for text in operands:
+            yield from _of_text(text, folders, depth)
+    elif "-s" in arguments or ("--version" not in arguments and _is_unknown_file(operands)):
+        yield Reading("", is_open=True)
+
+
+def _is_unknown_file(operands: Sequence[str]) -> bool:
+    """Whether a shell gets its commands from what isn't a file with a known name, such as its stdin."""
+    return not operands or _OPEN in operands[0] or operands[0].startswith(("/dev/", "/proc/"))
+
+
+def _of_text(text: str, folders: tuple[str, ...], depth: int) -> Iterator[Reading]:
+    if _OPEN in text:
+        yield Reading("", is_open=True)
+        return
+    line = _read(text, folders, depth + 1)
+    if not line.is_known and not line.commands:
+        yield Reading("", is_open=True)
+    for one in line.commands:
+        yield _reading(one.words)
+        yield from _derived(one, depth + 1)
+
+
+def _wrapped(program: str, arguments: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The commands that a wrapper may run: after its options, which may have values, and words such as a duration."""
+    if program not in _WRAPPERS:
+        return
+    with_value, before = _WRAPPERS[program]
+    is_value = may_be_value = False
+    least = most = 0
+    for at, word in enumerate(arguments):
+        if program == "env" and re.match(r"-\w*S|--split-string", word):
+            yield (_OPEN,)
+        if word.startswith("-") and not is_value:
+            is_value = len(word) == 2 and word[1] in with_value
+            may_be_value = word.startswith("--") and len(word) > 2 and "=" not in word
+        elif is_value or _ASSIGNMENT.match(word):
+            is_value = may_be_value = False
+        else:
+            if most >= before:
+                yield arguments[at:] if program not in _READ_ARGUMENTS else _with_arguments(arguments, at)
+            if least >= before and not may_be_value:
+                return
+            most, least, may_be_value = most + 1, least + (not may_be_value), False
+
+
+def _with_arguments(arguments: tuple[str, ...], at: int) -> tuple[str, ...]:
+    """What xargs runs: words that it reads follow, or take the place of a mark."""
+    marks = {word[2:] or after for word, after in pairwise(arguments) if word.startswith("-I")} | {"{}"}
+    return (*(_OPEN if any(mark in word for mark in marks) else word for word in arguments[at:]), _OPEN)
+
+
+def _git(arguments: Sequence[str]) -> Iterator[Reading]:
+    """A git command without the options that come before its name."""
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        if arguments[at] == "-c" and arguments[at + 1 : at + 2] and arguments[at + 1].lower().startswith("alias."):
+            yield Reading("", is_open=True)
+        takes_value = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")
+        at += 2 if arguments[at] in takes_value else 1
+    if at:
+        yield _reading(("git", *arguments[at:]))
+
+
+class _UnreadableError(Exception):
+    """The text isn't a command line, or too large a one."""
+
+
+class _Shell:
+    """Goes through a command line once, from left to right, and through the bodies of `for` loops once per value."""
+
+    def __init__(self, text: str, folders: tuple[str, ...], depth: int) -> None:
+        self._text, self._folders, self._depth = text, folders, depth
+        self._at = self._words = self._cases = 0
+        self._is_lost = False
+        """Whether it isn't known in which folder the next command runs."""
+        self._found = Line()
+        self._variables: dict[str, str] = {}
+        self._loops: list[tuple[str, list[str], int] | None] = []
+        self._heredocs: list[tuple[str, bool, bool]] = []
+
+    @cached_property
+    def _mentions(self) -> Counter[str]:
+        """How often each name stands where it may be set. What is mentioned twice isn't known."""
+        return Counter(_MENTION.findall(self._text))
+
+    def line(self) -> Line:
+        self._commands(end="")
+        self._found.is_known = not any(_reading(one.words).is_open for one in self._found.commands)
+        return self._found
+
+    def _commands(self, end: str) -> None:
+        """Read commands until `end`, which is a parenthesis or the end of the text."""
+        words: list[str] = []
+        cases = self._cases
+        while True:
+            if blank := _BLANK.match(self._text, self._at):
+                self._at = blank.end()
+            if self._at >= len(self._text):
+                if end:
+                    raise _UnreadableError
+                self._add(words)
+                words = []
+                if self._at >= len(self._text):  # else a loop begins anew
+                    return
+                continue
+            if self._text[self._at] == "#":
+                self._at = self._find("\n", or_end=True)
+            elif redirect := _REDIRECT.match(self._text, self._at):
+                self._redirect(redirect)
+            elif operator := _OPERATOR.match(self._text, self._at):
+                if self._operator(operator, words, end, cases):
+                    return
+                words = []
+            else:
+                words += self._word()
+
+    def _operator(self, found: "re.Match[str]", words: list[str], end: str, cases: int) -> bool:
+        """Take what stands before an operator. Returns whether it is the end. `cases` are those open outside of it."""
+        operator, self._at = found[0], found.end()
+        if operator == "(" and words and words[-1].endswith("="):
+            words[-1] += _OPEN  # an array
+        self._add(words)
+        if self._at != found.end():  # a loop begins anew
+            return False
+        if operator == "(":
+            self._commands(end=")")
+        elif operator == "\n":
+            self._skip_heredocs()
+        elif operator == ")" and self._cases == cases:
+            if end != ")":
+                raise _UnreadableError
+            return True
+        return False
+
+    def _add(self, words: list[str]) -> None:
+        """Take the words of a simple command, behind keywords and assignments."""
+        self._count(len(words) + 1)
+        while words and words[0] in _BEFORE_A_COMMAND:
+            if (keyword := words.pop(0)) in ("while", "until"):
+                self._loops.append(None)
+            elif keyword == "function":
+                words[:1] = []
+        match words:
+            case ["for" | "select", _, *_]:
+                self._start_loop(words)
+            case ["done", *_]:
+                self._end_loop()
+            case ["case", *_]:
+                self._cases += 1
+            case ["esac", *_]:
+                self._cases -= 1
+            case [] | ["fi" | "}", *_]:
+                pass
+            case _:
+                self._add_command(words)
+
+    def _count(self, words: int) -> None:
+        self._words += words
+        if self._words > MAX_WORDS:
+            raise _UnreadableError
+
+    def _add_command(self, words: list[str]) -> None:
+        assigned = list[str]()
+        is_declared = words[0] in ("export", "declare", "readonly", "local", "typeset")
+        words = words[1:] if is_declared and any(map(_ASSIGNMENT.match, words)) else words
+        while words and (name := _ASSIGNMENT.match(words[0])):
+            assigned.append(name[1])
+            value = words.pop(0)[name.end() :]
+            self._variables[name[1]] = value if name[0] == f"{name[1]}=" else _OPEN
+        if words:
+            self._variables.update(dict.fromkeys(assigned, _OPEN))  # they hold for this command only
+            self._simple((words[0], _OPEN, *words[1:]) if self._is_lost else tuple(words))
+
+    def _simple(self, words: tuple[str, ...], *, is_redirect: bool = False) -> None:
+        self._found.commands.append(Simple(words, self._folders, is_redirect))
+        if words[0] in ("cd", "pushd") and not is_redirect:
+            target = next((word for word in words[1:] if not word.startswith("-")), "~")
+            self._is_lost |= _OPEN in target
+            there = (real_path(folder, target) for folder in self._folders if folder and not self._is_lost)
+            self._folders = tuple(dict.fromkeys((*self._folders, *there)))
+            if len(self._folders) > _MAX_FOLDERS:
+                raise _UnreadableError
+
+    def _start_loop(self, words: list[str]) -> None:
+        values = words[3:] if words[2:3] == ["in"] else [_OPEN]
+        name, *left = words[1], *(values if len(values) <= MAX_NAMES else [_OPEN])
+        self._variables[name] = left.pop(0) if left else ""
+        self._loops.append((name, left, self._at))
+
+    def _end_loop(self) -> None:
+        if self._loops and (loop := self._loops.pop()) and loop[1]:
+            name, left, start = loop
+            self._variables[name] = left[0]
+            self._loops.append((name, left[1:], start))
+            self._at = start
+
+    def _redirect(self, found: "re.Match[str]") -> None:
+        operator, self._at = found[1] or found[2], found.end()
+        if blank := _BLANK.match(self._text, self._at):
+            self._at = blank.end()
+        start = self._at
+        target = self._word()[:1] or [""]
+        if operator in ("<<", "<<-"):
+            is_quoted = any(char in "'\"\\" for char in self._text[start : self._at])
+            self._heredocs.append((target[0], is_quoted, operator == "<<-"))
+        elif operator != "<<<" and not re.fullmatch(r"\d*-?", target[0]) and target[0] != "/dev/null":
+            self._simple((">" if ">" in operator else "<", *target), is_redirect=True)
+
+    def _skip_heredocs(self) -> None:
+        """Go over the texts that begin here. In one whose end isn't quoted, substitutions are run."""
+        for end, is_quoted, has_tabs in self._heredocs:
+            body = self._at
+            while True:
+                stop = self._find("\n", or_end=True)
+                line = self._text[self._at : stop]
+                is_end = (line.lstrip("\t") if has_tabs else line) == end
+                if is_end or stop >= len(self._text):
+                    break
+                self._at = stop + 1
+            last, self._at = self._at if is_end else stop, stop
+            if not is_quoted:
+                inner = _Shell(self._text[body:last] + '"', self._folders, self._depth + 1)
+                inner._double(is_heredoc=True)
+                self._found.commands += inner._found.commands
+        self._heredocs = []
+
+    # ------------------------------------------------------------------------------------------------ one word
+
+    def _word(self) -> list[str]:
+        """The word that begins here, or the words that its braces, its variables or its `*` stand for."""
+        found, has_quotes, start = "", False, self._at
+        while self._at < len(self._text):
+            char, after = self._text[self._at], self._text[self._at + 1 : self._at + 2]
+            if char in " \t\n;&|()" or (char in "<>" and after != "("):
+                break
+            is_quoted = char in "'\"\\" or (char == "$" and after in ("'", '"'))
+            has_quotes |= is_quoted
+            piece = self._piece(char, is_first=self._at == start)
+            found += re.sub(r"\s+", _SPLIT, piece) if char == "$" and not is_quoted else piece
+        words = [part for word in _braced(found) for part in word.split(_SPLIT)]
+        return [name for word in words for name in self._named(word) if name or (has_quotes and _SPLIT not in found)]
+
+    def _named(self, word: str) -> list[str]:
+        if _GLOB.search(word) and _OPEN not in word:
+            found = expanded(self._folders[-1], word, {_ACTIVE[char]: char for char in "*?["})
+            return [_OPEN] if found is None else found or [word.translate(_AS_WRITTEN)]
+        if word.startswith(_ACTIVE["~"]) and (len(word) == 1 or word[1] == "/"):
+            return [expanduser("~") + word[1:].translate(_AS_WRITTEN)]
+        return [word.translate(_AS_WRITTEN)]
+
+    def _piece(self, char: str, *, is_first: bool) -> str:
+        if char in "<>":  # a process whose output or input is a file
+            self._at += 2
+            self._commands(end=")")
+            return _OPEN
+        if char == "$":
+            return self._dollar(is_quoted=False)
+        self._at += 1
+        if char == "'":
+            return self._until("'")
+        if char == '"':
+            return self._double()
+        if char == "`":
+            return self._backquoted()
+        if char == "\\":
+            self._at += 1
+            return self._text[self._at - 1 : self._at].replace("\n", "")
+        return _ACTIVE.get(char, char) if char != "~" or is_first else char
+
+    def _double(self, *, is_heredoc: bool = False) -> str:
+        """The rest of a text in double quotes."""
+        found = ""
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if char == "$":
+                found += self._dollar(is_quoted=True)
+                continue
+            self._at += 1
+            if char == '"' and (not is_heredoc or self._at == len(self._text)):
+                return found
+            if char == "`":
+                found += self._backquoted()
+            elif char == "\\" and self._text[self._at : self._at + 1] in ("$", "`", '"', "\\", "\n"):
+                found += self._text[self._at].replace("\n", "")
+                self._at += 1
+            else:
+                found += char
+        raise _UnreadableError
+
+    def _dollar(self, *, is_quoted: bool) -> str:
+        """What begins with `$`."""
+        rest, self._at = self._text[self._at + 1 : self._at + 2], self._at + 2
+        if rest == "(":
+            folders = self._folders
+            self._commands(end=")")
+            self._folders = folders
+            return _OPEN
+        if rest == "{":
+            return self._in_braces(is_quoted=is_quoted)
+        if rest == "'" and not is_quoted:
+            return self._ansi()
+        if rest == '"' and not is_quoted:
+            return self._double()
+        self._at -= 1
+        if name := _NAME.match(self._text, self._at):
+            self._at = name.end()
+            if not is_quoted and self._text[self._at : self._at + 1] in ("{", ",", "}"):
+                return _OPEN  # braces come first: {$X,b}c is $Xc and bc
+            return self._value(name[0], is_quoted=is_quoted)
+        if rest and rest in "?#$!":
+            self._at += 1
+            return _NUMBER
+        if rest and (rest in "@*-_" or rest.isdigit()):
+            self._at += 1
+            return _OPEN
+        return "$" if is_quoted else _OPEN  # as in {$,b}X
+
+    def _in_braces(self, *, is_quoted: bool) -> str:
+        """`${…}`: the value of a variable, or something that isn't known."""
+        if (name := _NAME.match(self._text, self._at)) and self._text[name.end() : name.end() + 1] == "}":
+            self._at = name.end() + 1
+            return self._value(name[0], is_quoted=is_quoted)
+        while self._at < len(self._text) and self._text[self._at] != "}":
+            self._piece(self._text[self._at], is_first=False)
+        self._at += 1
+        return _OPEN
+
+    def _value(self, name: str, *, is_quoted: bool) -> str:
+        mentions = self._mentions
+        if name in self._variables and mentions[name] == 1 and not mentions["IFS"]:
+            value = self._variables[name]
+            return value if is_quoted else "".join(_ACTIVE[char] if char in "*?[" else char for char in value)
+        if mentions[name] or name in self._variables:
+            return _OPEN
+        if name == "IFS":
+            return " \t\n" if is_quoted else " "
+        if name == "PWD" and len(self._folders) == 1:
+            return self._folders[0]
+        return f"${name}" if name in _FIXED else _OPEN
+
+    def _ansi(self) -> str:
+        """The rest of `$'…'`."""
+        body = re.compile(r"((?:\\.|[^'\\])*)'", re.DOTALL).match(self._text, self._at)
+        if body is None:
+            raise _UnreadableError
+        self._at = body.end()
+        with suppress(UnicodeError):
+            return body[1].encode("latin-1", "backslashreplace").decode("unicode_escape").replace("\0", "")
+        return _OPEN
+
+    def _backquoted(self) -> str:
+        body = re.compile(r"((?:\\.|[^`\\])*)`", re.DOTALL).match(self._text, self._at)
+        if body is None:
+            raise _UnreadableError
+        self._at = body.end()
+        self._count(5)
+        inner = _read(re.sub(r"\\([`$\\])", r"\1", body[1]), self._folders, self._depth + 1)
+        if not inner.is_known and not inner.commands:
+            raise _UnreadableError
+        self._found.commands += inner.commands
+        return _OPEN
+
+    def _until(self, end: str) -> str:
+        start, stop = self._at, self._find(end)
+        self._at = stop + 1
+        return self._text[start:stop]
+
+    def _find(self, text: str, *, or_end: bool = False) -> int:
+        found = self._text.find(text, self._at)
+        if found < 0 and not or_end:
+            raise _UnreadableError
+        return found if found >= 0 else len(self._text)
+
+
+def _braced(word: str) -> list[str]:
+    """The words that `{a,b}` and `{1..3}` stand for. The innermost comes first."""
+    done, waiting = list[str](), [word]
+    while waiting:
+        one = waiting.pop(0)
+        choice = next((found for found in _BRACES.finditer(one) if _choices(found[1])), None)
+        if choice is None:
+            done.append(one)
+        else:
+            waiting += [one[: choice.start()] + value + one[choice.end() :] for value in _choices(choice[1])]
+        if len(waiting) + len(done) > MAX_NAMES:
+            raise _UnreadableError
+    return done
+
+
+def _choices(body: str) -> list[str]:
+    if _ACTIVE[","] in body:
+        return body.split(_ACTIVE[","])
+    if (found := _RANGE.fullmatch(body)) and found[1].isalpha() == found[2].isalpha():
+        start, end = (ord(one) if one.isalpha() else int(one) for one in found.groups())
+        numbers = range(min(start, end), max(start, end) + 1)
+        return [chr(n) if found[1].isalpha() else str(n) for n in numbers]
+    return []
