@@ -103,7 +103,8 @@ def test_every_input_and_output_of_the_action_is_used(action: dict[str, Any]) ->
 def test_the_action_judges_a_workspace_and_says_where_the_verdict_is(runner: Runner) -> None:
     done = runner.run("Judge", goal="x", criteria="file: note.md\nshell: grep -q hello note.md", workspace="work")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == "::notice title=delegate%3A x::PASS (verified): all 2 criteria are met\n"
+    told = "PASS (proven): all 2 criteria are met%0Ac1 met; proven%0Ac2 met; proven"
+    assert done.stdout == f"::notice title=delegate%3A x::{told}\n"
     assert runner.output.read_text().startswith("exit-code=0\nfile=")
 
 

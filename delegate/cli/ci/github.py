@@ -10,15 +10,18 @@ from collections.abc import Iterator, Sequence
 
 from delegate._util.fencing import clean, one_line
 from delegate.cli import PROGRAM
-from delegate.cli.ci.problems import TITLE_CHARS, Problem
-from delegate.types import Verdict
+from delegate.cli.ci.logs import inert, inert_markup
+from delegate.cli.ci.problems import TITLE_CHARS, Problem, about_of, rests_on
+from delegate.types import CriterionResult, Verdict
 
 _MARKS = {"met": "✅", "not_met": "❌", "cannot_tell": "❔", "error": "⚠️", "trusted": "🤝", "skipped": "⏭️"}
 
 
 def commands(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> Iterator[str]:
     """One line per command: the verdict, then each problem and finding. A line holds nothing but its command."""
-    yield _command("notice", f"{_head(verdict)}: {verdict.reasoning}", title=f"delegate: {one_line(goal, 100)}")
+    told = [f"{_head(verdict)}: {verdict.reasoning}", *map(_line, verdict.criteria)]
+    is_weak = verdict.verdict == "PASS" and not verdict.verified
+    yield _command("warning" if is_weak else "notice", "\n".join(told), title=f"delegate: {one_line(goal, 100)}")
     for one in problems:
         doubt = "" if one.examined else "nobody could look: "
         yield _command("error", one.message, title=f"{doubt}{one.id} {one.code}: {one.text}", file=one.path)
@@ -33,7 +36,7 @@ def write_summary(verdict: Verdict, goal: str) -> None:
         return
     try:
         with open(path, "a", encoding="utf-8", errors="replace") as file:
-            file.write(summary(verdict, goal))
+            file.write(inert_markup(summary(verdict, goal)))
     except OSError as error:
         print(f"{PROGRAM}: the summary of the step can't be written: {error.strerror}", file=sys.stderr)
 
@@ -45,16 +48,24 @@ def summary(verdict: Verdict, goal: str) -> str:
     worker or a judge can add neither links nor headings.
     """
     lines = [f"<h3>{_cell(_head(verdict), 100)}: {_cell(goal, TITLE_CHARS)}</h3>", "<table>"]
-    lines.append("<tr><th></th><th>criterion</th><th>decided by</th><th>code</th><th>reason</th></tr>")
+    names = ("", "criterion", "about", "decided by", "level", "code", "reason")
+    lines.append(f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>")
     for one in verdict.criteria:
-        cells = (f"{one.id} {one.text}", one.decided_by, one.code, one.reason)
+        cells = (
+            f"{one.id} {one.text}",
+            about_of(one),
+            one.decided_by,
+            (one.level or "").replace("_", " "),
+            one.code,
+            one.reason,
+        )
         row = "".join(f"<td>{_cell(cell, 400)}</td>" for cell in cells)
         lines.append(f"<tr><td>{_MARKS[one.outcome]}</td>{row}</tr>")
     if not any(one.fails for one in verdict.criteria) and verdict.verdict == "FAIL":
-        lines.append(f'<tr><td>❌</td><td colspan="4">{_cell(verdict.reasoning, 400)}</td></tr>')
+        lines.append(f'<tr><td>❌</td><td colspan="6">{_cell(verdict.reasoning, 400)}</td></tr>')
     for finding in verdict.findings:
         text = f"{finding.severity} finding: {finding.code}: {finding.message}"
-        lines.append(f'<tr><td>💡</td><td colspan="4">{_cell(text, 400)}</td></tr>')
+        lines.append(f'<tr><td>💡</td><td colspan="6">{_cell(text, 400)}</td></tr>')
     return "\n".join([*lines, "</table>", "", ""])
 
 
@@ -64,14 +75,20 @@ def _head(verdict: Verdict) -> str:
     return f"FAIL ({verdict.code})" if verdict.examined else f"FAIL, because nobody could look ({verdict.code})"
 
 
+def _line(one: CriterionResult) -> str:
+    """A criterion, with what it rests on and what it was read as."""
+    words = [one.outcome.replace("_", " "), *filter(None, [rests_on(one), about_of(one)])]
+    return f"{one.id} {'; '.join(words)}"
+
+
 def _command(name: str, message: str, **properties: str | None) -> str:
     listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
     return f"::{name} {listed}::{_data(message)}"
 
 
 def _data(text: str) -> str:
-    """The escapes that the runner reverses. A line break would end the command and could start another."""
-    return clean(text).text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """The text without commands, with the escapes that the runner reverses. A line break would end our command."""
+    return inert(clean(text).text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from delegate._util.fencing import clean, one_line
-from delegate.cli.ci.problems import TITLE_CHARS, VERDICT, Problem, bounded
+from delegate.cli.ci.problems import TITLE_CHARS, VERDICT, Problem, about_of, bounded
 from delegate.types import CriterionResult, Verdict
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -39,6 +39,7 @@ def _facts(verdict: Verdict) -> dict[str, str]:
         "verdict": verdict.verdict,
         "code": verdict.code,
         "decided_by": verdict.decided_by,
+        "level": verdict.level,
         "verified": str(verdict.verified).lower(),
         "examined": str(verdict.examined).lower(),
         "reasoning": bounded(verdict.reasoning),
@@ -55,6 +56,7 @@ def _case(suite: Element, one: CriterionResult, problem: Problem | None) -> Elem
     name = one_line(f"{one.id} {one.text}", TITLE_CHARS)
     case = SubElement(suite, "testcase", classname=f"delegate.{one.kind}", name=_text(name))
     facts = {"outcome": one.outcome, "decided_by": one.decided_by, "code": one.code, "source": one.source or ""}
+    facts |= {"level": one.level or "", "about": about_of(one), "held_before": "true" if one.held_before else ""}
     _properties(case, {key: value for key, value in facts.items() if value})
     if problem is not None:
         _add_problem(case, problem)

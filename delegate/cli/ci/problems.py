@@ -27,13 +27,18 @@ class Problem:
     evidence: str
     examined: bool
     """False if nobody could look at the work."""
+    about: str = ""
+    """What a criterion in words was read as."""
+    level: str = ""
+    """What it rests on, where that isn't enough."""
     path: str | None = None
     """The file that it is about, relative to the root of the repository, with slashes."""
 
     @property
     def message(self) -> str:
-        """What is wrong and what shows it."""
-        return self.reason if self.evidence in self.reason else f"{self.reason}\n{self.evidence}"
+        """What is wrong, what shows it, and how the criterion was read."""
+        shown = "" if self.evidence in self.reason else self.evidence
+        return "\n".join(filter(None, [self.reason, shown, self.about]))
 
 
 def problems(verdict: Verdict, paths: Mapping[str, str]) -> list[Problem]:
@@ -63,8 +68,21 @@ def _of_criterion(one: CriterionResult, path: str | None) -> Problem:
         bounded(one.reason or one.code),
         bounded(one.evidence or ""),
         one.examined,
+        about_of(one),
+        one.level or "",
         path,
     )
+
+
+def about_of(one: CriterionResult) -> str:
+    """What a criterion in words was read as, in one line; empty for all others."""
+    return one_line(str(one.reading), 2 * TITLE_CHARS) if one.reading is not None else ""
+
+
+def rests_on(one: CriterionResult) -> str:
+    """The level of a criterion in words; empty if it has none."""
+    held = ["it held before the child began"] if one.held_before else []
+    return "; ".join([*([one.level.replace("_", " ")] if one.level else []), *held])
 
 
 def bounded(text: str) -> str:

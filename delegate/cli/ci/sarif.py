@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from urllib.parse import quote
 
-from delegate.cli.ci.problems import VERDICT, Problem
+from delegate.cli.ci.problems import VERDICT, Problem, about_of
 from delegate.contract.problems import KINDS
 from delegate.types import JsonObject, Verdict
 
@@ -37,8 +37,20 @@ def document(verdict: Verdict, goal: str, problems: Sequence[Problem], *, exit_c
             "goal": goal,
             "verdict": verdict.verdict,
             "code": verdict.code,
+            "level": verdict.level,
             "verified": verdict.verified,
             "examined": verdict.examined,
+            "criteria": [
+                {
+                    "id": one.id,
+                    "outcome": one.outcome,
+                    "code": one.code,
+                    "level": one.level,
+                    "about": about_of(one),
+                    "held_before": one.held_before,
+                }
+                for one in verdict.criteria
+            ],
         },
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -61,7 +73,14 @@ def _result(one: Problem, rules: Mapping[str, int], elsewhere: str) -> JsonObjec
         "message": _message(f"{wanted}{one.message}"),
         "locations": [{"physicalLocation": {"artifactLocation": _artifact(one.path or elsewhere)}}],
         "partialFingerprints": {"criterion/v1": digest},
-        "properties": {"criterion": one.id, "code": one.code, "reason": one.reason, "evidence": one.evidence},
+        "properties": {
+            "criterion": one.id,
+            "code": one.code,
+            "level": one.level or None,
+            "about": one.about,
+            "reason": one.reason,
+            "evidence": one.evidence,
+        },
     }
 
 
