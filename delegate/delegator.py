@@ -32,6 +32,7 @@ from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.events import EventSink
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.judge.session import JudgePool
+from delegate.judging.looks.looks import LookLimits
 from delegate.judging.reading.reader import Reader
 from delegate.judging.verdict import Judging, load_judging
 from delegate.judging.versions import judge_version
@@ -157,12 +158,16 @@ class Delegator:
             min_accuracy=settings.min_judge_accuracy,
             escalate=settings.escalate,
             false_pass=self._limits.table if self._limits else None,
+            page_tokens=settings.judge_page_tokens,
+            looks=LookLimits(settings.judge_looks, settings.judge_turns),
+            criteria_per_call=settings.criteria_per_call,
         )
         self._judging = Judging(
             judges,
             commands,
             Reader(judges, self._records),
             settings.gate,
+            settings.min_level,
             cache(partial(_detector_in, settings.home)),
             partial(preparation.wait, _JUDGING),
         )
@@ -630,7 +635,7 @@ class Delegator:
             tools=tools,
             worker=self.catalog.find(worker_model) if worker_model else None,
             ceiling=context.bounds(self.settings).ceiling,
-            strict_checks=self.settings.strict_checks,
+            strict_commands=self._judging.commands if self.settings.strict_checks else None,
             redactor=Redactor(secret_variables=self._secret_variables),
         )
         return await standalone.judge(self._judging, submission, context, cancellation)

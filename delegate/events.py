@@ -13,7 +13,16 @@ from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, dataclass_transform
 
-from delegate.types import CriterionOutcome, DecidedBy, JsonObject, Provenance, ReceiptStatus, RunStatus, VerdictWord
+from delegate.types import (
+    CriterionOutcome,
+    DecidedBy,
+    JsonObject,
+    Level,
+    Provenance,
+    ReceiptStatus,
+    RunStatus,
+    VerdictWord,
+)
 
 LIVE_CHARS = 200
 """How much of a text a delivered event has."""
@@ -325,8 +334,6 @@ class ClaimJudged(_TaskEvent):
     """The cost of its judges. Null if a part of it is unknown."""
     cost_known_usd: float
     cost_provenance: Provenance
-    checks_wrote: Mapping[str, Any]
-    """The files that checks of claims left in the workspace, with the time of their last change."""
 
 
 @_event
@@ -396,6 +403,8 @@ class VerdictGiven(_TaskEvent):
     """Null if the task has no criteria."""
     code: str | None = None
     decided_by: DecidedBy | None = None
+    level: Level | None = None
+    """The weakest level of its criteria."""
     verified: bool = False
 
 

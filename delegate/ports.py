@@ -193,8 +193,16 @@ class Tool:
     alone, in order. `read_only` promises that a call changes nothing: only such tools can be called by `probe`
     criteria, and their calls don't show that anything was done.
 
-    The other fields are for the policy: `effects` is what a call may change (None: not declared; empty: nothing),
-    `irreversible` says that it can't be undone, and `cost_usd` is what it costs at most besides model calls.
+    For the policy, `effects` is what a call may change (None: not declared; empty: nothing), `irreversible` says that
+    it can't be undone, and `cost_usd` is what it costs at most besides model calls.
+
+    The last fields say what a call proves, where a criterion asks for a deed. With `acts`, a call brings about what its
+    description says, such as a refund; False: it only writes notes or drafts of the child's own, which prove nothing
+    outside; None: `read_only` and `effects` tell. `succeeded` is a JSON Schema that the results of successful calls
+    match, or a function that tells them: it gets the result as parsed JSON, or as text where it isn't JSON. Without it,
+    the fields of the result tell ("status": "declined"). `identifies` names the arguments that say what a call is
+    about, as dotted paths; what the child writes into others in words then names nothing. None: arguments with texts
+    for people, such as `body` and `note`, don't count.
     """
 
     name: str
@@ -206,6 +214,9 @@ class Tool:
     effects: frozenset[Effect] | None = None
     irreversible: bool = False
     cost_usd: float = 0
+    acts: bool | None = None
+    succeeded: JsonObject | Callable[[Any], bool] | None = None
+    identifies: tuple[str, ...] | None = None
 
     @property
     def spec(self) -> ToolSpec:
@@ -222,6 +233,9 @@ class Tool:
         effects: Collection[Effect] | None = None,
         irreversible: bool = False,
         cost_usd: float = 0,
+        acts: bool | None = None,
+        succeeded: JsonObject | Callable[[Any], bool] | None = None,
+        identifies: Collection[str] | None = None,
     ) -> "Tool":
         """Make a tool of a function with type hints; its docstring describes it and its parameters to the model.
 
@@ -250,4 +264,7 @@ class Tool:
             effects=declared,
             irreversible=irreversible,
             cost_usd=cost_usd,
+            acts=acts,
+            succeeded=succeeded,
+            identifies=None if identifies is None else tuple(identifies),
         )

@@ -21,7 +21,7 @@ from delegate.errors import ConfigError
 from delegate.models.catalog import JudgeAccuracy, Model, Price, hint_for
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.policy.rules import Policy, Rule
-from delegate.types import Effort, Text, Tier, TierBound, Value
+from delegate.types import Effort, Level, Text, Tier, TierBound, Value
 
 _PREFIX = "DELEGATE_"
 Sandbox = Literal["auto", "require", "off"]
@@ -49,6 +49,16 @@ class Settings(Value):
     """Highest rate at which a judge may find met what isn't, 0 to 1, as measured by rulings. Only judges whose upper
     limit (95 %) is below it decide alone: what others find met needs a second judge of another family (`escalate`), or
     it ends as `not_confident`. None: any judge decides alone."""
+    judge_looks: int = Field(default=8, ge=0, le=100)
+    """How often a judge may look at more than its page before it answers: at the work, at what a command prints in a
+    copy of it, at what look-up tools say. 0: never."""
+    judge_turns: int = Field(default=4, ge=0, le=20)
+    """In how many turns it may do so. Each adds a model call of the judge."""
+    judge_page_tokens: int = Field(default=60_000, ge=1_000, le=1_000_000)
+    """Length of the page that a judge gets first, in tokens, or half of what the largest judge can read if that is
+    less. What doesn't fit is cut, and can be looked at."""
+    criteria_per_call: int | None = Field(default=None, ge=1)
+    """How many criteria in words a judge is asked about in one request. None: all that are left."""
     tier: Tier = "standard"
     """Tier of tasks that don't name one, or the nearest tier that the parent may use."""
     parent_tier: Tier | None = None
@@ -91,8 +101,14 @@ class Settings(Value):
     output limit takes at 30 tokens per second if that is longer."""
     gate: bool = True
     """Whether the gate can fail a task before it is judged. If false, the gate's reasons are only counted."""
+    min_level: Level | None = None
+    """The least level of a criterion that counts as met, in tasks that don't name one: `proven`, `seen`, `own_checks`,
+    `said` or `trusted`. None: as much as the criterion asks for, and no command that needs other changes of the child
+    than what it was asked for."""
     strict_checks: bool = False
-    """Whether to refuse shell criteria that cannot fail. If false, they add a finding to the verdict."""
+    """Whether to try each criterion before a child starts, and refuse those that cannot fail: commands in an empty
+    folder and on a copy of the workspace, conditions on reports that say nothing. If false, a command that succeeds
+    there adds a finding to the verdict."""
     sandbox: Sandbox = "auto"
     """`auto`: use bubblewrap if it works, or else Landlock. `require`: refuse commands if neither works. `off`: use
     neither."""
@@ -132,6 +148,10 @@ class SettingsOptions(TypedDict, total=False):
     min_judge_accuracy: float | None
     judge_accuracy: Mapping[str, float | JudgeAccuracy | Mapping[str, Any]]
     max_false_pass: float | None
+    judge_looks: int
+    judge_turns: int
+    judge_page_tokens: int
+    criteria_per_call: int | None
     tier: Tier
     parent_tier: Tier | None
     max_tier: TierBound
@@ -151,6 +171,7 @@ class SettingsOptions(TypedDict, total=False):
     effort: Effort | None
     call_timeout_seconds: float | None
     gate: bool
+    min_level: Level | None
     strict_checks: bool
     sandbox: Sandbox
     commands: CommandPolicy

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from delegate.errors import ConfigError
 from delegate.models.tiers import Bounds, is_above
-from delegate.types import TIERS
+from delegate.types import LEVELS, TIERS
 
 NAME = "delegate.toml"
 _HERE = Path(NAME)
@@ -239,6 +239,7 @@ ORDERS: Mapping[str, tuple[object, ...]] = {
     "network": ("off", "loopback", "open"),
     "gate": (True, False),
     "strict_checks": (True, False),
+    "min_level": (*LEVELS, None),
     "escalate": (True, False),
     "parent_tier": (*reversed(TIERS), None),
 }

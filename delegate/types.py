@@ -44,6 +44,14 @@ GoalEnd = Literal[
     "no_progress",  # nothing changed between claims, or the same was done again and again
 ]
 """How work in goal mode ended."""
+Level = Literal["proven", "seen", "own_checks", "said", "trusted"]
+LEVELS: tuple[Level, ...] = ("proven", "seen", "own_checks", "said", "trusted")
+"""What a criterion that is met rests on, strongest first.
+
+`proven`: code decided it, on what the child couldn't bend. `seen`: a judge saw it in a text, a file, a look or a call,
+and code found the place. `own_checks`: code decided it, with tests, files or commands of the child's own. `said`: it
+asks only what the report claims. `trusted`: somebody's word, a person's or a judge's, that no code could confirm.
+"""
 TierBound = Literal["deep", "standard", "fast", "parent", "parent-1", "parent-2"]
 """A tier, the parent's own tier, or one or two tiers below it."""
 
@@ -167,6 +175,8 @@ class ShellCriterion(CriterionBase):
     network: Literal["host", "none"] | None = None
     """None: as the setting `network` says. `host`: the machine's network, including loopback; from a model, the command
     is refused unless the setting is `open`. `none`: it runs in a sandbox without network access."""
+    deliverables: Globs | None = None
+    """The files that the child is asked to make or change for this command. None: as in the task."""
     protect: Globs = ()
     """More files that decide the result, besides tests and configuration. `*` stays within a folder, `**` doesn't; a
     glob without a slash matches at any depth, and a folder stands for everything in it."""
@@ -398,6 +408,12 @@ class Task(Value):
     max_cost_usd: float | None = Field(default=None, gt=0)
     effort: Effort | None = None
     """Reasoning effort, for models that have one. None: as in the settings."""
+    deliverables: Globs | None = None
+    """The files that the child is asked to make or change. A command proves something only if it succeeds with these on
+    top of the files of before. None: those that the goal and the criteria name, and source files. The globs are as in
+    `protect`."""
+    min_level: Level | None = None
+    """The least level of a criterion that counts as met. None: as in the settings."""
     mode: TaskMode = "once"
     """`goal`: the child works until its claim is verified, it gives up, or a limit ends it."""
     max_claims: int = Field(default=3, ge=1, le=1_000)
@@ -423,6 +439,8 @@ class Task(Value):
             timeout_seconds: float | None = None,
             max_cost_usd: float | None = None,
             effort: Effort | None = None,
+            deliverables: Sequence[str] | None = None,
+            min_level: Level | None = None,
             mode: TaskMode = "once",
             max_claims: int = 3,
             steps: bool = False,
@@ -759,6 +777,10 @@ class CriterionResult(Value):
     findings_only: bool = False
     score: float | None = None
     """A rubric's score, 0 to 1. None for all other kinds of criteria."""
+    level: Level | None = None
+    """What it rests on, if it is met or on trust, or would be if that were enough (`below_min_level`)."""
+    held_before: bool = False
+    """For commands: whether it succeeded before the child began, so that its success shows nothing of the work."""
 
     @property
     def fails(self) -> bool:
@@ -807,8 +829,18 @@ class JudgeAnswer(Value):
     evidence: str | None = None
 
 
+class JudgeLook(Receipt):
+    """One look of a judge at more than its page, which the runtime made. The judge quotes it as `look:<n>`."""
+
+    model: str = ""
+    """The judge that looked."""
+
+
 class JudgeAttempt(Value):
-    """One request to one judge model, which either answered or failed with `fault`."""
+    """One judge model that was asked, and either answered or failed with `fault`.
+
+    `usage.model_calls` counts its calls: the answer, and one before it for each turn in which it looked at something.
+    """
 
     model: str
     purpose: Literal["judging", "reading"] = "judging"
@@ -904,6 +936,8 @@ class JudgeRecord(Value):
     candidates: tuple[Candidate, ...] = ()
     attempts: tuple[JudgeAttempt, ...] = ()
     """All requests to judges, in order."""
+    looks: tuple[JudgeLook, ...] = ()
+    """What the judges looked at besides their pages."""
     escalated: bool = False
     """Whether a second judge, of another family, was asked about criteria that the first couldn't decide or prove, or
     may not decide alone."""
@@ -916,20 +950,24 @@ class JudgeRecord(Value):
     seconds: float = 0
 
 
-UNVERIFIED = {
-    "trusted": "on trust",
-    "own_tests_only": "own tests only",
-    "no_clean_room": "no clean room",
-    "own_commands": "the child's own commands",
-    "own_files": "the child's own files",
-    "unknown_effect": "by a tool of unknown effect",
-    "file_unseen": "the file was not seen",
-    "unlinked": "not shown which one",
-    "unconfirmed": "the judge couldn't tell",
-    "incomplete_record": "not everything was recorded",
-    "not_read": "criterion not read",
+LOWERED: Mapping[str, tuple[Level, str]] = {
+    "unclear_result": ("seen", "its result doesn't say whether it succeeded"),
+    "own_tests_only": ("own_checks", "own tests only"),
+    "check_tampered": ("own_checks", "only with what the child changed"),
+    "no_clean_room": ("own_checks", "no clean room"),
+    "nothing_ran": ("own_checks", "nothing ran"),
+    "own_commands": ("own_checks", "the child's own commands"),
+    "own_files": ("own_checks", "the child's own files"),
+    "trusted": ("trusted", "on trust"),
+    "unknown_effect": ("trusted", "by a tool of unknown effect"),
+    "file_unseen": ("trusted", "the file was not seen"),
+    "seen_by_model": ("trusted", "seen by a model"),
+    "unlinked": ("trusted", "not shown which one"),
+    "unconfirmed": ("trusted", "the judge couldn't tell"),
+    "incomplete_record": ("trusted", "not everything was recorded"),
+    "not_read": ("trusted", "criterion not read"),
 }
-"""Why a criterion counts as met and isn't verified, by its code."""
+"""The codes of what is met on less than it could be: the level that it reaches, and why."""
 
 
 _COULD_NOT_RUN = frozenset({
@@ -945,8 +983,10 @@ class Verdict(Value):
     """PASS or FAIL, and the reasons for it. PASS requires every criterion to be met."""
 
     verdict: VerdictWord
+    level: Level | None = None
+    """The weakest level of its criteria. None if a criterion isn't met at any level."""
     verified: bool
-    """Whether every criterion was decided by a check, or by a judge whose quoted evidence was found by code."""
+    """Of a PASS: whether its level is `proven` or `seen`. Of a FAIL: whether what was decided rests on evidence."""
     decided_by: DecidedBy
     code: str
     reasoning: str
@@ -986,11 +1026,12 @@ class Verdict(Value):
 
     @property
     def worth(self) -> str:
-        """What the verdict rests on: `verified`, or `unverified` with the reason ("unverified: on trust")."""
-        if self.verified:
-            return "verified"
-        codes = dict.fromkeys(one.code for one in self.criteria if one.code in UNVERIFIED)
-        return ": ".join(["unverified", *([", ".join(UNVERIFIED[code] for code in codes)] if codes else [])])
+        """Its level in words, such as `proven`; below `seen` with the criteria to which it is due: `own checks: c2`."""
+        if self.level is None:  # recorded before there were levels
+            return "verified" if self.verified else "unverified"
+        words = self.level.replace("_", " ")
+        weakest = [one.id for one in self.criteria if one.level == self.level and not one.findings_only]
+        return f"{words}: {', '.join(weakest)}" if weakest and not self.verified else words
 
     def __str__(self) -> str:
         """The verdict in one line, with what a PASS rests on or the reason of a FAIL."""

@@ -10,14 +10,14 @@ import delegate
 from delegate import Report, TaskResult, Verdict
 from delegate.cli import exits
 from delegate.errors import ProviderFault
-from delegate.types import UNVERIFIED, CriterionResult
+from delegate.types import LOWERED, CriterionResult
 from tests.support.pages import DOCS
 
 PAGE = DOCS / "verdicts.md"
 
 CODE_AT = {
     "CallError": 0, "_refusal": 0, "add": 0, "Rejection": 0, "CommandsNotAllowed": 0, "failed": 1, "_failed": 1,
-    "refused": 1, "result": 3, "Combined": 3, "_part": 3,
+    "refused": 1, "result": 3, "Combined": 4, "_part": 3,
 }  # fmt: skip
 """Calls that take a code by its place, and which. Everywhere else it is the keyword `code`, or is assigned to one."""
 PASSED_ON = re.compile(
@@ -26,10 +26,10 @@ PASSED_ON = re.compile(
 )
 """Expressions for a code that was made elsewhere."""
 ELSEWHERE = {"cannot_tell", "running", "outcome_unknown", "interrupted", "hermes_failed", *get_args(ProviderFault),
-             *UNVERIFIED}  # fmt: skip
+             *LOWERED}  # fmt: skip
 """Codes that come from what a judge says, the state of a record, how Hermes ended, a provider's fault, and what is met
 but unverified."""
-NO_CODES = {"predicate", "vacuous", "security"}
+NO_CODES = {"predicate", "security"}
 """Folders whose rules and refusals are texts and not codes."""
 
 

@@ -189,12 +189,12 @@ def read_json(value: Any) -> None:
             Report.model_validate(value)
         case {"goal": _} | {"tasks": _}:
             for task in parse_call(value, check_schema=check_schema):
-                refuse_undecidable(task, strict_checks=True)
+                refuse_undecidable(task)
         case {"kind": _}:
             read_json([value])
         case [*_]:
             task = Task.model_validate({"goal": "…", "acceptance_criteria": value})
-            refuse_undecidable(task, strict_checks=True)
+            refuse_undecidable(task)
         case {"mcpServers": {"delegate": {"command": "delegate"}}}:
             pass
         case {"mcp": {"delegate": {"command": ["delegate", *_]}}}:

@@ -65,7 +65,7 @@ def test_a_loop_gives_the_parent_a_verdict_per_task(example: str, key: str, api:
     with ModelServer(family) as server:
         done = run(example, "Have two poems written.", server=server, key=key)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("I was told: 1 of 2 PASS; task 2 FAIL not_met / task 1: PASS (verified)")
+    assert done.stdout.startswith("I was told: 1 of 2 PASS; task 2 FAIL not_met / task 1: PASS (seen)")
     parents = [call for call in server.calls if "delegate_task" in call.tool_names]
     assert [call.api for call in parents] == [api, api]
     assert parents[1].tool_results[0] in done.stderr
@@ -157,7 +157,7 @@ def test_the_fan_out_writes_a_line_with_a_verdict_per_row() -> None:
 @pytest.mark.parametrize(
     ("said", "line"),
     [
-        ("Your order arrives on 9 November.", "task 1: PASS (verified)"),
+        ("Your order arrives on 9 November.", "task 1: PASS (seen)"),
         ("Your order arrives soon.", "task 1: FAIL (check, not_met)"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_function_is_judged_by_its_receipts_and_report(said: str, line: str) -
 @pytest.mark.parametrize(
     ("command", "code", "line"),
     [
-        ([], 0, "task 1: PASS (verified)"),
+        ([], 0, "task 1: PASS (proven)"),
         (["echo", "I wrote backup.csv."], 1, "task 1: FAIL (check, not_met)"),
         (["tee", "backup.csv"], 1, "task 1: FAIL (check, not_met)"),
         (["false"], 1, "task 1: FAIL (gate, run_failed)"),

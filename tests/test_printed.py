@@ -17,7 +17,13 @@ def _verdict(word: VerdictWord = "FAIL", text: str = "it exists: a.md does not e
          "reason": text}
     )  # fmt: skip
     return Verdict(
-        verdict=word, verified=True, decided_by="check", code=code, reasoning=f"c1 {text}", criteria=(criterion,)
+        verdict=word,
+        level="proven" if word == "PASS" else None,
+        verified=True,
+        decided_by="check",
+        code=code,
+        reasoning=f"c1 {text}",
+        criteria=(criterion,),
     )
 
 
@@ -47,8 +53,8 @@ def test_a_refused_report_says_why_and_how_to_fix_it() -> None:
 
 
 def test_a_pass_says_what_it_is_worth() -> None:
-    assert str(_verdict("PASS")) == "PASS (verified)"
-    assert str(_result(0, _verdict("PASS"))) == "task 1: PASS (verified)"
+    assert str(_verdict("PASS")) == "PASS (proven)"
+    assert str(_result(0, _verdict("PASS"))) == "task 1: PASS (proven)"
 
 
 def test_hostile_text_adds_no_lines_and_no_control_characters() -> None:
@@ -78,5 +84,5 @@ def test_a_notebook_shows_an_escaped_table(value: Verdict | TaskResult | Report)
 
 
 def test_repr_still_names_every_field() -> None:
-    assert repr(_verdict()).startswith("Verdict(verdict='FAIL', verified=True, ")
+    assert repr(_verdict()).startswith("Verdict(verdict='FAIL', level=")
     assert repr(Report()).startswith("Report(")

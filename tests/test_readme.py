@@ -56,7 +56,7 @@ def test_the_demo_prints_what_it_shows() -> None:
 
 def test_the_program_prints_what_it_shows() -> None:
     assert stable(printed(PROGRAM, warm.python())) == stable(PROGRAM_OUTPUT)
-    assert PROGRAM_OUTPUT.startswith("1 of 1 PASS\ntask 1: PASS (verified)\n")
+    assert PROGRAM_OUTPUT.startswith("1 of 1 PASS\ntask 1: PASS (seen)\n")
 
 
 def test_the_program_has_about_twelve_lines() -> None:

@@ -90,6 +90,8 @@ WORDS = {
     "commands": "deny",
     "max_output_tokens": "999",
     "result_chars": "999",
+    "min_level": "seen",
+    "judge_page_tokens": "9999",
 }
 """Values for the settings that don't accept `1`."""
 

@@ -18,6 +18,10 @@ ENDPOINT = '[[endpoints]]\nname = "x"\nbase_url = "http://x"\nmodels = [{id = "m
 WIDER = {
     "tool_name": 'tool_name = "bash"',
     "judge_model": 'judge_model = "gpt-6-luna"',
+    "judge_looks": "judge_looks = 0",
+    "judge_turns": "judge_turns = 0",
+    "judge_page_tokens": "judge_page_tokens = 1_000",
+    "criteria_per_call": "criteria_per_call = 1",
     "judge_accuracy": '[judge_accuracy]\n"gpt-6-luna" = 1.0',
     "max_concurrent": "max_concurrent = 4",
     "max_children": "max_children = 13",
@@ -51,6 +55,7 @@ NARROWED = {
     "run_timeout_seconds": "run_timeout_seconds = 60",
     "call_timeout_seconds": "call_timeout_seconds = 60",
     "strict_checks": "strict_checks = true",
+    "min_level": 'min_level = "seen"',
     "policy": 'policy = {irreversible = "ask", rules = [{decision = "deny", reason = "r"}]}',
 }
 """What the operator's own file narrows; a folder's file may not undo it."""
@@ -67,6 +72,7 @@ WIDENED = {
     "run_timeout_seconds": "run_timeout_seconds = 61",
     "call_timeout_seconds": "call_timeout_seconds = inf",
     "strict_checks": "strict_checks = false",
+    "min_level": 'min_level = "own_checks"',
     "policy": 'policy = {irreversible = "deny"}',
 }
 

@@ -45,6 +45,8 @@ class Tally:
 
     total: int = 0
     passed: int = 0
+    below_seen: int = 0
+    """Those of `passed` whose level is below `seen`."""
     failed: int = 0
     """Items with the verdict FAIL."""
     unjudged: int = 0
@@ -75,6 +77,7 @@ class Tally:
         result = outcome.result
         if outcome.passed:
             self.passed += 1
+            self.below_seen += result is not None and result.verdict is not None and not result.verdict.verified
         elif outcome.good:
             self.unjudged += 1
         elif result is not None and result.verdict is not None and result.verdict.verdict == "FAIL":

@@ -20,8 +20,8 @@ from delegate.batch.item import ItemOutcome
 from delegate.errors import CallError, DelegateError
 
 COLUMNS = (
-    "verdict", "id", "row", "state", "status", "code", "reasoning", "output", "structured_output", "why", "verified",
-    "score", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle", "criteria",
+    "verdict", "id", "row", "state", "status", "code", "reasoning", "output", "structured_output", "why", "level",
+    "verified", "score", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle", "criteria",
 )  # fmt: skip
 """The fields of a line, in order. `criteria` is a list with one object per criterion."""
 OUTPUTS = 200
@@ -29,8 +29,8 @@ OUTPUTS = 200
 _OF_RESULT = {
     "status", "structured_output", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle",
 }  # fmt: skip
-_OF_VERDICT = {"verdict", "code", "reasoning", "verified", "score"}
-_OF_CRITERION = {"id", "outcome", "decided_by", "code", "reason", "evidence", "source"}
+_OF_VERDICT = {"verdict", "code", "reasoning", "level", "verified", "score"}
+_OF_CRITERION = {"id", "outcome", "decided_by", "code", "reason", "evidence", "source", "level", "held_before"}
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
 """Text in a cell that begins so is a formula to a spreadsheet, as OWASP lists them ("CSV Injection")."""
@@ -48,7 +48,10 @@ def fields(outcome: ItemOutcome) -> dict[str, Any]:
         line["why"] = outcome.why or (f"{result.error.code}: {result.error.message}" if result.error else "")
     if verdict is not None:
         line |= verdict.model_dump(include=_OF_VERDICT)
-        line["criteria"] = [one.model_dump(mode="json", include=_OF_CRITERION) for one in verdict.criteria]
+        line["criteria"] = [
+            one.model_dump(mode="json", include=_OF_CRITERION) | {"about": str(one.reading) if one.reading else None}
+            for one in verdict.criteria
+        ]
     return line
 
 

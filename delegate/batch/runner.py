@@ -80,7 +80,7 @@ class BatchRunner:
 
     def check(self, task: Task) -> None:
         """Raise CallError for a task that can't be run anywhere. The process that runs it selects the model."""
-        refuse_undecidable(task, strict_checks=self.admission.settings.strict_checks)
+        refuse_undecidable(task)
 
     async def resume(self, batch: BatchSummary) -> None:
         """Continue the numbering of tasks and the sum of costs of an earlier session."""

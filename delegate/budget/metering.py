@@ -210,11 +210,12 @@ def request_tokens(model: Model, request: ChatRequest) -> int:
         + sum(tokens_of(reply.text) for reply in message.tool_replies)
         for message in request.messages
     )
-    return model.tokens(texts + sum(map(_definition_tokens, request.tools)))
+    return model.tokens(texts + sum(map(definition_tokens, request.tools)))
 
 
 @lru_cache(256)
-def _definition_tokens(tool: ToolSpec) -> int:
+def definition_tokens(tool: ToolSpec) -> int:
+    """The estimated length of a tool's definition."""
     return tokens_of(tool.description) + tokens_of(json.dumps(tool.parameters))
 
 

@@ -15,12 +15,12 @@ from delegate.budget import metering, runs
 from delegate.child import prompt
 from delegate.child.goal_tools import ABORT, CLAIM, goal_tools
 from delegate.child.job import Job
-from delegate.child.media import PDF_TYPES
 from delegate.errors import ProviderError, TierExceeded, ToolError
 from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply, ToolSpec
 from delegate.records.recorder import LARGE_CHARS
+from delegate.sandbox.media import PDF_TYPES
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import Effort
 

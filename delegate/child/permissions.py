@@ -5,7 +5,8 @@
                    │               └──▶ no, silence, an error, nobody there ──▶ denied
                    └──▶ deny ───────────────────────────────────────────────▶ denied
 
-What is asked, hashed and called is one copy of the arguments, so that nothing can change them in between.
+What is asked, hashed and called is one copy of the arguments, so that nothing can change them in between. The files of
+the workspace that a call runs are hashed with it, and again after the answer.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from delegate._util.fencing import one_line
@@ -27,12 +29,13 @@ from delegate.child.job import Waiting
 from delegate.child.steps import Steps
 from delegate.errors import ToolDenied
 from delegate.events import ApprovalAnswered, ApprovalAsked, ApprovalOutcome, Notify, read_only
-from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval, digest_of, shown
+from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval, digest_of, files_of, shown
 from delegate.policy.decide import Action, BudgetLeft, Decision, decide
 from delegate.policy.rules import Policy
 from delegate.ports import Tool, ToolOutput
 from delegate.records.recorder import args_digest
 from delegate.sandbox.commands import Approve
+from delegate.sandbox.threads import run_in_thread
 
 EXPECTED = "expected_outcome"
 """The argument in which a child says what is to come of a call. The tool doesn't get it."""
@@ -111,6 +114,7 @@ class Permissions:
             seconds=_seconds(arguments),
             expected=expected or (step.expected if step else ""),
             in_scope=self._steps is None or (step is not None and tool.name in step.tools),
+            workspace=self._asker.workspace,
         )
         left = BudgetLeft(self._ledger.left("cost_usd") if self._ledger else None, self._seconds_left())
         decision = decide(action, self._policy, left)
@@ -133,7 +137,7 @@ class Permissions:
         async def approve(command: str) -> str | None:
             if self._approved_commands[command] > 0:
                 return None
-            return await self._ask(Action(SHELL, {"command": command}), _NO_SANDBOX)
+            return await self._ask(self._unconfined(SHELL, command), _NO_SANDBOX)
 
         return approve if self._asker.on_approval is not None else None
 
@@ -146,11 +150,19 @@ class Permissions:
         asker = replace(self._asker, waiting=self._asker.waiting_for_check, while_waiting=nullcontext)
 
         async def approve(command: str) -> str | None:
-            if command not in answers:
-                answers[command] = await self._ask(Action(CHECK, {"command": command}), _NO_SANDBOX, asker=asker)
-            return answers[command]
+            action = self._unconfined(CHECK, command)
+            digest = self._digest(action, await run_in_thread(partial(files_of, action)))
+            if digest not in answers:
+                answers[digest] = await self._ask(action, _NO_SANDBOX, asker=asker)
+            return answers[digest]
 
         return approve if self._asker.on_approval is not None else None
+
+    def _unconfined(self, tool: str, command: str) -> Action:
+        return Action(tool, {"command": command}, workspace=self._asker.workspace)
+
+    def _digest(self, action: Action, files: Mapping[str, str]) -> str:
+        return digest_of(action.tool, action.arguments, self._asker.workspace, files)
 
     async def _ask(
         self,
@@ -162,8 +174,9 @@ class Permissions:
     ) -> str | None:
         """Ask a person. Why it isn't approved, or None if it is. Asks of one child wait for each other."""
         assert decision.code is not None
-        digest = digest_of(action.tool, action.arguments, self._asker.workspace)
         async with self._asking:
+            files = await run_in_thread(partial(files_of, action))
+            digest = self._digest(action, files)
             if (known := self._again.get(digest)) is not None:
                 return None if known else "it was refused before"
             if self._asker.on_approval is None:
@@ -184,8 +197,14 @@ class Permissions:
                 task_index=self._asker.task_index,
                 goal=self._asker.goal,
                 answer_seconds=self._policy.answer_seconds,
+                files=MappingProxyType(files),
             )
-            return await self._answered(request, args_digest(receipt_args or action.arguments), asker or self._asker)
+            args_sha256 = args_digest(receipt_args or action.arguments)
+            problem = await self._answered(request, args_sha256, asker or self._asker)
+            if problem is None and await run_in_thread(partial(files_of, action)) != files:
+                self._again.pop(digest, None)
+                return "a file that it runs has changed since it was shown; it has to be approved again"
+            return problem
 
     async def _answered(self, request: ApprovalRequest, args_sha256: str, asker: Asker) -> str | None:
         started = time.monotonic()

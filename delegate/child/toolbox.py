@@ -15,11 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delegate import contract
 from delegate._util import resources
-from delegate.child import media
 from delegate.child.fetch import FetchPolicy, fetch_url
 from delegate.errors import CallError, ToolError
 from delegate.ports import Attachment, Effect, Tool, ToolOutput, ToolSpec
-from delegate.sandbox import files, search
+from delegate.sandbox import files, media, search
 from delegate.sandbox.commands import Approve, CommandResult, Commands, Mechanism
 from delegate.sandbox.files import Excerpt
 from delegate.sandbox.git_files import shown_text
@@ -130,6 +129,7 @@ class _Definition:
     parallel: bool = True
     read_only: bool = False
     effects: frozenset[Effect] = frozenset()
+    acts: bool | None = None
 
     @cached_property
     def parameters(self) -> JsonObject:

@@ -25,10 +25,14 @@ def main() -> None:
     """Run the command line and exit the process. Shows a traceback only under `python -X dev`."""
     if sys.version_info < OLDEST_PYTHON:  # pip refuses it, but not everybody runs what pip installed
         _exit_for_old_python()
-    _set_up_process()
-    from delegate.cli.app import app_for
+    from delegate.cli.ci import logs  # no older Python reads its patterns
 
     arguments = sys.argv[1:]
+    _set_up_process()
+    if arguments[:1] != ["mcp"]:  # its stdout is for a client
+        logs.guard()
+    from delegate.cli.app import app_for
+
     try:
         # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
         status = app_for(arguments)(prog_name=PROGRAM, standalone_mode=not arguments)
@@ -36,7 +40,6 @@ def main() -> None:
     except SystemExit as end:
         if end.code == 130:
             _print_error("interrupted")
-        _flush()
         raise
     except KeyboardInterrupt:
         _print_error("interrupted")
@@ -46,6 +49,8 @@ def main() -> None:
             raise
         _print_error(_error_text(error))
         sys.exit(2 if isinstance(error, DelegateError) or _is_usage_error(error) else 1)
+    finally:
+        _flush()
 
 
 def _exit_for_old_python() -> NoReturn:
@@ -57,7 +62,10 @@ def _exit_for_old_python() -> NoReturn:
 
 def _flush() -> None:
     """Flush stdout. Python would report an error if its reader has closed the pipe (`| head`), which is fine."""
+    from delegate.cli.ci import logs
+
     try:
+        logs.finish()
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from delegate.cli.ci.logs import print_as_is
 from delegate.cli.options import with_json_option
 
 COMMANDS = (
@@ -39,7 +40,7 @@ _SHORT_HELP = {
     "run": "Run one task, or a file of tasks, and print the verdicts.",
     "batch": "Run a file of tasks, several at a time, into a file of results.",
     "judge": "Judge existing work, without running a child.",
-    "lint": "Find parts of a shell command that hide its failure.",
+    "lint": "Find criteria that can't fail, such as `pytest || true`.",
     "call": "Execute one delegate_task call as a host would.",
     "demo": "Run three small tasks that show what verdicts are for.",
     "models": "List the models: which one judges, and why the others don't.",
@@ -97,7 +98,7 @@ def _group(name: str, run: Callable[..., None]) -> typer.Typer:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(version("delegate-task"))
+        print_as_is(version("delegate-task"))
         raise typer.Exit
 
 

@@ -338,6 +338,7 @@ def _print(batch: "Batch", format: Format) -> None:
         "total": batch.tally.total,
         "settled": batch.tally.settled,
         "passed": batch.tally.passed,
+        "below_seen": batch.tally.below_seen,
         "failed": batch.tally.failed,
         "unjudged": batch.tally.unjudged,
         "other": batch.tally.other,

@@ -15,6 +15,7 @@ from delegate._util.fencing import one_line
 from delegate.batch.batch import Batch, Tally
 from delegate.batch.item import ItemOutcome
 from delegate.cli import PROGRAM
+from delegate.cli.ci.logs import print_as_is
 from delegate.cli.layout import Prose
 from delegate.cli.progress import shown
 from delegate.cli.screens import REASON_CHARS
@@ -49,7 +50,7 @@ async def run_with_progress(batch: Batch) -> None:
 async def _print_lines(progress: "BatchProgress") -> None:
     while True:
         await asyncio.sleep(LINE_SECONDS)
-        print(f"{PROGRAM}: {progress.line()}", file=sys.stderr, flush=True)
+        print_as_is(f"{PROGRAM}: {progress.line()}", on_stderr=True)
 
 
 class BatchProgress:
@@ -114,7 +115,8 @@ def summary(batch: Batch) -> str:
 
 def counts(tally: Tally) -> str:
     """The number of tasks per kind of outcome."""
-    numbers = [(tally.passed, "PASS"), (tally.failed, "FAIL")]
+    below = f" ({tally.below_seen} below seen)" if tally.below_seen else ""
+    numbers = [(tally.passed, f"PASS{below}"), (tally.failed, "FAIL")]
     numbers += [(n, word) for n, word in ((tally.unjudged, "without criteria"), (tally.other, "other")) if n]
     return ", ".join(f"{n} {word}" for n, word in numbers)
 

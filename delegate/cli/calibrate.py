@@ -83,6 +83,7 @@ def _measure(
     toml: bool,
 ) -> None:
     from delegate.calibration.measure import measure
+    from delegate.cli.ci.logs import inert_json, print_as_is
     from delegate.cli.output import print_as_json
 
     measured = measure(rulings)
@@ -90,7 +91,7 @@ def _measure(
         _write_svg(svg, measured, delegator.settings.max_false_pass)
     rates = _corrected(delegator, rulings, measured, batch) if batch is not None else []
     if toml:
-        print("\n".join(_toml(measured)))
+        print_as_is(inert_json("\n".join(_toml(measured))))  # strings are escaped as in JSON
         return
     ruled_twice, disagree = delegator.wait_for(delegator.disagreements())
     document = {

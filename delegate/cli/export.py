@@ -1,8 +1,8 @@
 """`delegate export`: writes recorded tasks in the formats of other tools."""
 
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, nullcontext
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import aclosing, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -85,16 +85,28 @@ async def _write(lines: AsyncGenerator[str], out: Path | None) -> None:
     """Write the lines. The file is opened only once there is something to write."""
     async with aclosing(lines):
         first = await anext(lines, None)
-        try:
-            stream = sys.stdout if out is None else out.open("w", encoding="utf-8")
-        except OSError as error:
-            raise typer.BadParameter(f"{out} can't be written: {error.strerror}", param_hint="-o") from None
-        with nullcontext(stream) if out is None else stream:
+        with _opened(out) as write:
             if first is not None:
-                stream.write(first + "\n")
+                write(first)
                 async for line in lines:
-                    stream.write(line + "\n")
-            stream.flush()
+                    write(line)
+
+
+@contextmanager
+def _opened(out: Path | None) -> Generator[Callable[[str], None]]:
+    """What writes a line to the file, or to stdout."""
+    from delegate.cli.ci.logs import print_as_is
+
+    if out is None:
+        yield print_as_is
+        sys.stdout.flush()
+        return
+    try:
+        file = out.open("w", encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{out} can't be written: {error.strerror}", param_hint="-o") from None
+    with file:
+        yield lambda line: print(line, file=file)
 
 
 class _Found(NamedTuple):

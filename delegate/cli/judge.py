@@ -211,15 +211,16 @@ def _print(verdict: "Verdict", task: "Task", files: _Files, workspace: Path | No
 def _print_for_ci(verdict: "Verdict", task: "Task", files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
     from delegate.cli import exits
     from delegate.cli.ci import github, junit, sarif
+    from delegate.cli.ci.logs import inert_markup, print_as_is
     from delegate.cli.ci.problems import in_repository, paths_of, problems
     from delegate.cli.documents import STDIN
     from delegate.cli.output import print_json
 
     found = problems(verdict, paths_of(task, verdict, workspace))
     if format is JudgeFormat.junit:
-        print(junit.document(verdict, task.goal, found))
+        print_as_is(inert_markup(junit.document(verdict, task.goal, found)))
     elif format is JudgeFormat.github:
-        print("\n".join(github.commands(verdict, task.goal, found)))
+        print_as_is("\n".join(github.commands(verdict, task.goal, found)))
         github.write_summary(verdict, task.goal)
     else:
         places = (

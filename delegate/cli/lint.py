@@ -1,4 +1,4 @@
-"""`delegate lint`: finds shell commands that can't fail, and says what criteria in words are about."""
+"""`delegate lint`: tries whether criteria can fail, and says what criteria in words are about."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -8,13 +8,9 @@ import typer
 from delegate.cli.options import Format, FormatOption
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from delegate.judging.checks.vacuous import VacuousPart
     from delegate.types import Task
 
-BEFORE, MARKED, AFTER = 60, 80, 40
-"""Maximum number of characters shown before, within and after the marked part of a line."""
+_LABELS = {True: "can fail", False: "can't fail", None: "not known"}
 
 
 def lint(
@@ -32,62 +28,133 @@ def lint(
         bool,
         typer.Option("--files", help="The arguments are files of criteria or of tasks, any number of them."),
     ] = False,
-    rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The folder as it is before the work. A task's own is used without this."),
+    ] = None,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """Find parts of a shell command that hide its failure, as in `pytest || true`.
+    """Find criteria that can't fail, such as the command `pytest || true`.
 
-    With --criteria, check the commands of all its shell criteria, and show what
+    Commands run in an empty folder and, if there is a workspace, in a copy of
+    it, each for at most 10 seconds and in a sandbox, unless the settings allow
+    them anywhere. What succeeds wherever it runs can't fail. Schemas,
+    expressions and patterns are tried on reports that say nothing.
+
+    With --criteria, show whether each criterion of a file can fail, and what
     each criterion in words says it is about: `report: …`, `file PATH: …`,
     `deed: …` or `absence: …`. Where it doesn't, a model reads it when its task
-    runs. With --files, do the same for each file that
-    is given: criteria, or tasks as for `delegate run --file` and `delegate
-    batch`. Only what was found is shown.
+    runs. With --files, do the same for each file that is given: criteria, or
+    tasks as for `delegate run --file` and `delegate batch`. Only what was
+    found is shown.
 
-    Nothing is run. Exits with 0 if there are no findings, 1 if there
-    are, and 2 if there is no command.
+    No model is called, and no key is needed. Exits with 0 if everything can
+    fail or that isn't known, 1 if something can't, and 2 if there is no command
+    or a criterion is invalid.
     """
-    if rules:
-        _print_rules(format)
-        raise typer.Exit
     from delegate.cli.output import refusals_as
-    from delegate.judging.checks.vacuous import find_vacuous
 
+    text = ""
+    with refusals_as(format):
+        if files:
+            tasks = [one for name in command or [] for one in _tasks_of(Path(name), workspace)]
+        elif criteria is not None:
+            tasks = [(str(criteria), "", _task_of(criteria, command, workspace))]
+        else:
+            text = _read(command or [])
+            tasks = [("", "", _task_of_command(text, exit_code, workspace))]
+        rows = _rows(tasks)
     if files:
-        raise typer.Exit(_lint_files(command or [], format))
-    if criteria is not None:
-        raise typer.Exit(_lint_criteria(criteria, command, format))
-    with refusals_as(format):
-        text = _read(command or [])
-    found = find_vacuous(text, exit_code=exit_code)
-    _print(text, exit_code, found, format)
-    raise typer.Exit(1 if found else 0)
+        _print_found(rows, format)
+    elif criteria is not None:
+        _print_all(rows, format)
+    else:
+        _print_command(text, exit_code, rows[0], format)
+    raise typer.Exit(1 if any(row["findings"] for row in rows) else 0)
 
 
-def _lint_files(names: list[str], format: Format) -> int:
-    """Print what was found in files of criteria or tasks; returns the exit code."""
-    from delegate.cli.output import console, print_as_json, refusals_as
+def _rows(tasks: "list[tuple[str, str, Task]]") -> list[dict[str, Any]]:
+    """What was found on each criterion of these tasks, which have a file and a prefix for ids. Raises CallError."""
+    import asyncio
 
-    with refusals_as(format):
-        rows = [row for name in names for row in _rows_of(Path(name))]
-    if not print_as_json(format, {"criteria": rows}, rows):
-        for row in rows:
-            for finding in row["findings"]:
-                console().print(f"{row['file']}: {row['id']}: {finding}", soft_wrap=True, markup=False)
-    return 1 if any(row["findings"] for row in rows) else 0
+    from delegate.judging.checks.can_fail import Trial, try_out
+    from delegate.judging.reading.statements import declared, in_words
+    from delegate.sandbox.commands import Commands
+    from delegate.settings import load_settings
+    from delegate.types import ShellCriterion
+
+    settings = load_settings()
+    commands = Commands(
+        sandbox=settings.sandbox, commands=settings.commands, network=settings.network, hidden=(settings.home,)
+    )
+
+    async def tried() -> list[list[Trial]]:
+        return [
+            await try_out(task, commands, author="person", folder=task.workspace.path if task.workspace else None)
+            for _, _, task in tasks
+        ]
+
+    rows = list[dict[str, Any]]()
+    for (file, prefix, task), trials in zip(tasks, asyncio.run(tried()), strict=True):
+        statements = in_words(task)
+        for criterion, trial in zip(task.criteria, trials, strict=True):
+            text, about = statements.get(criterion.id or "", ("", None))
+            read_as = str(declared(text, about).parts[0]) if about is not None else "read by a model" if text else None
+            missed = trial.can_fail is None and isinstance(criterion, ShellCriterion)
+            rows.append(
+                {
+                    "file": file,
+                    "id": f"{prefix}{criterion.id}",
+                    "text": criterion.describe(),
+                    "about": read_as,
+                    "can_fail": trial.can_fail,
+                    "how": trial.how,
+                    "findings": [f"it can't fail: {trial.how}"] if trial.can_fail is False else [],
+                    "warnings": [trial.how] if trial.held_before or missed else [],
+                }
+            )
+    return rows
 
 
-def _rows_of(file: Path) -> list[dict[str, Any]]:
-    """What was found on each criterion of a file of criteria or tasks. Raises CallError."""
-    from delegate.cli.workfile import read_criteria, to_task
-
+def _tasks_of(file: Path, workspace: Path | None) -> "list[tuple[str, str, Task]]":
+    """The tasks of a file of tasks, or one with the criteria of a file. Raises CallError."""
     if (tasks := _tasks_in(file)) is None:
-        return [{"file": str(file), **row} for row in _criteria_rows(to_task("lint", read_criteria(file)))]
-    return [
-        {"file": str(file), **row, "id": f"task {id}, {row['id']}"}
-        for id, task in tasks
-        for row in _criteria_rows(task)
-    ]
+        return [(str(file), "", _task_of(file, None, workspace))]
+    return [(str(file), f"task {id}, ", _in(task, workspace)) for id, task in tasks]
+
+
+def _task_of(criteria: Path, command: list[str] | None, workspace: Path | None) -> "Task":
+    """A task with the criteria of a file. Raises CallError."""
+    from delegate.cli.workfile import read_criteria, to_task, with_location
+    from delegate.errors import CallError
+    from delegate.judging.validate import refuse_undecidable
+
+    if command:
+        raise CallError("two_inputs", "give a command or --criteria, not both", hint="leave out one of them")
+    located = read_criteria(criteria)
+    task = _in(to_task("lint", located), workspace)
+    try:
+        refuse_undecidable(task, folder=workspace)
+    except CallError as error:
+        raise with_location(error, located) from None
+    return task
+
+
+def _task_of_command(command: str, exit_code: int, workspace: Path | None) -> "Task":
+    from delegate.types import ShellCriterion, Task
+
+    criterion = ShellCriterion(kind="shell", command=command, exit_code=exit_code)
+    return _in(Task(goal="lint", acceptance_criteria=(criterion,)), workspace)
+
+
+def _in(task: "Task", workspace: Path | None) -> "Task":
+    """The task with this workspace, if there is one. Raises CallError."""
+    from delegate.sandbox.workspace import existing
+    from delegate.types import Workspace
+
+    if workspace is None:
+        return task
+    return task.model_copy(update={"workspace": Workspace(mode="shared", path=existing(workspace))})
 
 
 def _tasks_in(file: Path) -> "list[tuple[str, Task]] | None":
@@ -122,46 +189,6 @@ def _holds_tasks(document: object) -> bool:
     )
 
 
-def _lint_criteria(file: Path, command: list[str] | None, format: Format) -> int:
-    """Print what was found on each criterion; returns the exit code."""
-    from delegate.cli.output import console, print_json, print_jsonl, refusals_as
-    from delegate.cli.workfile import read_criteria, to_task
-    from delegate.errors import CallError
-
-    with refusals_as(format):
-        if command:
-            raise CallError("two_inputs", "give a command or --criteria, not both", hint="leave out one of them")
-        rows = _criteria_rows(to_task("lint", read_criteria(file)))
-    if format is Format.json:
-        print_json({"criteria": rows})
-    elif format is Format.jsonl:
-        print_jsonl(rows)
-    else:
-        for row in rows:
-            about = f" [about: {row['about']}]" if row["about"] else ""
-            console().print(
-                "\n".join([f"{row['id']} {row['text']}{about}", *(f"  {one}" for one in row["findings"])]),
-                soft_wrap=True,
-                markup=False,
-            )
-    return 1 if any(row["findings"] for row in rows) else 0
-
-
-def _criteria_rows(task: "Task") -> list[dict[str, Any]]:
-    from delegate.judging.reading.statements import declared, in_words
-    from delegate.judging.validate import vacuous_parts
-    from delegate.types import ShellCriterion
-
-    rows, statements = list[dict[str, Any]](), in_words(task)
-    for criterion in task.criteria:
-        text, about = statements.get(criterion.id or "", ("", None))
-        read_as = "read by a model" if text else None
-        read_as = str(declared(text, about).parts[0]) if about is not None else read_as
-        found = vacuous_parts(criterion) if isinstance(criterion, ShellCriterion) else []
-        rows.append({"id": criterion.id, "text": criterion.describe(), "about": read_as, "findings": found})
-    return rows
-
-
 def _read(command: list[str]) -> str:
     from delegate.cli.documents import STDIN, read_text
     from delegate.errors import CallError
@@ -176,52 +203,40 @@ def _read(command: list[str]) -> str:
     return text
 
 
-def _print(command: str, exit_code: int, found: "tuple[VacuousPart, ...]", format: Format) -> None:
-    from dataclasses import asdict
-
+def _print_found(rows: list[dict[str, Any]], format: Format) -> None:
     from delegate.cli.output import console, print_as_json
 
-    findings: list[dict[str, Any]] = [asdict(part) for part in found]
-    if print_as_json(format, {"command": command, "exit_code": exit_code, "findings": findings}, findings):
+    if print_as_json(format, {"criteria": rows}, rows):
         return
-    if not found:
-        print("no findings: the command can fail")
-    for part in found:
-        console().print(part_text(command, part), soft_wrap=True)
+    for row in rows:
+        for one in (*row["findings"], *(f"warning: {warning}" for warning in row["warnings"])):
+            console().print(f"{row['file']}: {row['id']}: {_clean(one)}", soft_wrap=True, markup=False)
 
 
-def part_text(command: str, part: "VacuousPart") -> "Text":
-    """The line of the command with the finding, carets under it, and the explanation."""
-    from rich.cells import cell_len
-    from rich.text import Text
+def _print_all(rows: list[dict[str, Any]], format: Format) -> None:
+    from delegate.cli.output import console, print_as_json
 
-    line_start = command.rfind("\n", 0, part.start) + 1
-    line = command[line_start:].partition("\n")[0]
-    start, end = part.start - line_start, min(part.end - line_start, len(line))
-    before = _shown(line[:start], BEFORE, keep_end=True)
-    marked = _shown(line[start:end], MARKED)
-    after = _shown(line[end:], AFTER)
-    carets = " " * cell_len(before) + "^" * max(1, cell_len(marked))
-    line_number = f"line {command.count(chr(10), 0, line_start) + 1}, " if "\n" in command else ""
-    position = f"  {line_number}characters {part.start}-{part.end}: {part.why}"
-    text = Text(f"{before}{marked}{after}\n").append(carets, "bold red").append(f"\n{part.rule}", "bold")
-    return text.append(position)
+    if print_as_json(format, {"criteria": rows}, rows):
+        return
+    for row in rows:
+        about = f" [about: {row['about']}]" if row["about"] else ""
+        console().print(f"{row['id']} {row['text']}{about}\n  {_outcome(row)}", soft_wrap=True, markup=False)
 
 
-def _shown(text: str, limit: int, *, keep_end: bool = False) -> str:
-    """The text as one line that is safe for a terminal, cut with an ellipsis if it is too long."""
+def _print_command(command: str, exit_code: int, row: dict[str, Any], format: Format) -> None:
+    from delegate.cli.output import console, print_as_json
+
+    said = {name: row[name] for name in ("can_fail", "how", "findings", "warnings")}
+    document = {"command": command, "exit_code": exit_code, **said}
+    if not print_as_json(format, document, [document]):
+        console().print(_outcome(row), soft_wrap=True, markup=False)
+
+
+def _outcome(row: dict[str, Any]) -> str:
+    return _clean(f"{_LABELS[row['can_fail']]}: {row['how']}")
+
+
+def _clean(text: str) -> str:
     from delegate._util.fencing import clean
 
-    shown = clean(text).text.replace("\n", " ").expandtabs(1)
-    if len(shown) <= limit:
-        return shown
-    return f"…{shown[1 - limit :]}" if keep_end else f"{shown[: limit - 1]}…"
-
-
-def _print_rules(format: Format) -> None:
-    from delegate.cli.output import console, print_as_json
-    from delegate.judging.checks.vacuous import RULES
-
-    if not print_as_json(format, dict(RULES), ({"rule": rule, "why": why} for rule, why in RULES.items())):
-        width = max(map(len, RULES))
-        console().print("\n".join(f"{rule:<{width}}  {why}" for rule, why in RULES.items()), soft_wrap=True)
+    return clean(text).text.replace("\n", " ")

@@ -1,6 +1,7 @@
 """Prints to stdout: JSON, and what all texts and tables for people share. See `screens` for reports and verdicts.
 
-Text from a child, a judge or a provider is passed through `plain` before it reaches a terminal.
+Text from a child, a judge or a provider is passed through `plain` before it reaches a terminal. That none of it
+commands a CI system is up to `ci/logs`.
 """
 
 import json
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from delegate._util.fencing import clean, one_line
 from delegate.cli import PROGRAM
+from delegate.cli.ci.logs import inert_json, print_as_is
 from delegate.cli.costs import totals_line
 from delegate.cli.layout import Prose, Screen
 from delegate.cli.options import Format
@@ -43,13 +45,13 @@ _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud
 
 def print_json(value: Any) -> None:
     """One JSON document, indented."""
-    print(as_json(value, indent=2))
+    print_as_is(as_json(value, indent=2))
 
 
 def print_jsonl(values: Iterable[Any]) -> None:
     """One JSON value per line."""
     for value in values:
-        print(as_json(value))
+        print_as_is(as_json(value))
 
 
 def print_as_json(format: Format, document: Any, rows: Iterable[Any] | None = None) -> bool:
@@ -89,10 +91,10 @@ def _detail(error: CallError | ConfigError) -> ErrorDetail:
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """JSON without control or invisible characters, and in ASCII if stdout isn't Unicode."""
+    """JSON without control or invisible characters, without commands to CI, and in ASCII if stdout isn't Unicode."""
     ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only, default=str)
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return inert_json(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 # ------------------------------------------------------------------------------------------------------- for people

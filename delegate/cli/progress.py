@@ -15,6 +15,7 @@ from rich.tree import Tree
 from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
 from delegate.events import Event, EventSink, WaitReason
+from delegate.types import Level
 
 _ENDS = {"PASS": ("✓ PASS", "bold green"), "FAIL": ("✗ FAIL", "bold red"), "no criteria": ("• done", "bold yellow")}
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -86,6 +87,8 @@ class _Branch:
     ended: float | None = None
     status: str = ""
     verdict: str | None = None
+    level: Level | None = None
+    """That of a PASS."""
 
 
 class RunProgress:
@@ -129,6 +132,7 @@ class RunProgress:
                 branch.doing = f"asking {_short(event.model)} to judge"
             case "verdict":
                 branch.verdict, branch.ended = event.verdict or "no criteria", self._clock()
+                branch.level = event.level if event.verdict == "PASS" else None
             case "approval.asked":
                 branch.doing = _short(f"asks you about {event.text}")
             case "approval.answered":
@@ -154,7 +158,7 @@ class RunProgress:
         if branch.verdict is None:
             mark = Text.assemble((_SPIN[int(self._clock() * 10) % len(_SPIN)], "green"), " ")
         else:
-            mark = Text.assemble(_final_mark(branch.status, branch.verdict), "  ")
+            mark = Text.assemble(_final_mark(branch.status, branch.verdict, branch.level), "  ")
         seconds = "" if branch.started is None else f"{(branch.ended or self._clock()) - branch.started:.1f} s"
         return _Line(
             mark.append(f"{n + 1}. "),
@@ -210,8 +214,11 @@ def _short(text: str) -> str:
     return one_line(text, _STEP_CHARS)
 
 
-def _final_mark(status: str, verdict: str) -> tuple[str, str]:
+def _final_mark(status: str, verdict: str, level: Level | None) -> tuple[str, str]:
     """Mark and style of a finished task. Without criteria, the status of its child counts."""
+    if level is not None:
+        mark, style = _ENDS[verdict]
+        return f"{mark} ({level.replace('_', ' ')})", style if level in ("proven", "seen") else "bold yellow"
     if verdict == "no criteria" and status != "completed":
         return f"✗ {status}", "bold red"
     return _ENDS.get(verdict, (verdict, "bold"))

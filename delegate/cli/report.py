@@ -35,6 +35,7 @@ def report(
     elsewhere and works without scripts, so it can be mailed and archived. It
     contains what children wrote and read, as far as secrets weren't removed.
     """
+    from delegate.cli.ci.logs import inert_markup, print_as_is
     from delegate.cli.work import work
     from delegate.delegator import Delegator
     from delegate.report.page import report_page
@@ -45,7 +46,7 @@ def report(
     view = work(delegator, lambda _: _read(delegator, run, number))
     html = report_page(view).html
     if output == Path("-"):
-        print(html, end="")
+        print_as_is(inert_markup(html), end="")
         return
     _write(output, html)
     print(f"{output}: {', '.join([view.tally, *view.figures])}")

@@ -289,6 +289,7 @@ def _show(out: "Console", evidence: "Evidence", *, whole: bool) -> None:
 def _evidence(record: "JsonObject") -> "Evidence":
     """What the judge saw of a task, as far as it is still there."""
     from delegate.judging.judge.evidence import gather
+    from delegate.judging.judge.sources import Sources
     from delegate.judging.submission import Submission
     from delegate.sandbox.workspace import Folder
     from delegate.types import ChildRun, Task
@@ -296,7 +297,7 @@ def _evidence(record: "JsonObject") -> "Evidence":
     workspace = Path(record["workspace"]) if record["workspace"] else None
     folder = Folder.of_existing(workspace) if workspace is not None and workspace.is_dir() else None
     run = ChildRun.model_validate(record["run"])
-    return gather(Submission(Task(goal=_goal(record)), run, folder, "person", None), ())
+    return gather(Sources(Submission(Task(goal=_goal(record)), run, folder, "person", None)))
 
 
 def _goal(record: "JsonObject") -> str:

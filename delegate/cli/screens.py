@@ -43,12 +43,14 @@ _MARKS = {
     "trusted": ("~", "yellow"),
     "skipped": ("-", "dim"),
 }
-_WORDS = {"PASS": "bold green", "FAIL": "bold red"}
 
 
 def word(verdict: Verdict | None) -> Text:
-    """PASS, FAIL or, without criteria, UNJUDGED. The meaning doesn't depend on the color."""
-    return Text.assemble((verdict.verdict, _WORDS[verdict.verdict]) if verdict else ("UNJUDGED", "bold yellow"))
+    """PASS, FAIL or, without criteria, UNJUDGED. A PASS below the level `seen` is yellow; words say its level too."""
+    if verdict is None:
+        return Text("UNJUDGED", "bold yellow")
+    good = "bold green" if verdict.verified else "bold yellow"
+    return Text(verdict.verdict, good if verdict.verdict == "PASS" else "bold red")
 
 
 def task_screen(result: TaskResult, goal: str, *, number: int | None = None, more: str = "") -> Screen:
@@ -79,7 +81,8 @@ def verdict_screen(verdict: Verdict, goal: str) -> Screen:
 
 
 def _head(verdict: Verdict | None, goal: str, number: int | None) -> Text:
-    head = word(verdict).append(f" ({verdict.worth})" if verdict and verdict.verdict == "PASS" else "")
+    head = Text().append_text(word(verdict))
+    head.append(f" ({verdict.worth})" if verdict and verdict.verdict == "PASS" else "", word(verdict).style)
     return head.append(f"  {number}. " if number else "  ", "bold").append(one_line(goal, TITLE_CHARS), "bold")
 
 
@@ -113,15 +116,27 @@ def verdict_rows(verdict: Verdict | None, result: TaskResult | None, *, full: bo
 
 def _criterion(one: CriterionResult, *, full: bool) -> Row:
     mark, style = _MARKS[one.outcome]
+    style = "yellow" if one.outcome == "met" and one.level not in (None, "proven", "seen") else style
     label = Text.assemble((mark, style), (f" {one.decided_by}", "dim"))
     text = f"{one.id} {one.text}" if full else one.text
     details = _all_details(one) if full else _details(one)
+    if one.level is not None and one.outcome in ("met", "trusted"):
+        words = one.level.replace("_", " ")
+        details = details.removeprefix(one.outcome).removeprefix(": ") if one.code == one.outcome else details
+        details = f"{words}: {details}" if details and details != words else words
+    held = "it held before the child began"
+    details += f"; {held}" if one.held_before and held not in details else ""
     details += " (findings only)" if one.findings_only else ""
     return Row(label, Text(one_line(text, FULL_CHARS if full else TEXT_CHARS)), Text(details, "dim"))
 
 
 def _details(one: CriterionResult) -> str:
-    """The evidence of a criterion that is met, else the reason why it isn't, as short as it tells."""
+    """The evidence of a criterion that is met, else the reason why it isn't, and how it was read."""
+    read = f" ({one_line(str(one.reading), MET_CHARS)})" if one.reading is not None else ""
+    return f"{_why(one)}{read}".strip()
+
+
+def _why(one: CriterionResult) -> str:
     if one.outcome == "met":
         evidence = one.evidence if one.decided_by == "judge" and one.source else None
         if evidence:
@@ -149,7 +164,7 @@ def _place(one: CriterionResult) -> str:
     """Where the evidence was found, in words."""
     kind, _, name = (one.source or "").partition(":")
     places = {"output": "the report", "said": "the conversation", "artifacts": "the list of files", "artifact": name}
-    places |= {"file": name, "receipt": f"call {name}", "check": f"check {name}"}
+    places |= {"file": name, "receipt": f"call {name}", "check": f"check {name}", "look": f"look {name}"}
     return one_line(visible(places.get(kind, one.source or "")), 80)
 
 
@@ -180,7 +195,10 @@ def _finding(one: Finding) -> Row:
 
 def basis_rows(verdict: Verdict) -> list[Row]:
     """The basis of the verdict as a whole, and its score."""
-    proof = "every decision rests on evidence that code verified" if verdict.verified else "not verified"
+    if verdict.verdict == "PASS":
+        proof = f"level {verdict.worth}" if verdict.level else verdict.worth
+    else:
+        proof = "every decision rests on evidence that code verified" if verdict.verified else "not verified"
     return [row("basis", f"{verdict.code}, decided by {verdict.decided_by}; {proof}{_score(verdict)}")]
 
 

@@ -129,7 +129,7 @@ def settings_text(allowed: Settings, start: Start) -> str:
 
 # How strictly their work is judged
 # escalate = true # ask a second judge where the first can't decide; this adds its cost
-# strict_checks = true # refuse shell criteria that can't fail
+# strict_checks = true # refuse criteria that can't fail
 """
     return f"{text}\n{start.endpoint}\n" if start.endpoint else text
 

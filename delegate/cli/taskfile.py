@@ -117,7 +117,7 @@ def _refuse_unknown_in(criterion: Mapping[str, object], path: str, problems: Pro
 def _refuse_undecidable(task: Task) -> None:
     """Raise CallError now for a criterion that no check could use, rather than after a task was run."""
     try:
-        refuse_undecidable(task, strict_checks=False)
+        refuse_undecidable(task)
     except CallError as error:
         error.message = f"`{error.field}` is invalid: {error.message}"
         raise

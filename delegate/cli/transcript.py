@@ -94,7 +94,7 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
         case "judge.done" if event["fault"]:
             yield _at(seconds, "no reply", f"{event['model']}: {event['fault']}")
         case "verdict":
-            yield _at(seconds, "verdict", event["verdict"] or "no criteria")
+            yield _at(seconds, "verdict", f"{event['verdict'] or 'no criteria'}{_level(event)}")
         case "child.waiting" | "judge.waiting" | "judge.done":
             pass
         case kind:  # recorded by a newer version
@@ -120,6 +120,12 @@ def approval_words(answer: JsonObject) -> str:
     again = ", also for the same call again" if answer["same_again"] and answer["approved"] else ""
     note = f": {one_line(answer['note'], 300)}" if answer["note"] else ""
     return f"{answer['outcome'].replace('_', ' ')}{by}{again}, after {answer['seconds']:.1f} s{note}"
+
+
+def _level(event: JsonObject) -> str:
+    """The level of a PASS. Events of older versions have none."""
+    level = event.get("level") if event["verdict"] == "PASS" else None
+    return f" ({level.replace('_', ' ')})" if level else ""
 
 
 def _held(event: JsonObject) -> str:

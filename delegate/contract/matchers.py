@@ -190,6 +190,8 @@ def _receipt_faults(criterion: ReceiptCriterion) -> Iterator[Fault]:
     calls = criterion.calls
     ids = [call.id for call in calls if call.id]
     unsound = False
+    if criterion.mode == "at_least" and not calls:
+        yield Fault("calls", "is empty, so nothing is expected; list calls, or use the mode none or exactly")
     for n, call in enumerate(calls):
         at = f"calls[{n}]"
         found = list(_call_faults(call, at))

@@ -216,6 +216,7 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
 def _judge_line(record: JudgeRecord, name: str) -> str:
     line = f"- judge: {one_line(name, 80)}"
     line += ", the child's own model" if record.same_model_as_worker else ""
+    line += f", after {len(record.looks)} look{'s' * (len(record.looks) > 1)} at the work" if record.looks else ""
     if record.substituted and record.model_served:
         line += f"; the provider served {quoted(record.model_served, 80)} instead"
     asked = list(dict.fromkeys(attempt.model for attempt in answered(record.attempts)))
@@ -228,9 +229,11 @@ def _judge_line(record: JudgeRecord, name: str) -> str:
 def _criterion_line(criterion: CriterionResult) -> str:
     """Return a criterion with who decided it and on what evidence, in more detail if it isn't met."""
     why = "" if criterion.code == criterion.outcome else f", {one_line(criterion.code, 40)}"
+    why += f", {criterion.level.replace('_', ' ')}" if criterion.level not in (None, criterion.outcome) else ""
     line = f"- {criterion.id} {criterion.outcome} ({criterion.decided_by}{why}): {quoted(criterion.text, 200)}"
     met = criterion.outcome in ("met", "trusted")
-    line += f" → {quoted(criterion.reason, 300)}" if criterion.reason and not met else ""
+    is_plain = met and criterion.level in (None, "proven", "seen", "said") and not criterion.held_before
+    line += f" → {quoted(criterion.reason, 300)}" if criterion.reason and not is_plain else ""
     if criterion.evidence and not (met and criterion.decided_by == "check"):
         source = quoted(criterion.source or "an unknown source", 80)
         line += f"; evidence from {source}: {quoted(criterion.evidence, 200)}"

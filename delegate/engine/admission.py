@@ -1,6 +1,6 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -24,7 +24,7 @@ from delegate.models.connections import Connections
 from delegate.models.routing import ChildRequest, choose_child, likely_judge
 from delegate.sandbox.commands import Author
 from delegate.settings import Settings
-from delegate.types import Report, Task
+from delegate.types import ReceiptCriterion, Report, Task
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
@@ -77,6 +77,8 @@ class Admission:
         if author == "model" and context.workspace is not None:
             tasks = [task.model_copy(update={"workspace": context.workspace}) for task in tasks]
         models = self._select_models(tasks, context)
+        if self.settings.strict_checks:
+            await self._refuse_vacuous(tasks, author)
         connections = [await self.connections.open(model) if model else None for model in models]
         _reserve_children(tasks, author, context)
         # The operator's consumer receives only the events of top-level tasks.
@@ -109,7 +111,7 @@ class Admission:
         self._refuse_goal_mode(task)
         self._refuse_steps(task)
         tools = self.executor.services.tools_of(context)
-        refuse_undecidable(task, strict_checks=self.settings.strict_checks, tools=tools)
+        refuse_undecidable(task, tools=tools, callable_tools=self._callable_tools(task))
         return self._model_for(task, context) if self.executor.services.runner.needs_model else None
 
     def likely_models(self, context: RunContext, *, judge: str | None) -> Iterator[Model]:
@@ -144,14 +146,40 @@ class Admission:
         services = self.executor.services
         if not task.tools or (services.host_tools is None and not getattr(services.runner, "uses_job_tools", False)):
             return
-        names = toolbox_names() if services.host_tools is None else [tool.name for tool in services.host_tools]
-        known = (*names, self.settings.tool_name)
+        known = self._known_tools()
         for n, name in enumerate(task.tools):
             if name not in known:
                 meant = most_similar(name, known)
                 guess = f"did you mean `{meant}`? " if meant else ""
                 hint = f"{guess}The tools are: {', '.join(known)}"
                 raise CallError("unknown_tool", f"there is no tool {name[:100]!r}", field=f"tools[{n}]", hint=hint)
+
+    def _known_tools(self) -> tuple[str, ...]:
+        host_tools = self.executor.services.host_tools
+        names = toolbox_names() if host_tools is None else [tool.name for tool in host_tools]
+        return (*names, self.settings.tool_name)
+
+    def _callable_tools(self, task: Task) -> Collection[str] | None:
+        """The tools that a child may have receipts of; None if its runner has tools of its own, or nothing asks."""
+        if not getattr(self.executor.services.runner, "uses_job_tools", False):
+            return None
+        if not any(isinstance(criterion, ReceiptCriterion) for criterion in task.acceptance_criteria):
+            return None
+        from delegate.child.steps import STEP_TOOLS  # loaded only where it is used
+
+        return {*self._known_tools(), *GOAL_TOOLS, *STEP_TOOLS}
+
+    async def _refuse_vacuous(self, tasks: Sequence[Task], author: Author) -> None:
+        """Raise CallError if a criterion can't fail, as far as that can be found out by trying."""
+        from delegate.judging.checks.can_fail import refuse_vacuous  # loaded only where the settings ask for it
+
+        for n, task in enumerate(tasks):
+            folder = task.workspace.path if task.workspace is not None else None
+            try:
+                await refuse_vacuous(task, self.executor.services.commands, author=author, folder=folder)
+            except CallError as error:
+                error.field = f"tasks[{n}].{error.field}" if len(tasks) > 1 else error.field
+                raise
 
     def _refuse_goal_mode(self, task: Task) -> None:
         """Raise CallError if the task's child can't make claims: its runner has no conversation that could go on."""

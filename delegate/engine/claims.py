@@ -7,36 +7,29 @@ claim ──▶ nothing changed since the last one was refused: refused again, a
 
 import asyncio
 import hashlib
-import os
-import posixpath
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable, Sequence
 
 from delegate._util.cancellation import reraise_pending_cancel
 from delegate.budget import costs
 from delegate.child.job import ClaimReply, MadeClaim
 from delegate.control.review import refusal, refused_criteria
 from delegate.events import ClaimJudged, ClaimMade, Notify
+from delegate.judging.combine import combine
+from delegate.judging.levels import VERIFIED
 from delegate.records.recorder import Recorder
-from delegate.sandbox.paths import remove_file
-from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
-from delegate.types import Artifact, ChildRun, Claim, ErrorDetail, FileCriterion, ShellCriterion, Task, Verdict
+from delegate.types import Artifact, ChildRun, Claim, CriterionResult, ErrorDetail, Task, Verdict
 
 Judge = Callable[[ChildRun], Awaitable[Verdict | None]]
 RATIONALE_CHARS = 4_000
-_FEW_FILES = 64
-"""So many are removed faster than a thread is started."""
 
 
 class TaskClaims:
     """The claims of one task.
 
     `judge` gives the verdict on a run, and `only_reads` says whether a tool changes nothing. `before` are claims that
-    were judged by a process that was lost, and `checks_wrote` the files that their checks left.
+    were judged by a process that was lost.
     """
 
     def __init__(
@@ -49,10 +42,8 @@ class TaskClaims:
         *,
         only_reads: Callable[[str], bool],
         before: Sequence[Claim] = (),
-        checks_wrote: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.max_claims = task.max_claims
-        self._task = task
         self.made: list[Claim] = list(before)
         """All claims with what came of them, in order."""
         self._recorder, self._folder, self._judge, self._notify = recorder, folder, judge, notify
@@ -61,8 +52,8 @@ class TaskClaims:
         """The state of the latest claim that somebody looked at and refused."""
         self._latest: tuple[ChildRun, Verdict] | None = None
         """The run of the latest claim, with its verdict."""
-        self._of_checks = dict(checks_wrote)
-        """Files that checks of refused claims left in the workspace, with the time of their last change."""
+        self._refusals: dict[tuple[str, str], CriterionResult] = {}
+        """The criteria that a judge refused, by their ids and a digest of what they are about."""
 
     @property
     def left(self) -> int:
@@ -73,14 +64,8 @@ class TaskClaims:
         """Record a claim, with the files as they are now."""
         run = self._recorder.finish("completed", output=rationale)
         artifacts = await self._folder.artifacts()
-        # Looked at now, since the checks of this claim may write the same files again.
-        self._of_checks = {path: at for path, at in self._of_checks.items() if self._changed_at(path) == at}
-        left = [one.path for one in artifacts if one.path in self._of_checks and one.change == "created"]
-        if left and self._folder.owned:
-            await run_in_thread_if(len(left) > _FEW_FILES, partial(self._remove, left))
-            artifacts = await self._folder.artifacts()
-        if own := tuple(one for one in artifacts if one.path not in self._of_checks):
-            run = run.model_copy(update={"artifacts": own})
+        if artifacts:
+            run = run.model_copy(update={"artifacts": artifacts})
         n = len(self.made) + 1
         self._notify(ClaimMade, n=n, step=run.steps, rationale=run.output[:RATIONALE_CHARS])
         return MadeClaim(n, run, self._state_of(run))
@@ -97,7 +82,7 @@ class TaskClaims:
         started = time.monotonic()
         verdict = await self._judge(claim.run)
         assert verdict is not None, "a task in goal mode has criteria"
-        verdict = self._only_verified(verdict)
+        verdict = self._only_verified(self._with_earlier_refusals(verdict, claim.run))
         self._latest = claim.run, verdict
         self._refused_state = claim.state if verdict.examined else None
         charge = costs.of_judge(verdict)
@@ -119,7 +104,6 @@ class TaskClaims:
         if verdict.verdict == "PASS":
             self._note(judged)
             return ClaimReply(True, "Verified. You are finished.")
-        await self._note_files_of_checks(claim.run)
         reply = self._refused(judged, verdict)
         if verdict.code == "cancelled":  # a verdict holds it back, so that its cost is kept
             raise asyncio.CancelledError
@@ -148,7 +132,6 @@ class TaskClaims:
         judged, verdict = self._latest
         if verdict.verdict == "PASS" and child.status != "completed":
             return child, None
-        # What was judged is what the child left: what checks wrote since isn't its work.
         return child.model_copy(update={"artifacts": judged.artifacts}), verdict
 
     def _noted(self, claim: Claim, text: str, limit: ErrorDetail | None = None, *, examined: bool = True) -> ClaimReply:
@@ -158,53 +141,59 @@ class TaskClaims:
 
     def _note(self, claim: Claim) -> None:
         self.made.append(claim)
-        self._notify(ClaimJudged, **claim.model_dump(mode="json"), checks_wrote=dict(self._of_checks))
+        self._notify(ClaimJudged, **claim.model_dump(mode="json"))
 
     def _only_verified(self, verdict: Verdict) -> Verdict:
         """The verdict, refused if it is a PASS that doesn't rest on evidence: no goal is reached by it."""
         if verdict.verdict != "PASS":
             return verdict
-        files = [one.path for one in self._task.criteria if isinstance(one, FileCriterion) and one.exists]
-        if left := [path for path in files if posixpath.normpath(path) in self._of_checks]:
-            reasoning = f"{left[0]} was written by a check, when an earlier claim was verified, and not by the child"
-        elif verdict.verified:
+        if verdict.level in (*VERIFIED, "said"):  # what is only said is all that the criterion asks for
             return verdict
-        else:
-            reasoning = f"every criterion is met, but not all of them on evidence: {verdict.code}"
+        reasoning = f"every criterion is met, but not all of them on evidence: {verdict.worth}"
         code = "not_verified"
         return verdict.model_copy(update={"verdict": "FAIL", "code": code, "reasoning": reasoning})
 
-    async def _note_files_of_checks(self, run: ChildRun) -> None:
-        """Remember the files that checks wrote while a claim was judged. Later they aren't the child's work."""
-        if self._folder.unlisted or not any(isinstance(one, ShellCriterion) for one in self._task.criteria):
-            return  # with files of the child that aren't listed, nobody knows which are those of checks
-        known = {one.path for one in run.artifacts}
-        # Without writing a worktree's diff again: what is taken over is what was judged.
-        for one in await run_in_thread_if(not self._folder.is_small, self._folder.changes):
-            if one.path not in known and (changed := self._changed_at(one.path)) is not None:
-                self._of_checks[one.path] = changed
+    def _with_earlier_refusals(self, verdict: Verdict, run: ChildRun) -> Verdict:
+        """The verdict, with what a judge refused before of the same work still refused.
 
-    def _remove(self, left: Sequence[str]) -> None:
-        """Remove files that earlier checks made, so that no check passes on what its first run left.
-
-        In a shared folder they stay, since somebody else may have written them meanwhile.
+        A judge who is wrong once in a while would otherwise let a claim through that is only made often enough.
         """
-        for path in left:
-            with suppress(OSError, ValueError):
-                remove_file(self._folder.root, self._folder.root / path)
-                del self._of_checks[path]
+        results = list(verdict.criteria)
+        for n, one in enumerate(results):
+            key = one.id, self._sources_of(one, run)
+            if one.decided_by == "judge" and one.outcome == "not_met":
+                self._refusals.setdefault(key, one)
+            elif one.decided_by == "judge" and one.outcome == "met" and key in self._refusals:
+                results[n] = self._refusals[key]
+        if results == list(verdict.criteria):
+            return verdict
+        fields = combine(results)._asdict()
+        return verdict.model_copy(update={**fields, "criteria": tuple(results)})
 
-    def _changed_at(self, path: str) -> int | None:
-        try:
-            return os.lstat(self._folder.root / path).st_ctime_ns
-        except (OSError, ValueError):
-            return None
+    def _sources_of(self, result: CriterionResult, run: ChildRun) -> str:
+        """A digest of what a criterion is about: the report, the files that it means, or all that was done."""
+        about = {part.about for part in result.reading.parts} if result.reading else {"deed"}
+        digest = hashlib.blake2b(digest_size=16)
+        if about & {"report", "deed"}:
+            digest.update(run.output.encode("utf-8", "replace"))
+        if about != {"report"}:
+            self._add_artifacts(digest, run)
+        if about & {"deed", "absence"}:
+            self._add_acts(digest, run)
+        return digest.hexdigest()
 
     def _state_of(self, run: ChildRun) -> str:
         """A digest of the report, the files, and the results of all calls that may have changed anything."""
         digest = hashlib.blake2b(run.output.encode("utf-8", "replace"), digest_size=16)
+        self._add_artifacts(digest, run)
+        self._add_acts(digest, run)
+        return digest.hexdigest()
+
+    def _add_artifacts(self, digest: hashlib.blake2b, run: ChildRun) -> None:
         for one in run.artifacts:
             digest.update(f"\0{one.path}\0{one.change}\0{one.bytes}\0{one.sha256}\0{one.link_to}".encode())
+
+    def _add_acts(self, digest: hashlib.blake2b, run: ChildRun) -> None:
         acts = {
             f"\0{one.tool}\0{one.status}\0{one.args_sha256}\0{one.output_sha256}"
             for one in run.receipts
@@ -212,7 +201,6 @@ class TaskClaims:
         }
         for act in sorted(acts):
             digest.update(act.encode("utf-8", "replace"))
-        return digest.hexdigest()
 
 
 _FREE = {

@@ -32,8 +32,6 @@ class Resumed:
     task: Task
     workspace: str
     claims: tuple[Claim, ...]
-    checks_wrote: Mapping[str, int]
-    """Files that the checks of these claims left, with the time of their last change."""
     receipts: tuple[Receipt, ...]
     charge: Charge
     """The cost of the child's own model calls."""
@@ -80,7 +78,6 @@ def read_record(record: JsonObject | None, index: int = 0) -> Resumed:
         task=task,
         workspace=record["workspace"],
         claims=_claims(events),
-        checks_wrote=_checks_wrote(events),
         receipts=tuple(_receipts(events)),
         charge=costs.total(map(_charge, calls)),
         steps=len(calls),
@@ -101,11 +98,6 @@ def _claims(events: Sequence[JsonObject]) -> tuple[Claim, ...]:
     judged = [event for event in events if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"]
     fields = ({name: value for name, value in event.items() if name in Claim.model_fields} for event in judged)
     return tuple(map(Claim.model_validate, fields))
-
-
-def _checks_wrote(events: Sequence[JsonObject]) -> Mapping[str, int]:
-    judged = [event["checks_wrote"] for event in events if event["kind"] == "claim.judged"]
-    return judged[-1] if judged else {}
 
 
 def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:

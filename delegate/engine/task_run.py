@@ -28,7 +28,6 @@ from delegate.budget.runs import Run, RunContext, use_context
 from delegate.child.fetch import FetchPolicy
 from delegate.child.job import ChildRunner, Job
 from delegate.child.loop import AgentLoop
-from delegate.child.media import readable_types
 from delegate.child.toolbox import read_only_tools, toolbox, toolbox_definitions
 from delegate.engine import error_mapping
 from delegate.engine.consumers import Consumer
@@ -60,6 +59,7 @@ from delegate.ports import Tool
 from delegate.records.history import Records
 from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.commands import Author, Commands
+from delegate.sandbox.media import readable_types
 from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.sandbox.write_locks import WriteLocks
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from delegate.child.permissions import Permissions
     from delegate.engine.claims import TaskClaims
     from delegate.engine.resume import Resumed
+    from delegate.judging.checks.before import ChecksBefore
     from delegate.policy.approvals import OnApproval
 
 GRACE_SECONDS = 10.0
@@ -183,6 +184,8 @@ class TaskRun:
     """The child's tools, if its runner gives it exactly those of the job."""
     _claims: "TaskClaims | None" = None
     """In goal mode, what the child claimed."""
+    _before: "ChecksBefore | None" = None
+    """The shell checks on the files of before, while the child works."""
     _permissions: "Permissions | None" = None
     """What the child may do, if anything could be refused."""
 
@@ -234,9 +237,12 @@ class TaskRun:
                     verdict=verdict.verdict if verdict else None,
                     code=verdict.code if verdict else None,
                     decided_by=verdict.decided_by if verdict else None,
+                    level=verdict.level if verdict else None,
                     verified=verdict is not None and verdict.verified,
                 )
             finally:
+                if self._before is not None:
+                    await self._before.close()
                 if self.folder is not None:
                     await self.folder.close(keep=has_files)
             build = partial(
@@ -485,16 +491,25 @@ class TaskRun:
             folder.make()
         if self.resumed is not None:  # what there was is on record
             return folder
+        if has_shell or self._may_be_run(folder):
+            await folder.record_start()
         if has_shell:
-            from delegate.judging.checks.guard import record_baseline  # loaded only where commands run
+            from delegate.judging.checks.before import ChecksBefore  # loaded only where commands run
 
-            await record_baseline(self.task, folder)
+            self._before = ChecksBefore(self.task, folder, self.call.services.commands, self.call.author)
+            self._before.start()
         if self.task.mode == "goal":
             from delegate.sandbox.start_state import start_state  # loaded only in goal mode
 
             if (start := await run_in_thread(partial(start_state, folder))) is not None:
                 await self.call.services.records.started(self.handle, start)
         return folder
+
+    def _may_be_run(self, folder: Folder) -> bool:
+        """Whether a judge may run commands on what the child leaves, and there is something now that decides them."""
+        services = self.call.services
+        in_words = any(criterion.kind in ("text", "question", "rubric") for criterion in self.task.criteria)
+        return in_words and bool(services.settings.judge_looks) and folder.exists and services.commands.confines()
 
     async def _open_folder(self) -> Folder:
         """Open the workspace. In a shared folder, two running children can't write the same file."""
@@ -527,7 +542,6 @@ class TaskRun:
                 self.notify,
                 only_reads=read_only.__contains__,
                 before=self.resumed.claims if self.resumed else (),
-                checks_wrote=self.resumed.checks_wrote if self.resumed else {},
             )
         return Job(
             task=self.task,
@@ -622,6 +636,22 @@ class TaskRun:
         allowed = self.call.services.tools_of(self.call.context)
         return tuple(tool for tool in self._host_tools(self.folder) if tool.read_only and tool.name in allowed)
 
+    def _state_tools(self) -> tuple[Tool, ...]:
+        """Return the child's own tools with which a judge may look how things are: unguarded, since it only reads.
+
+        The files of a workspace are looked at in another way, so of the toolbox only what reaches out is left.
+        """
+        services = self.call.services
+        if self.folder is None or not services.settings.judge_looks or self._offered is None:
+            return ()
+        names = {tool.name for tool in self._offered}
+        tools = [tool for tool in self._host_tools(self.folder) if tool.name in names]
+        if services.host_tools is None:
+            tools = [tool for tool in tools if tool.effects == frozenset(("network",))]
+        if services.settings.policy.restricts:  # what reaches out may need an approval
+            tools = [tool for tool in tools if tool.read_only]
+        return tuple(tools)
+
     def _submission(self, child: ChildRun) -> Submission:
         return Submission(
             self.task,
@@ -633,6 +663,8 @@ class TaskRun:
             has_receipts=self.call.services.records_tools,
             tools=self._offered,
             probe_tools=self._probe_tools(),
+            state_tools=self._state_tools(),
+            checks_before=self._before,
             approve=self._permissions.check_approval() if self._permissions else None,
             redactor=self.call.redactor,
         )

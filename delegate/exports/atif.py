@@ -263,6 +263,7 @@ def _ours(task: RecordedTask) -> JsonObject:
         "error": task.run.get("error"),
         "artifacts": task.run.get("artifacts", []),
         "verdict": verdict or None,
+        "level": verdict.get("level"),
         "goal_end": task.result.get("goal_end"),
         "claims": task.result.get("claims", []),
         "rulings": list(task.rulings),

@@ -7,7 +7,7 @@ only on request. A task whose end says nothing about the work (no judge, no budg
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import ValidationError
 
@@ -48,6 +48,7 @@ class Preferences:
             "decided_by": label.decided_by,
             "ruled_by": label.ruled_by,
             "code": label.code,
+            "level": cast("JsonObject", task.result.get("verdict") or {}).get("level"),
             "handle": task.handle,
         }
 

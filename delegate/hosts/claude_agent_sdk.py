@@ -27,6 +27,7 @@ from pydantic import Field, create_model
 
 from delegate.delegator import Delegator
 from delegate.errors import ToolError
+from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import (
     HostTool,
     Invocation,
@@ -135,7 +136,8 @@ def _child_tool(tool: AnyTool) -> Tool:
         result = await tool.handler(dict(arguments))
         return ToolOutput(_text(result.get("content", [])), "error" if result.get("is_error") else "ok")
 
-    return Tool(tool.name, tool.description, schema, call, read_only=read_only_hint(tool.annotations))
+    made = Tool(tool.name, tool.description, schema, call, read_only=read_only_hint(tool.annotations))
+    return declared(made, tool.annotations)
 
 
 def _schema(given: type[Any] | dict[str, Any]) -> JsonObject:

@@ -32,7 +32,7 @@ from google.genai import types
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError, ToolError
 from delegate.events import EventSink
-from delegate.hosts import progress
+from delegate.hosts import declarations, progress
 from delegate.hosts.host_tool import (
     HostTool,
     Invocation,
@@ -170,8 +170,9 @@ def _child_tool(tool: BaseTool) -> Tool:
         return await _call_native(tool, arguments)
 
     name, description = declared.name or tool.name, declared.description or tool.description
-    hint = read_only_hint(getattr(getattr(tool, "raw_mcp_tool", None), "annotations", None))
-    return Tool(name, description, _parameters(declared), call, read_only=hint)
+    annotations = getattr(getattr(tool, "raw_mcp_tool", None), "annotations", None)
+    made = Tool(name, description, _parameters(declared), call, read_only=read_only_hint(annotations))
+    return declarations.declared(made, annotations)
 
 
 def _parameters(declared: types.FunctionDeclaration) -> JsonObject:

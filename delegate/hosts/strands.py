@@ -31,6 +31,7 @@ from delegate.delegator import Delegator
 from delegate.errors import ConfigError, ToolError
 from delegate.events import EventSink
 from delegate.hosts import progress
+from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import (
     HostTool,
     Invocation,
@@ -184,8 +185,11 @@ def _child_tool(given: object) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
         return await _call_native(given.tool_name, arguments)
 
-    hint = read_only_hint(getattr(getattr(given, "mcp_tool", None), "annotations", None))
-    return Tool(spec["name"], spec["description"], schema.get("json", schema), call, read_only=hint)
+    annotations = getattr(getattr(given, "mcp_tool", None), "annotations", None)
+    made = Tool(
+        spec["name"], spec["description"], schema.get("json", schema), call, read_only=read_only_hint(annotations)
+    )
+    return declared(made, annotations)
 
 
 async def _call_native(name: str, arguments: Mapping[str, Any]) -> ToolOutput:

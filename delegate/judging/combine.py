@@ -7,7 +7,8 @@ found, then one that a judge found, then a criterion that could not be decided.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from delegate.types import UNVERIFIED, CriterionResult, DecidedBy, Finding, VerdictWord
+from delegate.judging.levels import VERIFIED, weakest
+from delegate.types import LOWERED, CriterionResult, DecidedBy, Finding, Level, VerdictWord
 
 _GOOD = ("met", "trusted")
 _RANK = {"not_met": 0, "error": 2, "cannot_tell": 3, "skipped": 4}
@@ -17,6 +18,7 @@ class Combined(NamedTuple):
     """The verdict and the reason for it."""
 
     verdict: VerdictWord
+    level: Level | None
     verified: bool
     decided_by: DecidedBy
     code: str
@@ -28,7 +30,9 @@ def combine(results: Sequence[CriterionResult]) -> Combined:
     counted = [result for result in results if not result.findings_only]
     bad = [result for result in counted if result.outcome not in _GOOD]
     if not counted:
-        return Combined("FAIL", False, "nobody", "no_deciding_criterion", "every criterion has `findings_only` set")
+        return Combined(
+            "FAIL", None, False, "nobody", "no_deciding_criterion", "every criterion has `findings_only` set"
+        )
     return _fail(counted, bad) if bad else _pass(counted)
 
 
@@ -37,22 +41,39 @@ def _fail(counted: Sequence[CriterionResult], bad: Sequence[CriterionResult]) ->
     more = sum(result.outcome != "skipped" for result in bad) - 1
     others = f" (and {more} more)" if more > 0 else ""
     reasoning = f"{first.id} {first.text}: {first.reason or first.code}{others}"
-    return Combined("FAIL", _is_verified(counted), first.decided_by, first.code, reasoning)
+    return Combined("FAIL", _level(counted), _is_verified(counted), first.decided_by, first.code, reasoning)
 
 
 def _pass(counted: Sequence[CriterionResult]) -> Combined:
     trusted = sum(result.outcome == "trusted" for result in counted)
     by: DecidedBy = "judge" if any(result.decided_by == "judge" for result in counted) else "check"
-    bendable = next((one for one in counted if one.outcome == "met" and one.code in UNVERIFIED), None)
+    lowered = next((one for one in counted if one.outcome == "met" and one.code in LOWERED), None)
+    level = _level(counted)
     how = f"; {trusted} on trust" if trusted else ""
-    how += f"; not verified: {bendable.id} {bendable.code}" if bendable else ""
+    how += f"; {lowered.id}: {LOWERED[lowered.code][1]}" if lowered else ""
+    how += "; all of it held before the child began" if _held_before(counted) else ""
     return Combined(
         "PASS",
-        _is_verified(counted),
+        level,
+        level in VERIFIED,
         "trust" if trusted == len(counted) else by,
-        "trusted" if trusted else bendable.code if bendable else "met",
+        "trusted" if trusted else lowered.code if lowered else "met",
         f"{'the criterion is' if len(counted) == 1 else f'all {len(counted)} criteria are'} met{how}",
     )
+
+
+def _level(counted: Sequence[CriterionResult]) -> Level | None:
+    """The weakest level of the criteria; None if one has none. What held before shows nothing that the child did."""
+    levels: list[Level] = [one.level for one in counted if one.level is not None]
+    if len(levels) < len(counted):
+        return None
+    if _held_before(counted):
+        levels.append("said")
+    return weakest(levels)
+
+
+def _held_before(counted: Sequence[CriterionResult]) -> bool:
+    return all(one.held_before for one in counted)
 
 
 def weighted_score(results: Sequence[CriterionResult]) -> tuple[float | None, float]:
@@ -86,13 +107,14 @@ def _rank(result: CriterionResult) -> tuple[int, int]:
 
 
 def _is_verified(counted: Sequence[CriterionResult]) -> bool:
+    """Of a FAIL: whether what was decided rests on evidence."""
     decided = [result for result in counted if result.outcome != "skipped"]
     return bool(decided) and all(_rests_on_evidence(result) for result in decided)
 
 
 def _rests_on_evidence(result: CriterionResult) -> bool:
-    if result.outcome not in ("met", "not_met"):
-        return False
-    if result.code in UNVERIFIED:
+    if result.outcome == "met":
+        return result.code not in LOWERED or LOWERED[result.code][0] in VERIFIED
+    if result.outcome != "not_met":
         return False
     return result.decided_by == "check" or (result.decided_by == "judge" and result.source is not None)

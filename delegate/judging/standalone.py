@@ -25,6 +25,7 @@ from delegate.models.catalog import Model
 from delegate.ports import Tool
 from delegate.records import candidate_lists
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS, Recorder, encodable, ends, is_large
+from delegate.sandbox.commands import Commands
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.sandbox.workspace import Folder
 from delegate.telemetry import operations
@@ -48,11 +49,11 @@ async def submission_of(
     tools: Sequence[Tool],
     worker: Model | None,
     ceiling: Tier,
-    strict_checks: bool,
+    strict_commands: Commands | None,
     redactor: Redactor,
 ) -> Submission:
     """The work as a finished run. `output=None` means that there is no report, `receipts=None` that tool calls weren't
-    recorded.
+    recorded. With `strict_commands`, criteria that can't fail are refused, which is tried with these.
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
@@ -70,10 +71,14 @@ async def submission_of(
         _refuse_without_report(task, has_evidence=workspace is not None or receipts is not None or bool(conversation))
     refuse_undecidable(
         task,
-        strict_checks=strict_checks,
         tools={tool.name: tool.read_only for tool in tools},
         folder=Path(workspace) if workspace is not None else None,
     )
+    if strict_commands is not None:
+        from delegate.judging.checks.can_fail import refuse_vacuous  # loaded only where the settings ask for it
+
+        place = Path(workspace) if workspace is not None else None
+        await refuse_vacuous(task, strict_commands, author="person", folder=place, is_start=False)
     numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
     folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
     artifacts = await folder.artifacts() if folder else ()
@@ -101,6 +106,7 @@ async def submission_of(
         has_report=output is not None,
         said=await run_in_thread_if(len(said) > LARGE_CHARS, lambda: redactor.text(encodable(said))),
         probe_tools=tuple(tools),
+        state_tools=tuple(tool for tool in tools if tool.read_only),
         redactor=redactor,
     )
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from delegate._util.redaction import Redactor
 from delegate.models.catalog import Model
@@ -21,6 +21,9 @@ from delegate.types import (
     Task,
     Tier,
 )
+
+if TYPE_CHECKING:
+    from delegate.judging.checks.before import ChecksBefore
 
 Author = Literal["model", "person"]
 """Who wrote the task: the `commands` setting applies to commands that a model wrote."""
@@ -51,8 +54,12 @@ class Submission:
     """The tools that the child had; None if they aren't known."""
     probe_tools: tuple[Tool, ...] = ()
     """The tools for `probe` criteria. Those that aren't read-only are never called."""
+    state_tools: tuple[Tool, ...] = ()
+    """The tools with which a judge may look how things are now. Those that change anything are never called."""
+    checks_before: "ChecksBefore | None" = None
+    """Which shell checks succeeded before the child began; None if nobody ran them then."""
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held during a probe, so that tools are called one at a time."""
+    """Held during a probe or a look, so that tools are called one at a time."""
     approve: Approve | None = None
     """Asks a person about a check's command that nothing would confine; None if nobody is there."""
     redactor: Redactor = field(default_factory=Redactor)

@@ -1,16 +1,17 @@
 """Validates criteria before anything is run or spent, and rejects those that can never be decided."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from delegate._util.similar import most_similar
 from delegate._util.windows_paths import windows_path_hint
 from delegate.contract.matchers import criterion_faults
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import CallError
-from delegate.judging.checks.json_schema import check_schema
-from delegate.judging.judge.rubric import rubric_of
+from delegate.judging.checks.json_schema import check_schema, unknown_keyword
+from delegate.judging.rubrics import rubric_of
 from delegate.types import (
     AboutFile,
     AnyCriterion,
@@ -23,7 +24,6 @@ from delegate.types import (
     ReceiptCriterion,
     RegexCriterion,
     RubricCriterion,
-    ShellCriterion,
     Task,
     TextCriterion,
     Workspace,
@@ -31,15 +31,21 @@ from delegate.types import (
 
 
 def refuse_undecidable(
-    task: Task, *, strict_checks: bool, tools: Mapping[str, bool] | None = None, folder: Path | None = None
+    task: Task,
+    *,
+    tools: Mapping[str, bool] | None = None,
+    callable_tools: Collection[str] | None = None,
+    folder: Path | None = None,
 ) -> None:
-    """Raise CallError for the first criterion that can't be decided, or that `strict_checks` forbids.
+    """Raise CallError for the first criterion that can't be decided.
 
-    `tools` are the names of the tools that exist, and whether each is read-only; None if they aren't known here.
-    `folder` is the folder with the work, if it isn't the task's workspace.
+    `tools` are the names of the tools that exist, and whether each is read-only; `callable_tools` those that the child
+    may have receipts of; None if they aren't known here. `folder` is the folder with the work, if it isn't the task's
+    workspace.
     """
     for n, criterion in enumerate(task.acceptance_criteria):
-        if problem := _problem(criterion) or _unusable_tool(criterion, tools):
+        problem = _problem(criterion) or _unusable_tool(criterion, tools) or _uncalled_tool(criterion, callable_tools)
+        if problem:
             raise _refusal("invalid_criterion", n, problem, "fix this criterion and resend the call, or leave it out")
         for field, path in _paths_of(criterion):
             if not _may_be_inside(path, task.workspace, folder):
@@ -52,9 +58,6 @@ def refuse_undecidable(
         ):
             message = f"`path` is {criterion.path[:200]!r}, but folders are separated by / here"
             raise _refusal("path_refused", n, message, f"{hint}; name a path inside the workspace")
-        if strict_checks and isinstance(criterion, ShellCriterion) and (found := vacuous_parts(criterion)):
-            hint = "write a command that fails when the work is wrong; strict_checks forbids this one"
-            raise _refusal("vacuous_check", n, found[0], hint)
     if task.output_schema is not None and (problem := _bad_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
 
@@ -82,13 +85,6 @@ def _may_be_inside(path: str, workspace: Workspace | None, folder: Path | None) 
     return any(Path(os.path.normpath(path)).is_relative_to(one) for one in roots)
 
 
-def vacuous_parts(criterion: ShellCriterion) -> list[str]:
-    """What keeps a shell criterion from ever failing, in words."""
-    from delegate.judging.checks.vacuous import describe, find_vacuous  # its parser is loaded where there is a command
-
-    return [describe(part) for part in find_vacuous(criterion.command, exit_code=criterion.exit_code)]
-
-
 def _refusal(code: str, n: int, problem: str, hint: str) -> CallError:
     return CallError(code, problem, field=f"acceptance_criteria[{n}]", hint=hint)
 
@@ -107,6 +103,18 @@ def _unusable_tool(criterion: AnyCriterion, tools: Mapping[str, bool] | None) ->
     else:
         why = "doesn't exist"
     return f"`tool` is {criterion.tool!r}, which {why}; the read-only tools are: {usable}"
+
+
+def _uncalled_tool(criterion: AnyCriterion, tools: Collection[str] | None) -> str | None:
+    """Why an expected call can't be made. A forbidden one may be of a tool that doesn't exist."""
+    if not isinstance(criterion, ReceiptCriterion) or criterion.mode == "none" or tools is None:
+        return None
+    unknown = next((call.tool for call in criterion.calls if call.tool not in tools), None)
+    if unknown is None:
+        return None
+    meant = most_similar(unknown, tools)
+    guess = f"; did you mean `{meant}`?" if meant else ""
+    return f"it expects a call of {unknown[:100]!r}, a tool that doesn't exist{guess}"
 
 
 def _predicate_problem(criterion: JsonPredicateCriterion) -> str | None:
@@ -134,7 +142,7 @@ def _rubric_problem(criterion: RubricCriterion) -> str | None:
 def _probe_problem(criterion: ProbeCriterion) -> str | None:
     if fault := next(criterion_faults(criterion), None):
         return f"`{fault.field}` {fault.message}"
-    return _bad_expression(criterion.expr) if criterion.expr is not None else _bad_schema(criterion.schema_ or {})
+    return _bad_expression(criterion.expr) if criterion.expr is not None else _unusable_schema(criterion.schema_ or {})
 
 
 def _receipt_problem(criterion: ReceiptCriterion) -> str | None:
@@ -147,16 +155,20 @@ def _regex_problem(criterion: RegexCriterion) -> str | None:
 
 
 def _schema_problem(criterion: JsonSchemaCriterion) -> str | None:
-    return _bad_schema(criterion.schema_)
+    return _unusable_schema(criterion.schema_)
 
 
 def _file_problem(criterion: FileCriterion) -> str | None:
-    return _bad_schema(criterion.json_schema) if criterion.json_schema is not None else None
+    return _unusable_schema(criterion.json_schema) if criterion.json_schema is not None else None
 
 
 def _bad_pattern(pattern: str) -> str | None:
     fault = pattern_fault(pattern)
     return f"not a regular expression: {fault}" if fault else None
+
+
+def _unusable_schema(schema: JsonObject) -> str | None:
+    return _bad_schema(schema) or unknown_keyword(schema)
 
 
 def _bad_schema(schema: JsonObject) -> str | None:

@@ -1,17 +1,21 @@
 """Turns one submission into one verdict. `Judging.verdict` runs the steps of judging, from the gate to the combination.
 
-    reading, beside the child     gate ──▶ checks ──▶ judge, whose answers code verifies ──▶ combine
+    reading, beside the child     gate ──▶ checks ──▶ judge, who may look, and whose answers code verifies ──▶ combine
 
 * What each criterion in words is about was read before the child's work was known. `reading/`
 * The gate rejects obvious failures: a run that didn't complete, an empty report, claimed files that don't exist.
   `gate.py`
 * `order.next_step` decides what comes next: checks first, then one question to a judge for all remaining criteria;
   criteria with an unmet dependency are skipped. After a failed check, no model is asked.
-* A shell check that succeeds counts as evidence only if the child couldn't bend it. `checks/guard.py`
+* Commands run in copies of the work as it was when the child ended. What a success is worth is found by trying: without
+  the child's other changes, and before it began. `frozen.py`, `checks/guard.py`
+* A judge whose page isn't enough looks: at the work, at what a command prints in a copy of it, at how things are now.
+  `looks/`
 * A judge's `met` counts only if its quote occurs where it can prove the criterion, or code finds the call that does.
   Absences are decided by the records. `judge/decide.py`, `proof/`
-* PASS only if every criterion is met, or met on trust. `verified` only if each was decided by a check, or by a judge
-  whose quote code found. Anything else is FAIL, with a code that gives the reason. `combine.py`
+* Each criterion that is met has a level, by what it rests on, and so has the verdict: the weakest. `levels.py`
+* PASS only if every criterion is met at the level that is asked for. Anything else is FAIL, with a code that gives the
+  reason. `combine.py`
 """
 
 import asyncio
@@ -26,33 +30,40 @@ from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
 from delegate.errors import ToolError
 from delegate.events import CheckDone, CheckStarted, Notify
-from delegate.judging import gate, validate
+from delegate.judging import gate
 from delegate.judging.checks.run import run_checks
 from delegate.judging.combine import Combined, combine, findings_of, weighted_score
+from delegate.judging.frozen import FrozenWork
 from delegate.judging.judge import decide, escalation, rubric
 from delegate.judging.judge.decide import OpenCriterion
 from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.session import JudgePool, JudgeSession
+from delegate.judging.judge.sources import Sources
+from delegate.judging.levels import held_to
+from delegate.judging.looks.looks import Looking
 from delegate.judging.order import Check, Judge, Skip, next_step
 from delegate.judging.proof.calls import Calls
 from delegate.judging.reading.reader import PendingReading, Reader
 from delegate.judging.reading.statements import TaskReading
+from delegate.judging.rubrics import rubric_of
 from delegate.judging.submission import Submission, result
 from delegate.judging.versions import judge_version, reading_version, rubric_version
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.sandbox.changes import ArtifactWatch
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.files import shown
-from delegate.sandbox.threads import run_in_thread_if
+from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.telemetry import operations
 from delegate.types import (
     AnyCriterion,
     CriterionResult,
     DecidedBy,
     Finding,
+    Level,
     ReceiptsAvailability,
     RubricCriterion,
     ShellCriterion,
+    StatementPart,
     Verdict,
 )
 
@@ -85,6 +96,8 @@ class Judging:
     commands: Commands
     reader: Reader
     use_gate: bool = True
+    min_level: Level | None = None
+    """The least level of a criterion that counts as met, for tasks that don't say. None: what it asks for."""
     detector: "Callable[[], Detector | None]" = lambda: None
     """What this project's rulings taught about reports that aren't true; None if nothing was fitted."""
     prepared: Callable[[], Awaitable[None]] = _at_once
@@ -131,8 +144,7 @@ class Judging:
             _log.exception("judging failed")
             return judgment.refused("nobody", "internal_error", f"{type(error).__name__}: {error}")
         finally:
-            if judgment.guard is not None:
-                await judgment.guard.close()
+            await judgment.work.close()
 
 
 @dataclass(slots=True)
@@ -144,6 +156,7 @@ class _Judgment:
     notify: Notify
     session: JudgeSession
     reading: PendingReading
+    work: FrozenWork = field(init=False)
     guard: "CheckGuard | None" = None
     """Set when there is a shell check to run."""
     watch: ArtifactWatch | None = None
@@ -156,6 +169,7 @@ class _Judgment:
 
     def __post_init__(self) -> None:
         submission, task = self.submission, self.submission.task
+        self.work = FrozenWork(submission, self.judging.commands)
         chars = len(task.goal) + len(task.context or "") + len(submission.said)
         artifacts = submission.run.artifacts
         chars += sum(artifact.bytes or 0 for artifact in artifacts)
@@ -192,7 +206,7 @@ class _Judgment:
                         self.notify(CheckDone, id=one.id, criterion=one.kind, text=one.text, outcome=one.outcome)
                 case Judge(judged):
                     new = await self._ask_judge(judged, tuple(results.values()))
-            results |= {one.id: one for one in new}
+            results |= {one.id: held_to(one, self._min_level) for one in new}
         return [results[criterion.id or ""] for criterion in criteria]
 
     def _inspect_run(self, detector: "Detector") -> None:
@@ -215,22 +229,23 @@ class _Judgment:
             message = f"the report names {listed}: not in the workspace, and in no tool call"
             self.findings.append(Finding(severity="minor", code="unrecorded_file", message=message))
 
+    @property
+    def _min_level(self) -> Level | None:
+        return self.submission.task.min_level or self.judging.min_level
+
     async def _run_checks(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
-        """Let code decide. Artifacts that change while commands run are named, since the commands may change them."""
-        runs_commands = any(isinstance(criterion, ShellCriterion) for criterion in criteria)
-        if runs_commands and self.guard is None:
+        """Let code decide."""
+        if any(isinstance(criterion, ShellCriterion) for criterion in criteria) and self.guard is None:
             from delegate.judging.checks.guard import CheckGuard  # loaded only where commands run
 
-            self.guard = CheckGuard(self.submission, self.judging.commands)
+            self.guard = CheckGuard(self.submission, self.work)
             await self.guard.open()
-        results = await run_checks(self.submission, criteria, self.judging.commands, self.guard)
-        if runs_commands and (changed := await self._changed_artifacts()):
-            message = f"changed while the commands ran, so no longer what the child left: {changed}"
-            self.findings.append(Finding(severity="minor", code="changed_by_check", message=message))
-        return results
+        return await run_checks(self.submission, criteria, self.judging.commands, self.guard)
 
     async def _changed_artifacts(self) -> str:
-        """The artifacts that changed since the last call, in words; empty if there are none."""
+        """The artifacts that aren't what was judged any more, in words; empty if there are none."""
+        if self.work.changed is not None:
+            return shown(self.work.changed)
         watch = self.watch
         if watch is None:
             return ""
@@ -250,21 +265,28 @@ class _Judgment:
         opened = await run_in_thread_if(self.is_large, partial(decide.opened, submission, stated, reading, calls))
         if any(one.settled for one in opened):
             return [found for one in opened if (found := one.settled) is not None]
-        evidence = await self._gather(opened, so_far)
+        looking = self._looking([part for one in opened for part in one.reading.parts], so_far)
+        evidence = await self._gather(looking)
         results: list[CriterionResult] = []
         if opened:
-            ask = partial(self._decided_by_judge, opened, calls, evidence)
+            ask = partial(self._decided_by_judge, opened, calls, evidence, looking)
             results = await self._confirmed(ask, so_far, undecided_too=True)
         for criterion in criteria:
             if isinstance(criterion, RubricCriterion):
-                score = partial(self._scored_by_judge, criterion, reading, evidence)
+                score = partial(self._scored_by_judge, criterion, reading, evidence, looking)
                 results += await self._confirmed(score, [*so_far, *results], undecided_too=False)
         return results
 
-    async def _gather(self, opened: Sequence[OpenCriterion], so_far: Sequence[CriterionResult]) -> Evidence:
-        """The evidence for these criteria. What was found while collecting it becomes a finding of the verdict."""
-        parts = [part for one in opened for part in one.reading.parts]
-        evidence = await run_in_thread_if(self.is_large, partial(gather, self.submission, so_far, parts))
+    def _looking(self, parts: Sequence[StatementPart], so_far: Sequence[CriterionResult]) -> Looking:
+        """What judges may see of the work to decide these parts."""
+        sources = Sources(self.submission, so_far, parts)
+        pool, record = self.judging.pool, self.session.recorder.looks
+        return Looking(sources, self.judging.commands, self.work, pool.looks, record)
+
+    async def _gather(self, looking: Looking) -> Evidence:
+        """The page for a judge. What was found while it was put together becomes a finding of the verdict."""
+        page = partial(gather, looking.sources, self.judging.pool.page_room)
+        evidence = await run_in_thread_if(self.is_large, page)
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         return evidence
 
@@ -304,30 +326,52 @@ class _Judgment:
         opened: Sequence[OpenCriterion],
         calls: Calls,
         evidence: Evidence,
+        looking: Looking,
         again: Sequence[AnyCriterion] | None,
     ) -> list[CriterionResult]:
-        """Ask one question for all these criteria, or a second judge for those in `again`, and verify the quotes."""
+        """Ask a judge about these criteria, or a second one about those in `again`, and verify the quotes."""
         asked = [one for one in opened if again is None or one.criterion in again]
-        build = partial(decide.build_question, self.submission, asked, evidence)
-        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=again is not None)
+        size, second = self.judging.pool.criteria_per_call or len(asked), again is not None
+        if size >= len(asked):
+            return await self._answered_at_once(asked, calls, evidence, looking, second)
+        parts = [asked[n : n + size] for n in range(0, len(asked), size)]
+        async with asyncio.TaskGroup() as group:
+            asking = [
+                group.create_task(self._answered_at_once(part, calls, evidence, looking, second)) for part in parts
+            ]
+        return [result for task in asking for result in task.result()]
+
+    async def _answered_at_once(
+        self, asked: Sequence[OpenCriterion], calls: Calls, evidence: Evidence, looking: Looking, second: bool
+    ) -> list[CriterionResult]:
+        """Ask one question about these criteria."""
+        looks = looking.offer([part.part for one in asked for part in one.parts if part.settled is None], evidence)
+        build = partial(decide.build_question, self.submission, asked, evidence, looks)
+        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=second)
+        has_looked = False
+        if looks is not None and looks.any_made:
+            has_looked = True
+            evidence = await run_in_thread(partial(looks.added_to, evidence))
         read = partial(decide.read_reply, self.submission, asked, calls, reply, evidence)
-        return await run_in_thread_if(self.is_large, read)
+        return await run_in_thread_if(self.is_large or has_looked, read)
 
     async def _scored_by_judge(
         self,
         criterion: RubricCriterion,
         reading: TaskReading,
         evidence: Evidence,
+        looking: Looking,
         again: Sequence[AnyCriterion] | None,
     ) -> list[CriterionResult]:
         """Let a judge, or with `again` a second one, score the rubric. The findings of the first are kept."""
-        build = partial(rubric.build_question, self.submission.task.goal, criterion, evidence)
-        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=again is not None)
         readings = {
-            one.id: reading.of(f"{criterion.id}.{one.id}", one.description)
-            for one in rubric.rubric_of(criterion).dimensions
+            one.id: reading.of(f"{criterion.id}.{one.id}", one.description) for one in rubric_of(criterion).dimensions
         }
-        read = partial(rubric.read_reply, criterion, reply, evidence, readings)
+        looks = looking.offer([part for one in readings.values() for part in one.parts], evidence)
+        build = partial(rubric.build_question, self.submission.task.goal, criterion, evidence, looks)
+        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=again is not None)
+        seen = looks.added_to(evidence) if looks else evidence
+        read = partial(rubric.read_reply, criterion, reply, seen, readings)
         scored, findings = await run_in_thread_if(self.is_large, read)
         self.findings += findings if again is None else []
         return [scored]
@@ -337,11 +381,12 @@ class _Judgment:
         task, combined, recorder = self.submission.task, combine(results), self.session.recorder
         if (changed := await self._changed_artifacts()) and combined.verdict == "PASS":
             reasoning = f"changed after it was checked, so what was checked no longer exists: {changed}"
-            combined = Combined("FAIL", combined.verified, "check", "changed_after_check", reasoning)
+            combined = Combined("FAIL", None, combined.verified, "check", "changed_after_check", reasoning)
         score, coverage = weighted_score(results)
         shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         return Verdict(
             verdict=combined.verdict,
+            level=combined.level,
             verified=combined.verified,
             decided_by=combined.decided_by,
             code=combined.code,
@@ -353,7 +398,6 @@ class _Judgment:
                 *self._git_findings,
                 *recorder.findings(),
                 *findings_of(results),
-                *_vacuous(shell),
             ),
             judge=recorder.record(),
             score=score,
@@ -407,15 +451,6 @@ class _Judgment:
     @property
     def _receipts(self) -> ReceiptsAvailability:
         return "recorded" if self.submission.has_receipts else "unavailable"
-
-
-def _vacuous(criteria: Sequence[ShellCriterion]) -> list[Finding]:
-    """Shell criteria that cannot fail: their verdict stands, and the finding warns its readers."""
-    return [
-        Finding(severity="major", code="vacuous_check", message=f"{criterion.id}: {why}")
-        for criterion in criteria
-        for why in validate.vacuous_parts(criterion)
-    ]
 
 
 def _exists(submission: Submission, path: str) -> bool:

@@ -12,8 +12,10 @@ from json.encoder import encode_basestring
 from typing import Any, cast
 
 from delegate._util.resources import text
-from delegate.judging.judge import prompt, rubric
+from delegate.judging.judge import prompt
 from delegate.judging.judge.reply import PARSER_VERSION
+from delegate.judging.looks.looks import OWN_TOOLS
+from delegate.judging.rubrics import rubric_of
 from delegate.types import AnyCriterion, RubricCriterion, Task
 
 
@@ -27,6 +29,8 @@ def judge_version(*models: str) -> str:
     """Digest of how it is judged: the judges' prompts, reply schemas and parser, and the models that answered."""
     parts = [
         prompt.card(),
+        text("judges", "looking.md"),
+        [[spec.name, spec.description, spec.parameters] for spec in OWN_TOOLS],
         text("judges", "rubric.md"),
         json.loads(text("schemas", "judge_reply.json")),
         json.loads(text("schemas", "rubric_reply.json")),
@@ -92,7 +96,7 @@ def _number(value: float) -> str:
 def _asked(criterion: AnyCriterion) -> dict[str, Any]:
     fields = criterion.model_dump(mode="json", exclude_none=True, exclude_defaults=True) | {"kind": criterion.kind}
     if isinstance(criterion, RubricCriterion):
-        fields["rubric"] = rubric.rubric_of(criterion).model_dump(mode="json")
+        fields["rubric"] = rubric_of(criterion).model_dump(mode="json")
     return fields
 
 

@@ -30,6 +30,9 @@ CONTEXT_MARGIN = 1.1
 NEAR_TIE = 1.1
 """Costs within this factor of the cheapest count as equal. Among equals, models of another family than the worker's
 come first."""
+LOOK_SHARE, LOOK_TOKENS = 0.6, 4_000
+"""Calls that a judge needs besides its answer where it may look, on average, and the length of what a turn of looks
+shows (docs/measurements.md)."""
 NOTICE = timedelta(days=14)
 """A model that is shut down within this time is no longer chosen."""
 MAX_SHOWN_NAME = 100
@@ -63,6 +66,8 @@ class JudgeRequest:
     """A family that may not judge, because it has already judged this verdict."""
     priced_only: bool = False
     """Whether only models with a known price may judge, because a cost limit applies."""
+    may_look: bool = False
+    """Whether the judge may look at more than the page, so that several calls may be needed."""
     false_pass: FalsePassTable | None = None
     """Which judges may decide alone; they come first. None if all may."""
 
@@ -113,6 +118,15 @@ def choose_judge(catalog: Catalog, request: JudgeRequest) -> Routing:
     return Routing(ranked[0] if ranked else None, ranked, candidates)
 
 
+@lru_cache(32)
+def largest_context(catalog: Catalog, available: Available, pinned: str | None) -> int:
+    """The context length of the largest model that may judge, in tokens; that of the smallest page if none may."""
+    only = catalog.find(pinned) if pinned else None
+    models = [only] if only else catalog.models
+    lengths = [one.context_tokens for one in models if one.structured_output and _is_reachable(one, available)]
+    return max(lengths, default=8_000)
+
+
 def _costs(catalog: Catalog, request: JudgeRequest) -> dict[str, float | None]:
     """The cost of this verdict with each model, in US dollars; None if no price applies."""
     return {model.id: cost_usd(model, _verdict_usage(model, request), request.on) for model in catalog.models}
@@ -127,12 +141,14 @@ def _verdict_usage(model: Model, request: JudgeRequest) -> Usage:
     evidence, prefix = model.tokens(request.evidence_tokens), model.tokens(request.prefix_tokens)
     least = model.caches_from_tokens or math.inf
     cached = min(prefix, evidence) if prefix >= least else 0
+    more = LOOK_SHARE if request.may_look else 0.0
+    again = int(more * (evidence + model.tokens(LOOK_TOKENS)))  # a call after looks sends all of it again
     return Usage(
         model_calls=1,
-        input_tokens=evidence,
-        cached_tokens=cached,
+        input_tokens=evidence + again,
+        cached_tokens=cached + (int(more * evidence) if evidence >= least else 0),
         cache_write_tokens=evidence - cached if evidence >= least else 0,
-        output_tokens=model.tokens(request.reply_tokens),
+        output_tokens=int((1 + more) * model.tokens(request.reply_tokens)),
     )
 
 
@@ -163,6 +179,7 @@ def _incapable(model: Model, request: JudgeRequest) -> str | None:
     if deprecated := _deprecated(model, request.on):
         return deprecated
     evidence, reply = model.tokens(request.evidence_tokens), model.tokens(request.reply_tokens)
+    reply += model.tokens(LOOK_TOKENS) if request.may_look else 0
     if (evidence + reply) * CONTEXT_MARGIN > model.context_tokens:
         return f"evidence of ~{evidence} tokens does not fit its context of {model.context_tokens}"
     return None

@@ -26,7 +26,14 @@ def current_form(kind: str, data: JsonObject) -> JsonObject:
             return {"kind": "judge.asked", "model": text}
         case "judged":
             verdict = text if text in ("PASS", "FAIL") else None
-            return {"kind": "verdict", "verdict": verdict, "code": None, "decided_by": None, "verified": False}
+            return {
+                "kind": "verdict",
+                "verdict": verdict,
+                "code": None,
+                "decided_by": None,
+                "verified": False,
+                "level": None,
+            }
         case _:
             return {"kind": kind, **data}
 

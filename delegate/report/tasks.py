@@ -54,6 +54,7 @@ _REFUSED_CHARS = 600
 _BILL_CHARS = 850
 _FACTS_CHARS = 650
 _TASK_CHARS = 700
+_HELD = "it held before the child began"
 _ALWAYS_SHOWN = 3
 """So many failing criteria are shown even where there is no room."""
 _MARKS: dict[str, tuple[str, Tone]] = {
@@ -139,6 +140,7 @@ def task_view(
         bill=task_bill(result) if result and room.has(_BILL_CHARS) else (),
         facts=list(_facts(record, result, outcome)) if room.has(_FACTS_CHARS) else (),
         calls=details.calls(),
+        looks=details.looks(),
         files=details.files(),
         candidates=details.candidates(),
         steps=details.steps(),
@@ -322,8 +324,20 @@ class _Details:
 
     def calls(self) -> list[CallView]:
         """The tool calls with their results."""
+        return self._shown(self._receipts)
+
+    def looks(self) -> list[CallView]:
+        """What the judges looked at besides their pages."""
+        return self._shown(self._looks)
+
+    @property
+    def _looks(self) -> Sequence[Receipt]:
+        judge = self._result.verdict.judge if self._result and self._result.verdict else None
+        return judge.looks if judge else ()
+
+    def _shown(self, receipts: Sequence[Receipt]) -> list[CallView]:
         shown: list[CallView] = []
-        for one in self._receipts[:_CALLS]:
+        for one in receipts[:_CALLS]:
             if not self._room.has(_CALL_CHARS):
                 break
             args = self._room.take(_arguments(one.args), _TEXT_CHARS)
@@ -332,7 +346,7 @@ class _Details:
             figures += f", {one.sandbox}" if one.sandbox else ""
             tool = one_line(one.tool, 60)
             shown.append(CallView(one.n, tool, one.status, one.status == "ok", args, output, figures))
-        self._room.is_short |= len(shown) < len(self._receipts)
+        self._room.is_short |= len(shown) < len(receipts)
         return shown
 
     def files(self) -> list[Any]:
@@ -362,6 +376,7 @@ class _Details:
 
     def _criterion(self, one: CriterionResult) -> CriterionView:
         mark, tone = _MARKS[one.outcome]
+        tone = "warn" if one.outcome == "met" and one.level not in (None, "proven", "seen") else tone
         evidence = self._room.take((one.evidence or "").strip(), _TEXT_CHARS)
         place = _place(one) if one.source and one.decided_by == "judge" else ""
         excerpt = None
@@ -382,9 +397,11 @@ class _Details:
             evidence="" if one.decided_by != "judge" and _repeats(one.reason, evidence) else evidence,
             excerpt=excerpt,
             place=place,
+            level=one.level.replace("_", " ") if one.level else "",
             note="; ".join(
                 [
                     *(["counts as a finding only"] if one.findings_only else []),
+                    *([_HELD] if one.held_before and _HELD not in one.reason else []),
                     *([self._room.take(str(one.reading), _REFUSED_CHARS)] if one.reading is not None else []),
                 ]
             ),
@@ -446,8 +463,9 @@ class _Details:
         kind, _, name = (one.source or "").partition(":")
         if kind == "output":
             return self._run.output if self._run else self._result.summary if self._result else None
-        if kind == "receipt":
-            receipt = next((call for call in self._receipts if str(call.n) == name), None)
+        if kind in ("receipt", "look"):
+            calls = self._receipts if kind == "receipt" else self._looks
+            receipt = next((call for call in calls if str(call.n) == name), None)
             return receipt and f"{receipt.tool} {json.dumps(receipt.args, ensure_ascii=False)}\n{receipt.output}"
         if kind == "artifact":
             return self._left.text(name)
@@ -514,6 +532,8 @@ def _place(one: CriterionResult) -> str:
         "artifacts": "the list of files",
         "artifact": name,
         "receipt": f"tool call {name}",
+        "look": f"what the judge saw, look {name}",
+        "record": "all calls and changes",
         "check": f"check {name}",
     }
     return one_line(places.get(kind, one.source or ""), 120)
@@ -552,5 +572,7 @@ def _step(event: JsonObject, seconds: float, room: Room) -> Step:
     if kind == "claim.judged":
         came = "verified" if event["verdict"] == "PASS" else f"refused, {event['code']}"
         return Step(at, f"claim {event['n']}", one_line(came, 120))
+    if kind == "verdict" and event["verdict"] == "PASS" and event.get("level"):
+        return Step(at, "verdict", f"PASS ({event['level'].replace('_', ' ')})")
     told = (str(event[name]) for name in _TOLD if event.get(name))
     return Step(at, _STEP_WORDS.get(kind, kind.replace(".", " ")), one_line(" ".join(told), 300))

@@ -52,6 +52,8 @@ class CriterionView:
     excerpt: Excerpt | None = None
     """The quote in its source. None if its source isn't on record, or doesn't contain it (any longer)."""
     place: str = ""
+    level: str = ""
+    """What it rests on, in words. Empty if it has no level."""
     note: str = ""
     ruled: Sequence[RulingView] = ()
     commands: Sequence[str] = ()
@@ -192,6 +194,7 @@ class TaskView:
     findings: Sequence[tuple[str, str]] = ()
     report: str = ""
     calls: Sequence[CallView] = ()
+    looks: Sequence[CallView] = ()
     candidates: Sequence[CandidateView] = ()
     judging: Sequence[str] = ()
     """What was special about the judging: attempts that failed, a second judge."""

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -136,6 +136,12 @@ class Commands:
         """What confines a command here, without a probe. None if nothing may run, or if a probe hasn't shown it yet."""
         return self._found
 
+    def confines(self) -> bool:
+        """Whether a command of a model may run here, and only in a sandbox, as far as that is known without a probe."""
+        if self.refusal("model") is not None:
+            return False
+        return self._found in SANDBOXES if self._is_probed else landlock_is_available()
+
     def refusal(self, author: Author, *, can_ask: bool = False) -> CommandsNotAllowed | None:
         """Why every command of `author` is refused here, or None if one may run, as far as that is known.
 
@@ -182,35 +188,46 @@ class Commands:
         network: Network | None = None,
         by_child: bool = True,
         copy: Path | None = None,
-        recompile: bool = True,
         approve: Approve | None = None,
     ) -> CommandResult:
-        """Like `run`, for a check. With `recompile`, no compiled Python file that is in the workspace is used.
-
-        Python then compiles its standard library anew as well, which takes some tenths of a second.
+        """Like `run`, for a check. No compiled Python file of the workspace is used, which may not be what it is
+        compiled from. Outside of a copy, Python then compiles its standard library anew as well, which takes some
+        tenths of a second.
 
         `by_child` says that a child worked in `cwd`. The command then runs what a model wrote, also if a person typed
         it, and needs a sandbox unless `commands` is `allow`, or an approval if it is `ask`.
 
-        With `copy`, the command runs in this copy of `cwd`: under bubblewrap at the path of `cwd`, otherwise with that
-        path replaced in the command and the environment.
+        With `copy`, the command runs in this copy of `cwd`, without compiled files: at the path of `cwd` where
+        `mounts_copies`, otherwise with that path replaced in the command and the environment.
 
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
         `SandboxFailed` if the sandbox fails before the command ends.
         """
         mechanism, allowed = await self._permitted(command, author, network, approve, by_child=by_child)
-        with _compiled_files(mechanism) if recompile else nullcontext("") as folder:
-            spec = self._spec(command, cwd, timeout_seconds, allowed)
-            env = {**spec.env, **({"PYTHONPYCACHEPREFIX": folder} if recompile else {"PYTHONDONTWRITEBYTECODE": "1"})}
-            spec = replace(spec, env=env, writable=(Path(folder),) if recompile else ())
-            if copy is None:
-                return await self._run(mechanism, await _with_repository(spec))
-            if mechanism == "bubblewrap":
-                return await self._run(mechanism, replace(spec, content=copy))
-            env = {name: value.replace(str(cwd), str(copy)) for name, value in env.items()}
-            argv = shell(command.replace(str(cwd), str(copy)))
-            hidden = (*spec.hidden, spec.cwd)  # the copy must not depend on what the child left
-            return await self._run(mechanism, replace(spec, argv=argv, cwd=copy, env=env, hidden=hidden))
+        spec = self._spec(command, cwd, timeout_seconds, allowed)
+        if copy is None:
+            with _compiled_files(mechanism) as folder:
+                env = {**spec.env, "PYTHONPYCACHEPREFIX": folder}
+                return await self._run(
+                    mechanism, await _with_repository(replace(spec, env=env, writable=(Path(folder),)))
+                )
+        spec = replace(spec, env={**spec.env, "PYTHONDONTWRITEBYTECODE": "1"})
+        if await self.mounts_copies():
+            return await self._run(mechanism, replace(spec, content=copy))
+        env = {name: value.replace(str(cwd), str(copy)) for name, value in spec.env.items()}
+        argv = shell(command.replace(str(cwd), str(copy)))
+        hidden = (*spec.hidden, spec.cwd)  # the copy must not depend on what the child left
+        return await self._run(mechanism, replace(spec, argv=argv, cwd=copy, env=env, hidden=hidden))
+
+    async def mounts_copies(self) -> bool:
+        """Whether a command that runs in a copy of its folder sees it under the folder's own path."""
+        match await self.mechanism():
+            case "bubblewrap":
+                return True
+            case "landlock":
+                return await self._sandbox_works("landlock", "loopback")
+            case _:
+                return False
 
     async def _run(self, mechanism: Mechanism, spec: CommandSpec) -> CommandResult:
         confinement = Confinement(None if mechanism == "process" else mechanism, await self._subreaper_works())

@@ -63,7 +63,7 @@ class CommandSpec:
     repository: Repository | None = None
     """The git repository in `cwd`, of which a command can't change what git runs."""
     content: Path | None = None
-    """A copy of `cwd` that bubblewrap mounts there instead."""
+    """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
 
 
 PROBE_SECONDS = 5.0
@@ -181,6 +181,7 @@ def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, 
         network=spec.network == "host",
         pinned=spec.repository.pinned if spec.repository is not None else (),
         read_only=read_only,
+        placed={spec.cwd: spec.content} if spec.content is not None else {},
         status_fd=status_fd,
     )
 

@@ -1,6 +1,7 @@
 """Selects the environment variables that a command gets: an allow-list, never the host's whole environment."""
 
 import os
+import sys
 from collections.abc import Mapping
 
 from delegate._util.secret_names import is_secret_name
@@ -14,14 +15,21 @@ _ALLOWED = frozenset({
     # Locations of certificates
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 })  # fmt: skip
+_LOCALE = frozenset({"LANG", "LC_ALL", "LC_CTYPE"})
 
 
 def command_environment(source: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `source` that a command gets. A name that looks like a secret's is never passed on."""
+    """The variables of `source` that a command gets. A name that looks like a secret's is never passed on.
+
+    Where they name no locale, it is the one for UTF-8 texts.
+    """
     passed = {
         name: value
         for name, value in source.items()
         if (name in _ALLOWED or name.startswith("LC_")) and not is_secret_name(name)
     }
     passed.setdefault("PATH", os.defpath)
+    # In the C locale, grep and others know only English letters.
+    if sys.platform == "linux" and not passed.keys() & _LOCALE:
+        passed["LANG"] = "C.UTF-8"
     return passed

@@ -4,15 +4,15 @@
 
 A rule is `NAME=PATH`: `write` is a folder that the command may change, `hidden` a path that it can't read, `read` one
 in a hidden one that it can, and `network=host` says that it may use the network. `pinned` is a folder that it can't
-move; `read_only` is a path that can't be changed, and shows what the `source` behind it names. Both need namespaces.
+move; `read_only` is a path that can't be changed, and shows what the `source` behind it names; `place` is a folder that
+shows what `content` names. These need namespaces, and without them nothing runs that has a `content`.
 Everything else on the machine can be read, and nothing else changed. It needs no root, no user namespaces and no
 installation. Compared with bubblewrap:
 
-* /tmp isn't replaced by an empty folder but can't be used, except for `write` and `read` folders in it;
 * folders above a hidden path can't be listed;
 * Unix sockets can't be opened, since Landlock doesn't restrict connecting to them;
-* where the kernel permits no user namespaces, shared memory can't be used, and without the network not even loopback,
-  and `pinned` and `read_only` have no effect;
+* where the kernel permits no user namespaces, /tmp and shared memory can't be used, except for `write` and `read`
+  folders in /tmp, without the network not even loopback, and `pinned` and `read_only` have no effect;
 * other processes stay visible, but can't be signaled or inspected;
 * the modes, owners and times of files can be changed wherever the user may change them.
 
@@ -39,7 +39,7 @@ else:
 MIN_ABI = 3
 """Before, Landlock doesn't prevent that a file is truncated."""
 _MAX_RULES = 20_000
-_RULES = ("write", "read", "hidden", "network", "pinned", "read_only", "source")
+_RULES = ("write", "read", "hidden", "network", "pinned", "read_only", "source", "place", "content")
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
@@ -59,7 +59,8 @@ _SCOPES = 0b11
 """Abstract Unix sockets and signals, from ABI 6."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
-_UNREADABLE = ("/tmp", _SHARED_MEMORY)  # noqa: S108 - other programs' files in them may be secrets
+_TMP = "/tmp"  # noqa: S108 - the folder itself is meant
+_UNREADABLE = (_TMP, _SHARED_MEMORY)  # other programs' files in them may be secrets
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -72,11 +73,19 @@ def main(arguments: Sequence[str]) -> int:
     try:
         write, hidden = _real(rules["write"]), _real(rules["hidden"])
         inside = {path for path in hidden if any(path.startswith(folder + "/") for folder in write)}
-        isolated = _enter_namespaces(inside, network=network, pinned=rules["pinned"], read_only=read_only)
+        placed = dict(zip(rules["place"], rules["content"], strict=True))
+        isolated = _enter_namespaces(
+            inside, network=network, pinned=rules["pinned"], read_only=read_only, placed=placed
+        )
+        if placed and not isolated:
+            raise OSError("a copy of the workspace can't be mounted in its place")
         temporary = _SHARED_MEMORY if isolated else _new_folder()
+        read, kept = _real(rules["read"]), hidden - inside if isolated else hidden
+        if isolated and _has_own_tmp(write, read, hidden):
+            write, kept = {*write, _TMP}, {path for path in kept if not path.startswith(f"{_TMP}/")}
         _no_new_privileges()
         _drop_capabilities()
-        _restrict_files({*write, temporary}, _real(rules["read"]), hidden - inside if isolated else hidden)
+        _restrict_files({*write, temporary}, read, kept)
         _restrict_calls(sockets=isolated or network)
     except OSError as error:
         sys.stderr.write(f"Landlock: {error}\n")
@@ -126,11 +135,17 @@ def _drop_capabilities() -> None:
 
 
 def _enter_namespaces(
-    cover: Iterable[str], *, network: bool, pinned: Iterable[str], read_only: Mapping[str, str]
+    cover: Iterable[str],
+    *,
+    network: bool,
+    pinned: Iterable[str],
+    read_only: Mapping[str, str],
+    placed: Mapping[str, str],
 ) -> bool:
     """Give the command shared memory of its own and, without the network, a network that has only loopback.
 
-    The paths in `cover` are replaced by something empty. Returns whether the kernel permits all that.
+    The paths in `cover` are replaced by something empty, and those in `placed` by what they stand for. Returns whether
+    the kernel permits all that.
     """
     uid, gid = os.getuid(), os.getgid()
     if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | (0 if network else _CLONE_NEWNET)) != 0:
@@ -140,6 +155,9 @@ def _enter_namespaces(
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
         _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+        for path, content in placed.items():
+            _mount(content, path, None, _MS_BIND | _MS_REC)
+            os.chdir(path)  # what is mounted now, and not what was there
         for path in (_SHARED_MEMORY, *filter(os.path.isdir, cover)):
             _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1g")
         for path in filter(os.path.isfile, cover):
@@ -155,6 +173,31 @@ def _enter_namespaces(
     return True
 
 
+def _has_own_tmp(write: set[str], read: set[str], hidden: set[str]) -> bool:
+    """Replace /tmp by an empty folder in which only the `write` and `read` folders are that are in it. Returns whether
+    that was done: the first failure leaves it as it is.
+    """
+    kept = [path for path in sorted(write | read, key=len) if path.startswith(f"{_TMP}/")]
+    shows_hidden = any(one.startswith(f"{path}/") for path in read for one in hidden)
+    here = os.getcwd()
+    stays = not f"{here}/".startswith(f"{_TMP}/") or any(f"{here}/".startswith(f"{path}/") for path in kept)
+    if _TMP in write | read or shows_hidden or not stays or not all(map(os.path.isdir, kept)):
+        return False
+    opened = [os.open(path, os.O_PATH | os.O_CLOEXEC) for path in kept]
+    try:
+        _mount("tmpfs", _TMP, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1g,mode=1777")
+    except OSError:
+        return False
+    for path, folder in zip(kept, opened, strict=True):
+        os.makedirs(path, exist_ok=True)
+        _mount(f"/proc/self/fd/{folder}", path, None, _MS_BIND | _MS_REC)
+        if path not in write:
+            _make_read_only(path)
+        os.close(folder)
+    os.chdir(here)  # by the folder as it is mounted now
+    return True
+
+
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
     given = [os.fsencode(text) if text else None for text in (source, target, kind, options)]
     _checked(_libc.mount(given[0], given[1], given[2], flags, given[3]), f"mount {target}")
@@ -162,6 +205,10 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, option
 
 def _mount_read_only(source: str, path: str) -> None:
     _mount(source, path, None, _MS_BIND)
+    _make_read_only(path)
+
+
+def _make_read_only(path: str) -> None:
     given = os.statvfs(path).f_flag  # what the mount forbids can't be permitted again
     kept = given & (_MS_NOSUID | _MS_NODEV | _MS_NOEXEC | _MS_NOATIME | _MS_NODIRATIME)
     kept |= _MS_RELATIME if given & _ST_RELATIME else 0

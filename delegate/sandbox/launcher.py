@@ -50,17 +50,19 @@ def under_landlock(
     network: bool,
     pinned: Iterable[Path] = (),
     read_only: Mapping[Path, Path] = MappingProxyType({}),
+    placed: Mapping[Path, Path] = MappingProxyType({}),
     status_fd: int,
 ) -> list[str]:
     """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError.
 
     The command can change only the `write` folders, and can't read `hidden` paths except for the `read` folders in
     them. It has the network only if `network` says so. Where namespaces are permitted, it can't move `pinned` folders,
-    nor change the paths of `read_only`, which show what they stand for.
+    nor change the paths of `read_only`, which show what they stand for, as those of `placed` do.
     """
     paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned}
     rules = [f"{name}={path}" for name, given in paths.items() for path in given]
     rules += [rule for path, source in read_only.items() for rule in (f"read_only={path}", f"source={source}")]
+    rules += [rule for path, source in placed.items() for rule in (f"place={path}", f"content={source}")]
     return [*_launcher("landlock"), str(status_fd), *rules, *(["network=host"] if network else []), "--", *argv]
 
 

@@ -110,21 +110,21 @@ class Machinery:
         return "hook"
 
     @functools.cached_property
-    def _protect(self) -> "_Globs":
-        return _Globs(self.protect)
+    def _protect(self) -> "Globs":
+        return Globs(self.protect)
 
     @functools.cached_property
-    def _may_change(self) -> "_Globs":
-        return _Globs(self.may_change)
+    def _may_change(self) -> "Globs":
+        return Globs(self.may_change)
 
 
-class _Globs:
+class Globs:
     """Matches a path that one of the globs names, or that is in a folder that one names."""
 
     def __init__(self, globs: Sequence[str]) -> None:
         from delegate.sandbox.search import glob_pattern
 
-        patterns = "|".join(glob_pattern(one.removesuffix("/")) for one in globs)
+        patterns = "|".join(glob_pattern(one.removesuffix("/")) for one in globs) or "(?!)"
         self._match = re.compile(rf"(?s)(?:{patterns})(?:/.*)?").fullmatch
 
     def __call__(self, path: str) -> bool:

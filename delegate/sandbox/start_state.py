@@ -1,8 +1,7 @@
 """Stores what a workspace was before a child started, so that another process can go on with the child's work.
 
 Without it, whatever the child had changed by then would look as if it had been there before: its own files would be no
-artifacts, and a check that it bent would be taken for the check. Contents aren't stored, only digests. So a file that
-decides a check and has changed since can be found, but not restored, and what it decides can't be verified.
+artifacts, and a check that it bent would be taken for the check. The files of before are kept in a copy.
 """
 
 import math
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from delegate.errors import CallError
-from delegate.sandbox.baseline import Baseline
 from delegate.sandbox.changes import FileState
 from delegate.sandbox.git_files import Repository
+from delegate.sandbox.snapshot import Snapshot
 from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.workspace import Folder
 from delegate.sandbox.worktree import Worktree
@@ -23,16 +22,15 @@ from delegate.sandbox.write_locks import WriteLocks
 from delegate.types import JsonObject
 
 MAX_STORED = 20_000
-"""Most files, of the workspace and of what decides its checks, whose state is stored."""
+"""Most files whose state is stored."""
 
 
 def start_state(folder: Folder) -> JsonObject | None:
     """The state of a folder that was just opened, as JSON; None if it has too many files. Blocks."""
-    stored, baseline = folder.start, folder.baseline
-    files = len(stored["files"]) + (len(baseline.pieces) + len(baseline.modules) if baseline is not None else 0)
-    if files > MAX_STORED:
+    stored, before = folder.start, folder.before
+    if len(stored["files"]) + (len(before.origin) if before is not None else 0) > MAX_STORED:
         return None
-    return {**stored, "baseline": baseline.digests() if baseline is not None else None}
+    return {**stored, "before": before and before.to_json(), "knows_start": folder.knows_start}
 
 
 async def reopen(
@@ -59,6 +57,6 @@ async def reopen(
         _writer=None if stored["owned"] else write_locks.join(who),
         _worktree=Worktree(root, *(Path(worktree[0]), worktree[1], Path(worktree[2]))) if worktree else None,
     )
-    if stored["baseline"] is not None:
-        folder.baseline = await run_in_thread(partial(Baseline.resumed, root, stored["baseline"]))
+    folder.before = Snapshot.from_json(stored["before"]) if stored.get("before") else None
+    folder.knows_start = bool(stored.get("knows_start"))
     return folder

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import secrets
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -29,9 +30,7 @@ from delegate.sandbox.write_locks import WriteLocks, Writer
 from delegate.types import Artifact, JsonObject, Workspace
 
 if TYPE_CHECKING:
-    from delegate.sandbox.baseline import Baseline, MachineryChange, MachineryChanges
-    from delegate.sandbox.clean_room import CleanRoom
-    from delegate.sandbox.machinery import Machinery
+    from delegate.sandbox.snapshot import Frozen, Snapshot
     from delegate.sandbox.worktree import Worktree
 
 _SMALL_FOLDER = 32
@@ -57,8 +56,10 @@ class Folder:
     """The shell command that brings the changes into the checkout that a worktree was made from. See `artifacts`."""
     unlisted: int = 0
     """How many more files changed than `artifacts` listed."""
-    baseline: "Baseline | None" = None
-    """What decided the task's checks before the child started, if `record_baseline` was called."""
+    before: "Snapshot | None" = None
+    """The files of before the child started, if `record_start` was called and there were any."""
+    knows_start: bool = False
+    """Whether it is known what there was before the child started."""
     repository: Repository | None = None
     """What git runs here, as it was before the child started."""
     max_bytes: float = math.inf
@@ -68,6 +69,8 @@ class Folder:
     """How much was added when that was last looked at, and by `write` since."""
     _next_look: float = 0
     _exists: bool = True
+    _started_empty: bool = False
+    """Whether it is a fresh one, so that everything in it is the child's."""
     _only_written: bool = False
     """Whether it is a fresh one in which nothing but `write` has created anything, so that its size is known."""
     _files_written: int = 0
@@ -102,7 +105,10 @@ class Folder:
         """
         home = _real(home)
         if workspace is None or workspace.path is None:
-            return cls(_new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _only_written=True, _home=home)
+            root = _new_path(home)
+            return cls(
+                root, True, max_bytes=max_bytes, _exists=False, _started_empty=True, _only_written=True, _home=home
+            )
         given = existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
@@ -122,6 +128,11 @@ class Folder:
     def of_existing(cls, path: Path) -> "Folder":
         """An existing folder with finished work: every file in it counts as created. Raises `CallError`."""
         return cls(existing(path), owned=False)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to look at: a fresh one isn't made before something is written to it."""
+        return self._exists
 
     def make(self) -> Path:
         """Create the folder if it is a fresh one that doesn't exist yet, and return its path. Raises `OSError`.
@@ -280,25 +291,47 @@ class Folder:
             self.take_over = self._worktree.take_over
         return (*await run_in_thread(partial(_diff_artifact, self._worktree)), *found)
 
-    async def record_baseline(self, machinery: "Machinery") -> None:
-        """Remember the files that decide the task's checks. To be called before the child starts."""
-        from delegate.sandbox.baseline import Baseline
+    async def record_start(self) -> None:
+        """Copy the files, by which the child's work is measured. To be called before the child starts.
 
-        self.baseline = await run_in_thread_if(not self.is_small, partial(Baseline.record, self.root, machinery))
+        What can't be copied isn't known then.
+        """
+        from delegate.sandbox.snapshot import Snapshot
 
-    async def machinery_changes(self) -> "MachineryChanges | None":
-        """What the child, and no sibling, changed since `record_baseline`; None if that wasn't called."""
-        if self.baseline is None:
-            return None
-        foreign = self._writer.foreign if self._writer is not None else ()
-        return await run_in_thread(partial(self.baseline.compare, without=foreign))
+        if self._started_empty:
+            self.knows_start = True
+            return
+        name = f"{self.root.name if self.owned else secrets.token_hex(8)}.start"
+        try:
+            self.before, self.knows_start = await Snapshot.take(self.root, self.copies, name=name), True
+        except (CallError, OSError) as problem:
+            _log.warning("what is in %s can't be remembered: %s", self.root, problem)
 
-    async def open_clean_room(self, undone: "Sequence[MachineryChange]") -> "CleanRoom":
-        """A copy of the folder without these changes, to be closed by the caller. Raises `CallError` and OSError."""
-        from delegate.sandbox.clean_room import CleanRoom
+    async def freeze(self) -> "Frozen":
+        """A copy of the folder as it is now, and how it differs from what it was before the child started.
 
-        assert self._home is not None
-        return await CleanRoom.open(self.root, self._home, undone)
+        The caller removes its `end`. Raises `CallError` and OSError.
+        """
+        from delegate.sandbox.snapshot import Frozen, Snapshot, differences
+
+        knows_start = self.knows_start or self._started_empty
+        if self.before is not None and (changed := await run_in_thread(self.before.changed_since)) is not None:
+            _log.warning("the copy of what %s was has changed: %s", self.root, changed)
+            knows_start = False
+        end = await Snapshot.take(self.make(), self.copies, name=f"{secrets.token_hex(8)}.end")
+        if not knows_start:
+            return Frozen(None, end, self.copies, (), knows_start=False)
+        changed = await run_in_thread(partial(differences, self.before, end))
+        written = self._writer.foreign if self._writer is not None else ()
+        foreign = {one.path for one in changed if self.root / one.path in written}
+        return Frozen(self.before, end, self.copies, changed, foreign)
+
+    @property
+    def copies(self) -> Path:
+        """Where copies of the folder are made: outside of it."""
+        if self._home is None or (not self.owned and self._home.is_relative_to(self.root)):
+            return Path(tempfile.gettempdir())
+        return self._home
 
     async def close(self, *, keep: bool = False) -> None:
         """Remove an owned folder, unless the child left changes in it that the parent may want.
@@ -307,6 +340,9 @@ class Folder:
         """
         if self._writer is not None:
             self._writer.leave()
+        if self.before is not None:
+            with suppress(OSError):
+                await self.before.remove()
         if self._exists and self.owned and not keep:
             await run_in_thread(self._remove_unchanged)
 
@@ -351,6 +387,8 @@ def discard(root: Path) -> None:
 
     worktree.unregister(root)
     root.with_name(f"{root.name}.diff").unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        remove_tree(root.with_name(f"{root.name}.start"))
     remove_tree(root)
 
 

@@ -211,6 +211,8 @@ class Traced(Operation):
             names.DECIDED_BY: verdict.decided_by,
             names.VERIFIED: verdict.verified,
         }
+        if verdict.level is not None:
+            decision[names.LEVEL] = verdict.level
         self._emit(decision, verdict.reasoning)
         if instruments := self._scope.signals.instruments:
             labels = {names.VERDICT: verdict.verdict, names.CODE: verdict.code}
@@ -241,6 +243,8 @@ def _criterion_attributes(one: CriterionResult, redactor: Redactor) -> Attribute
     }
     if one.outcome in ("met", "not_met"):
         attributes[names.SCORE_VALUE] = float(one.outcome == "met") if one.score is None else one.score
+    if one.level is not None:
+        attributes[names.LEVEL] = one.level
     if one.outcome == "error":
         attributes[names.ERROR_TYPE] = one.code
     return attributes
@@ -296,6 +300,7 @@ class Agent(Traced):
                 names.COST_USD: result.cost_usd,
                 names.COST_PROVENANCE: result.cost_provenance,
                 names.VERDICT: result.verdict.verdict if result.verdict else None,
+                names.LEVEL: result.verdict.level if result.verdict else None,
                 names.VERIFIED: result.verdict.verified if result.verdict else None,
                 names.CODE: result.verdict.code if result.verdict else None,
             }

@@ -77,7 +77,7 @@ def test_child_and_judge_have_a_line_each_with_tokens_and_cost() -> None:
 
 def test_a_run_shows_time_and_cost_at_the_end_of_its_first_line() -> None:
     lines = _run(_work_and_judge, *GREETS).splitlines()
-    assert re.fullmatch(r"PASS \(verified\)  Write note\.md {20,}\d+\.\d s  \$0\.0037", lines[0])
+    assert re.fullmatch(r"PASS \(seen\)  Write note\.md {20,}\d+\.\d s  \$0\.0037", lines[0])
     assert not any("tokens" in line for line in lines)
 
 

@@ -369,7 +369,7 @@ def test_emoji_and_text_from_right_to_left_arrive_as_they_are() -> None:
     with ModelServer(worker()) as server:
         done = delegate("run", goal, "-c", "file: note.md", **openai_at(server))
         assert goal in server.calls[0].texts[0]
-        assert done.stdout.startswith(f"PASS (verified)  {goal}  ")
+        assert done.stdout.startswith(f"PASS (proven)  {goal}  ")
         turned = delegate("run", f"{goal} \u202egnihton", **openai_at(server), PYTHONIOENCODING="ascii", LC_ALL="C")
     assert "\u202e" not in turned.stdout
     assert (done.returncode, turned.returncode, turned.stderr) == (0, 0, "")

@@ -42,9 +42,9 @@ def test_checks_alone_give_a_pass_without_a_key_or_allowed_commands() -> None:
                     "-c", "never called: send_email", DELEGATE_COMMANDS="deny")  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     first, *rest = done.stdout.splitlines()
-    assert first == "PASS (verified)  Write note.md"
+    assert first == "PASS (proven)  Write note.md"
     assert any(line.startswith("  ✓ check  never called send_email ") for line in rest)
-    assert rest[-1] == "  basis    met, decided by check; every decision rests on evidence that code verified"
+    assert rest[-1] == "  basis    met, decided by check; level proven"
     assert done.stderr == ""
 
 
@@ -83,7 +83,7 @@ def test_a_check_that_fails_spends_nothing_on_a_judge() -> None:
 def test_the_report_may_come_from_stdin() -> None:
     done = delegate("judge", "--goal", "Count", "--output", "-", "-c", "json: total === 3", stdin='{"total": 3}')
     assert done.returncode == 0
-    assert done.stdout.startswith("PASS (verified)  Count\n")
+    assert done.stdout.startswith("PASS (proven)  Count\n")
 
 
 def test_a_piped_report_needs_no_option_and_may_come_from_a_file() -> None:
@@ -103,7 +103,7 @@ def test_a_pipe_that_stays_silent_is_named_on_stderr() -> None:
             "delegate: reading the report from stdin; without one, add `< /dev/null`\n"
         )
         out, _ = process.communicate("I wrote it.")
-    assert out.startswith("PASS (verified)  x\n")
+    assert out.startswith("PASS (proven)  x\n")
 
 
 @pytest.mark.parametrize("stdin", [None, ""], ids=["no stdin", "an empty pipe"])
@@ -111,7 +111,7 @@ def test_a_workspace_is_judged_alone_without_a_report(stdin: str | None) -> None
     arguments = ("judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md", "-c", "shell: grep -q h note.md")
     done = delegate(*arguments, stdin=stdin)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("PASS (verified)  x\n")
+    assert done.stdout.startswith("PASS (proven)  x\n")
     bad = delegate(*arguments, "-c", "file: other.md", stdin=stdin)
     assert bad.returncode == 1
 
@@ -188,7 +188,7 @@ def test_without_a_report_what_needs_one_is_refused(arguments: tuple[str, ...], 
 def test_strict_checks_refuse_a_vacuous_criterion_with_its_location() -> None:
     done = delegate(*WORK, "-c", "file: note.md", "-c", "shell: pytest || true", DELEGATE_STRICT_CHECKS="1")
     assert done.returncode == 2
-    assert done.stderr.startswith("delegate: -c (number 2): or_always at 10-14 (true): ")
+    assert done.stderr.startswith("delegate: -c (number 2): it can't fail: it succeeds in an empty folder")
 
 
 @pytest.mark.parametrize(

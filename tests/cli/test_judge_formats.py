@@ -122,7 +122,7 @@ def test_a_pass_has_no_problem_in_any_format(format: str) -> None:
         case "junit":
             assert all(case.find("failure") is None and case.find("error") is None for case in _cases(text).values())
         case "github":
-            assert text == "::notice title=delegate%3A x::PASS (verified): the criterion is met\n"
+            assert text == "::notice title=delegate%3A x::PASS (proven): the criterion is met%0Ac1 met; proven\n"
         case _:
             (run,) = json.loads(text)["runs"]
             assert (run["results"], run["invocations"][0]["executionSuccessful"]) == ([], True)
@@ -158,13 +158,13 @@ def test_github_gets_only_our_commands_with_escaped_texts() -> None:
     code, text = _judged("github", GITHUB_WORKSPACE=os.getcwd())
     found = list(_commands(text))
     assert code == 1
-    assert [one.name for one in found if one.name != "notice"] == ["error", "error", "warning", "warning"]
+    assert [one.name for one in found if one.name != "notice"] == ["error", "error"]
     assert {key for one in found for key in one.properties} == {"title", "file"}
     errors = [one for one in found if one.name == "error"]
     assert errors[0].properties["file"] == f"work/{FILE}"
     assert errors[0].properties["title"].startswith("c2 not_met: file out, put:1%0A.md exists")
     assert "file" not in errors[1].properties
-    assert "\n::error file=x,line=1::forged\n##[add-path]/tmp/evil\n" in errors[1].message
+    assert "\n: :error file=x,line=1::forged\n## [add-path]/tmp/evil\n" in errors[1].message
     assert "\x1b" not in text
     assert "\x00" not in text
 
@@ -175,7 +175,7 @@ def test_a_hostile_judge_cant_add_a_command() -> None:
     assert code == 1
     first, error, *rest = _commands(text)
     assert (first.name, error.name) == ("notice", "error")
-    assert "::add-mask::secret 100% ]]>" in error.message
+    assert error.message.startswith(": :add-mask::secret 100% ]]>")
     assert all(one.name in ("notice", "warning") for one in rest)
 
 

@@ -41,11 +41,13 @@ def _verdict(word: VerdictWord = "PASS") -> Verdict:
         reason="It says please.",
         evidence="please",
         source="output",
+        level="seen" if word == "PASS" else None,
     )
     usage = Usage(model_calls=1, input_tokens=90, output_tokens=10)
     judge = JudgeRecord(model="gpt-6-luna", attempts=(JudgeAttempt(model="gpt-6-luna"),), usage=usage, cost_usd=0.001)
     return Verdict(
         verdict=word,
+        level=criterion.level,
         verified=True,
         decided_by="judge",
         code=criterion.code,
@@ -89,10 +91,10 @@ def test_the_exit_code_depends_on_all_tasks(report: Report, code: int) -> None:
 
 
 def test_the_verdict_is_the_first_word_and_needs_no_color() -> None:
-    assert _shown(_result(_verdict())).startswith("PASS (verified)  1. Ask for")
+    assert _shown(_result(_verdict())).startswith("PASS (seen)  1. Ask for")
     assert _shown(_result(_verdict("FAIL"))).startswith("FAIL  1. Ask for")
     assert _shown(_result()).startswith("UNJUDGED  1. Ask for")
-    assert _shown(_result(_verdict()), number=None).startswith("PASS (verified)  Ask for")
+    assert _shown(_result(_verdict()), number=None).startswith("PASS (seen)  Ask for")
     assert "\x1b" not in _shown(_result(_verdict()))
     assert "\x1b" in _shown(_result(_verdict()), terminal=True)
 
@@ -101,9 +103,9 @@ def test_each_criterion_has_one_row_with_who_decided_it_and_why() -> None:
     met, failed = _verdict().criteria[0], _verdict("FAIL").criteria[0]
     checked = met.model_copy(update={"decided_by": "check", "reason": "68 bytes", "text": "it exists"})
     lines = _shown(_result(_verdict("FAIL").model_copy(update={"criteria": (met, failed, checked)}))).splitlines()
-    assert lines[1] == "  ✓ judge  it is polite  “please” (the report)"
+    assert lines[1] == "  ✓ judge  it is polite  seen: “please” (the report)"
     assert lines[2] == "  ✗ judge  it is polite  It says please."
-    assert lines[3] == "  ✓ check  it exists     68 bytes"
+    assert lines[3] == "  ✓ check  it exists     seen: 68 bytes"
 
 
 def test_a_check_whose_reason_repeats_the_criterion_shows_no_reason() -> None:
@@ -111,11 +113,16 @@ def test_a_check_whose_reason_repeats_the_criterion_shows_no_reason() -> None:
         _verdict()
         .criteria[0]
         .model_copy(
-            update={"decided_by": "check", "text": "file a.md exists, contains 'b'", "reason": "a.md contains 'b'"}
+            update={
+                "decided_by": "check",
+                "level": "proven",
+                "text": "file a.md exists, contains 'b'",
+                "reason": "a.md contains 'b'",
+            }
         )
     )
     lines = _shown(_result(_verdict().model_copy(update={"criteria": (checked,)}))).splitlines()
-    assert lines[1] == "  ✓ check  file a.md exists, contains 'b'"
+    assert lines[1] == "  ✓ check  file a.md exists, contains 'b'  proven"
 
 
 def test_the_files_are_named_with_their_folder_and_the_next_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,13 +197,13 @@ def test_several_tasks_are_numbered_and_end_with_one_line_of_totals(
     first, second = _result(_verdict()), _result(_verdict("FAIL")).model_copy(update={"task_index": 1})
     print_report(Report(results=(first, second)), ["Make tea", "Make coffee"])
     shown = capsys.readouterr().out
-    assert shown.startswith("PASS (verified)  1. Make tea ")
+    assert shown.startswith("PASS (seen)  1. Make tea ")
     assert "\nFAIL  2. Make coffee " in shown
     assert "delegate show last 2" in shown
     assert shown.splitlines()[-1].startswith("0 PASS, 0 FAIL · cost ")
     print_report(Report(results=(first,)), ["Make tea"])
     alone = capsys.readouterr().out
-    assert alone.startswith("PASS (verified)  Make tea ")
+    assert alone.startswith("PASS (seen)  Make tea ")
     assert alone.splitlines()[-1] == "  more     delegate show last"
 
 
@@ -264,7 +271,7 @@ def test_a_score_is_shown_with_its_coverage_unless_it_adds_nothing() -> None:
     def basis(**given: object) -> str:
         return " ".join(" ".join(_shown_alone(**given)).partition("  basis ")[2].partition("  costs")[0].split())
 
-    assert basis() == "met, decided by judge; every decision rests on evidence that code verified"
+    assert basis() == "met, decided by judge; level seen"
     assert basis(score=1.0, coverage=1.0) == basis()
     assert "; score 0.75, with 100%" in basis(score=0.75, coverage=1.0)
     assert "; score 1.00, with 50%" in basis(score=1.0, coverage=0.5)
@@ -279,7 +286,7 @@ def test_findings_are_shown_and_cannot_add_lines() -> None:
 def test_a_findings_only_criterion_is_marked() -> None:
     criterion = _verdict("FAIL").criteria[0].model_copy(update={"findings_only": True})
     lines = _shown_alone(criteria=(criterion,))
-    assert lines[0].startswith("PASS (verified)  Ask for tea")
+    assert lines[0].startswith("PASS (seen)  Ask for tea")
     assert "  ✗ judge  it is polite  It says please. (findings only)" in lines
 
 

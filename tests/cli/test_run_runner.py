@@ -15,7 +15,7 @@ def test_a_program_runs_the_task_and_checks_decide_without_a_model() -> None:
         assert not server.calls
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("PASS (verified)  Copy the list.  ")
+    assert lines[0].startswith("PASS (proven)  Copy the list.  ")
     assert "  ! calls  were not recorded, so only checks prove what was done" in lines
 
 

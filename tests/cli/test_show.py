@@ -61,7 +61,7 @@ def _shown(*arguments: str | None) -> str:
 
 def test_a_record_shows_its_verdict_report_and_tool_calls(report: Report) -> None:
     shown = _shown("show", report.results[0].handle)
-    assert shown.startswith("PASS (verified)  1. Write")
+    assert shown.startswith("PASS (seen)  1. Write")
     assert "\n  report   I wrote `note.md`. PASS [red]all[/red]\n" in shown
     assert re.search(r"^ *1 +write_file +ok ", shown, re.MULTILINE)
     assert "transcript:" not in shown

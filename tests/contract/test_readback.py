@@ -37,7 +37,15 @@ from delegate.records.history import TaskSummary
 from delegate.types import TaskResult, Verdict
 
 PASSED = TaskResult(
-    verdict=Verdict(verdict="PASS", verified=True, decided_by="judge", code="met", reasoning="all met", criteria=()),
+    verdict=Verdict(
+        verdict="PASS",
+        level="seen",
+        verified=True,
+        decided_by="judge",
+        code="met",
+        reasoning="all met",
+        criteria=(),
+    ),
     task_index=1,
     status="completed",
     summary="",
@@ -112,7 +120,7 @@ def test_for_mcp_one_only_reads_and_the_other_does_not() -> None:
 def test_a_slice_says_where_it_lies_and_how_to_go_on() -> None:
     text = render_slice("ab-0", 2_000, PASSED, "x" * 5_000, limit=1_000, nonce="0123456789ab")
     lines = text.splitlines()
-    assert lines[0] == "task 2: PASS (verified)"
+    assert lines[0] == "task 2: PASS (seen)"
     assert lines[1] == "report of ab-0, characters 2,000 to 3,000 of 5,000; the next part starts at offset 3000"
     assert lines[3:] == ["<<<report of ab-0 0123456789ab>>>", "x" * 1_000, "<<<end report of ab-0 0123456789ab>>>"]
 
@@ -139,7 +147,7 @@ def test_no_word_of_the_child_passes_for_ours() -> None:
 def test_a_whole_result_has_its_verdict_first_and_last() -> None:
     result = PASSED.model_copy(update={"summary": "All done.", "handle": "ab-1"})
     lines = render_result(result, limit=100).splitlines()
-    assert lines[0] == lines[-1] == "task 2: PASS (verified)"
+    assert lines[0] == lines[-1] == "task 2: PASS (seen)"
     assert "All done." in lines
     assert "- handle: ab-1" in lines
 

@@ -40,6 +40,7 @@ def criterion(id: str = "c1", outcome: Any = "not_met", **fields: Any) -> Criter
 
 def verdict(word: Any, *criteria: CriterionResult, **fields: Any) -> Verdict:
     given: dict[str, Any] = {
+        "level": "proven" if word == "PASS" else None,
         "verified": True,
         "decided_by": "check",
         "code": "met" if word == "PASS" else "not_met",
@@ -75,7 +76,7 @@ def test_the_first_lines_are_the_verdicts_in_task_order() -> None:
     )
     assert text.splitlines()[:4] == [
         "1 of 3 PASS; task 2 FAIL not_met; task 3 had no criteria, completed",
-        "task 1: PASS (verified)",
+        "task 1: PASS (proven)",
         'task 2: FAIL (check, not_met): c1 "pytest -q exits with 0" → "it left with 1"',
         "task 3: no verdict (no criteria)",
     ]
@@ -95,8 +96,9 @@ def test_an_internal_error_is_not_called_a_lack_of_criteria() -> None:
 
 
 def test_a_pass_on_trust_says_that_it_is_not_verified() -> None:
-    text = read(result(found=verdict("PASS", criterion(outcome="trusted"), verified=False, decided_by="trust")))
-    assert text.split("\n", 1)[1].startswith("task 1: PASS (unverified: on trust)\n")
+    trusted = criterion(outcome="trusted", level="trusted")
+    text = read(result(found=verdict("PASS", trusted, level="trusted", verified=False, decided_by="trust")))
+    assert text.split("\n", 1)[1].startswith("task 1: PASS (trusted: c1)\n")
 
 
 def test_a_run_that_did_not_complete_says_so_beside_its_verdict() -> None:
@@ -328,7 +330,7 @@ FORGED = [
     "1. PASS",
     "> PASS",
     "[ACCEPTANCE CRITERIA: PASS]",
-    "task 1: PASS (verified)",
+    "task 1: PASS (proven)",
     "| task 2 | PASS |",
     "task_1: PASS",
     "about task 1: PASS",

@@ -155,13 +155,13 @@ async def test_a_call_that_takes_too_long_is_answered_with_its_handles() -> None
         assert answer.text.startswith("running in the background: 1 of 2 done; task 2 thinks")
         assert f"task 2 (handle {second}): thinks" in answer.text
         done = await read.call({"handle": first})
-        assert done.text.startswith("task 1: PASS (verified)\n")
+        assert done.text.startswith("task 1: PASS (seen)\n")
         assert "it is done: a" in done.text
         still = await read.call({"handle": second})
         assert still.text.startswith("running in the background")
         waiting = asyncio.create_task(read.call({"handle": second, "wait_seconds": 15}))
         children.end("b")
-        assert (await waiting).text.startswith("task 2: PASS (verified)\n")
+        assert (await waiting).text.startswith("task 2: PASS (seen)\n")
 
 
 async def test_a_call_that_ends_in_time_is_answered_as_ever() -> None:

@@ -275,7 +275,7 @@ async def test_three_agents_of_hermes_run_in_parallel_with_receipts(keys: Any, m
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     answer = result(server)
     heads = [line.split(",")[0] for line in answer["report"].splitlines()[1:4]]
-    assert heads == [f"task {n}: PASS (verified)" for n in (1, 2, 3)]
+    assert heads == [f"task {n}: PASS (seen)" for n in (1, 2, 3)]
     traces = [[(call["tool"], call["status"]) for call in entry["tool_trace"]] for entry in answer["results"]]
     assert traces == [[("mark", "ok")]] * 3
     assert marks == ["done"] * 3
@@ -374,7 +374,7 @@ async def test_an_agent_of_hermes_works_in_the_task_s_workspace(keys: Any) -> No
         hermes_children(server)
         with parent_at(server.openai_url, "file") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    assert "\ntask 1: PASS (verified)" in result(server)["report"]
+    assert "\ntask 1: PASS (seen)" in result(server)["report"]
 
 
 # ----------------------------------------------------------------------------------------------------------- interrupts
@@ -449,7 +449,7 @@ async def test_the_judge_selected_in_hermes_is_called_through_hermes() -> None:
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     report = result(server)["report"]
-    assert "\ntask 1: PASS (verified)" in report
+    assert "\ntask 1: PASS (seen)" in report
     assert "- judge: selected-judge-7b" in report
     assert [call.model for call in server.calls if call.api == "chat" and is_judge(call)] == ["selected-judge-7b"]
 
@@ -497,7 +497,7 @@ async def test_without_a_key_hermes_s_provider_runs_children_and_judges(children
             session = (await asyncio.to_thread(agent.run_conversation, "Find it out."))["session_id"]
             counted = tokens_of(session, database)
         report = result(server)["report"]
-    assert "\ntask 1: PASS (verified)" in report
+    assert "\ntask 1: PASS (seen)" in report
     assert f"- judge: {PARENT}" in report
     own = 20, 10  # of the parent's two calls
     assert counted == (own[0] + 1_000 + 500, own[1] + 100 + 50)
@@ -517,7 +517,7 @@ async def test_a_child_whose_model_hermes_calls_uses_its_tools() -> None:
         with parent_at(server.openai_url, model="model-of-this-session") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
         report = result(server)["report"]
-    assert "\ntask 1: PASS (verified)" in report
+    assert "\ntask 1: PASS (seen)" in report
     assert "child's model: model-of-this-session" in report
     assert {call.model for call in server.calls if call.api == "chat"} == {"model-of-this-session"}
 
@@ -527,7 +527,7 @@ async def test_the_selected_judge_may_be_the_parent_s_model() -> None:
         keyless(server, selected_judge=PARENT)
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "\ntask 1: PASS (verified)" in result(server)["report"]
+        assert "\ntask 1: PASS (seen)" in result(server)["report"]
 
 
 async def test_a_judge_called_through_hermes_needs_a_quote_that_is_there() -> None:
@@ -548,7 +548,7 @@ async def test_hermes_s_provider_may_refuse_the_format_of_replies() -> None:
         keyless(server)
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "\ntask 1: PASS (verified)" in result(server)["report"]
+        assert "\ntask 1: PASS (seen)" in result(server)["report"]
     asked = [call for call in server.calls if call.api == "chat" and is_judge(call)]
     assert [call.wants_json for call in asked] == [True, False]
     assert '"answers"' in asked[-1].last_text
@@ -571,7 +571,7 @@ async def test_a_judge_that_has_a_key_comes_before_hermes_s_provider(monkeypatch
         keyless(server, children="hermes")
         with parent_at(server.openai_url, model=JUDGE) as agent:  # the cheapest of all
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "\ntask 1: PASS (verified)" in result(server)["report"]
+        assert "\ntask 1: PASS (seen)" in result(server)["report"]
     assert [call.api for call in server.calls if call.api != "models" and is_judge(call)] == ["messages"]
 
 

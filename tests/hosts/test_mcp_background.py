@@ -87,7 +87,7 @@ async def test_a_slow_call_is_answered_with_a_handle_that_has_the_result(
         done = await client.call({"handle": handle, "wait_seconds": 60}, tool="read_delegation")
         while text_of(done).startswith("running"):
             done = await client.call({"handle": handle, "wait_seconds": 60}, tool="read_delegation")
-        assert text_of(done).startswith("task 1: PASS (verified)\n")
+        assert text_of(done).startswith("task 1: PASS (seen)\n")
         listed = text_of(await client.call({}, tool="read_delegation"))
     assert f'{handle}  PASS  "g"' in listed
 

@@ -12,7 +12,6 @@ WORDS = 6
 """A collection of so many words is a list of words."""
 KNOWN = {
     "_EMPTY_WORDS",  # whole reports that are known to fool judges, in several languages: they show nothing
-    "_REFUSALS",  # values with which APIs say no
     "_PART_KEYS",  # the fields of a reader's reply
 }
 
@@ -58,5 +57,17 @@ def test_such_lists_are_found() -> None:
 
 def test_judges_has_prompts_rubrics_and_data_only() -> None:
     names = {path.name for path in (JUDGING.parents[1] / "judges").iterdir()}
-    wanted = {"catalog.toml", "reading.md", "acceptance.md", "rubric.md", "rubrics", "months.json", "README.md"}
+    wanted = {
+        "catalog.toml",
+        "reading.md",
+        "looking.md",
+        "acceptance.md",
+        "rubric.md",
+        "rubrics",
+        "months.json",
+        "nothing_ran.toml",
+        "outcomes.toml",
+        "tools.toml",
+        "README.md",
+    }
     assert names == wanted

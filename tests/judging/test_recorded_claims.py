@@ -6,37 +6,18 @@ with that state. Of the other runs, only the tool calls are known.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from delegate import Delegator, Verdict
-from delegate.errors import ToolError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import Tool
 from tests.support.claims import criteria_for
-from tests.support.recorded import claim_receipts
+from tests.support.recorded import claim_receipts, state_tools
 
 DATA = Path(__file__).parents[1] / "data" / "claimcheck_train.jsonl"
 RUNS: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
 READ_ONLY = ("calendar.get_event", "crm.read_record", "ci.run_tests", "git.show_head")
 ASYNC = ("pending", "accepted")
-
-
-def probe_tools(run: dict[str, Any]) -> list[Tool]:
-    """The tools that show the recorded state. Asked for a record that isn't the recorded one, they know of none."""
-
-    def tool(probe: dict[str, Any]) -> Tool:
-        async def call(args: Mapping[str, Any]) -> str:
-            if not probe["ok"]:
-                raise ToolError(probe["result"])
-            if any(probe["result"].get(name) != value for name, value in args.items()):
-                raise ToolError("not_found")
-            return json.dumps(probe["result"])
-
-        return Tool(probe["tool"], "", {"type": "object"}, call, read_only=probe["tool"] in READ_ONLY)
-
-    return [tool(probe) for probe in run["probes"]]
 
 
 async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
@@ -47,7 +28,7 @@ async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
                 acceptance_criteria=criteria_for(run["domain"], run["instruction"], can_probe=bool(run["probes"])),
                 output=run["report"],
                 receipts=claim_receipts(run),
-                tools=probe_tools(run),
+                tools=state_tools(run),
             )
             for run in runs
         ]

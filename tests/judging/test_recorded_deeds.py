@@ -11,6 +11,7 @@ from typing import Any
 
 from delegate.judging.judge.decide import calls_of
 from delegate.judging.judge.evidence import gather
+from delegate.judging.judge.sources import Sources
 from delegate.judging.proof.calls import leaves
 from delegate.judging.proof.proof import Proof, Shown
 from delegate.judging.reading.statements import TaskReading, ToolEffect
@@ -71,7 +72,7 @@ def worth(report: str, calls: list[dict[str, Any]], part: StatementPart) -> set[
     recorded = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(calls, start=1))
     work = ChildRun(status="completed", output=report, receipts=recorded)
     submission = Submission(Task(goal="Serve."), work, None, "person", None)
-    evidence = gather(submission, (), (part,))
+    evidence = gather(Sources(submission, (), (part,)))
     proof = Proof(part, "model", submission, evidence, calls_of(submission, TaskReading({}, EFFECTS)))
     lines = {line[:400] for source in evidence.sources.values() for line in source.splitlines() if len(line) > 12}
     return {found.code for line in lines if isinstance(found := proof.find(line), Shown)}

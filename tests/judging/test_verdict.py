@@ -197,7 +197,7 @@ async def test_a_judge_gets_a_reply_schema_and_fenced_evidence() -> None:
 
 
 async def test_hidden_characters_and_cuts_are_findings() -> None:
-    report = "visible" + "\u200b" * 5 + "x" * 40_000 + "\nthe end"
+    report = "visible" + "\u200b" * 5 + "x" * 400_000 + "\nthe end"
     verdict = await judged(words([report], met_by("the end")), "report: the report has an end")
     assert {finding.code for finding in verdict.findings} == {"hidden_text", "truncated_for_judge"}
 
@@ -214,7 +214,7 @@ async def test_a_truncated_text_meets_no_criterion_about_the_whole_text(
     criterion: str, whole: bool | None, code: str
 ) -> None:
     reading = {"c1": {"about": "report", "whole": whole}}
-    verdict = await judged(words(["x" * 40_000 + "\nthe end"], met_by("the end"), reading=reading), criterion)
+    verdict = await judged(words(["x" * 400_000 + "\nthe end"], met_by("the end"), reading=reading), criterion)
     assert (verdict.verdict, verdict.code) == ("PASS" if code == "met" else "FAIL", code)
     short = await judged(words(["a long line, and\nthe end"], met_by("the end"), reading=reading), criterion)
     assert short.verdict == "PASS"

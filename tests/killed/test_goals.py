@@ -101,7 +101,7 @@ def test_a_check_that_was_changed_before_the_kill_is_no_proof_after_it(tmp_path:
     assert done.returncode == 1, done.stderr
     (result,) = json.loads(done.stdout)["results"]
     assert (result["goal_end"], result["verdict"]["verdict"]) == ("budget_limited", "FAIL")
-    assert [one["code"] for one in result["claims"][1:]] == ["not_verified", "not_verified"]
+    assert [one["code"] for one in result["claims"][1:]] == ["check_tampered", "check_tampered"]
     assert "tests/check.sh" in result["claims"][1]["refused"][0]["reason"]
 
 

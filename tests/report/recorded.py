@@ -55,7 +55,9 @@ async def goal_run(rationale: str = "I did it.") -> Report:
         Scripted.call("write_file", path="a.txt", content="hello"),
     )
     task = {"goal": "Write a.txt.", "acceptance_criteria": ["the report names a river"], "mode": "goal"}
-    return await run(words([claim, claim, write, claim], judge), task)
+    # What was refused of the same report stays refused, so the last one says more.
+    other = Scripted.call("claim_complete", rationale=f"{rationale} I wrote a.txt.")
+    return await run(words([claim, claim, write, other], judge), task)
 
 
 async def batch(client: Scripted, rows: Sequence[tuple[str, dict[str, Any], dict[str, str]]]) -> str:

@@ -71,7 +71,7 @@ async def test_a_pass_on_trust_is_folded_and_marked(home: Path) -> None:
     report = await recorded.run(words(recorded.child()), {"goal": "one", "acceptance_criteria": criteria})
     (task,) = (await recorded.view(home, report.run_id)).tasks
     assert (task.word, task.tone, task.is_open) == ("PASS", "warn", False)
-    assert "unverified: on trust" in task.why
+    assert "1 on trust (trusted: c1)" in task.why
 
 
 async def test_a_link_out_of_the_workspace_is_not_read(home: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import delegate
 from delegate.errors import ToolDenied, ToolError
 from delegate.judging.checks.guard import CheckGuard
 from delegate.judging.checks.run import run_checks
+from delegate.judging.frozen import FrozenWork
 from delegate.judging.submission import Submission
 from delegate.sandbox.commands import SANDBOXES, CommandResult, Commands, CommandsNotAllowed
 from delegate.sandbox.confinement import SandboxFailed
@@ -665,7 +666,9 @@ async def test_a_criterion_is_never_met_by_a_sandbox_that_fails(failing: Command
     criterion = ShellCriterion(kind="shell", command="true", exit_code=wanted, id="c1")
     child = ChildRun(status="completed", output="done")
     case = Submission(Task(goal="g"), child, Folder.of_existing(folder), author="person", worker=None)
-    (result,) = await run_checks(case, [criterion], failing, CheckGuard(case, failing))
+    work = FrozenWork(case, failing)
+    (result,) = await run_checks(case, [criterion], failing, CheckGuard(case, work))
+    await work.close()
     assert (result.outcome, result.code) == ("error", "sandbox_failed")
 
 
@@ -701,3 +704,16 @@ async def test_hidden_folders_can_not_be_read_but_for_the_commands_own(tmp_path:
     result = await run(commands, "cat ../../runs.sqlite ../two/notes notes; ls ..; echo new > new", own)
     assert result.stdout in ("of oneone\n", "of one")  # Landlock can't list a folder above hidden ones
     assert (own / "new").read_text() == "new\n"
+
+
+async def test_a_command_has_a_tmp_of_its_own_that_ends_with_it(folder: Path) -> None:
+    commands = Commands()
+    if await commands.mechanism() not in SANDBOXES:
+        pytest.skip("no sandbox works here")
+    name = f"own-{os.getpid()}"
+    written = await run(commands, f"echo mine > /tmp/{name} && cat /tmp/{name}", folder)
+    if written.exit_code != 0:
+        pytest.skip("this kernel permits no user namespaces")
+    assert written.stdout == "mine\n"
+    assert not Path("/tmp", name).exists()
+    assert (await run(commands, f"cat /tmp/{name}", folder)).exit_code != 0

@@ -120,7 +120,8 @@ def test_unix_sockets_and_io_uring_are_never_available(folder: Path, network: bo
 @needs_namespaces
 def test_shared_memory_is_the_commands_own(folder: Path) -> None:
     name = f"delegate-test-{os.getpid()}"
-    done = run(restricted(f"echo x > /dev/shm/{name}; {LOCK}", write=[str(folder)]), folder)
+    # The interpreter may be one of a virtual environment in /tmp.
+    done = run(restricted(f"echo x > /dev/shm/{name}; {LOCK}", write=[str(folder)], read=[sys.prefix]), folder)
     assert not Path("/dev/shm", name).exists()
     assert "locked" in done.stdout
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from delegate.judging.reading.question import ToRead, read_reply
 from delegate.judging.reading.statements import TaskReading, ToolInfo
-from delegate.ports import ChatRequest, Tool
-from tests.support.recorded import claim_receipts
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest, Tool
+from tests.support.recorded import claim_receipts, state_tools
 from tests.support.words import asked_ids
 
 DATA = Path(__file__).parents[1] / "data"
@@ -30,23 +31,32 @@ def confirmed(goal: str, statements: Mapping[str, str], row: Row, tools: list[To
     return reading
 
 
+_OTHERWISE: dict[str, Any] = {
+    "text": "", "about": "report", "files": [], "tools": [], "names": [], "allowed": [], "claim": False, "whole": False
+}  # fmt: skip
+"""For what wasn't read when a recording was made: it contradicts what the criterion itself says, and doesn't count."""
+
+
 def replayed(row: Row) -> Callable[[ChatRequest], str]:
     """The recorded reading of one task, for `Scripted`."""
 
     def answer(request: ChatRequest) -> str:
         asked = request.messages[0].text.rpartition("exactly once: ")[2].split(", ")
-        criteria = [{"id": id, "parts": row["readings"][id.partition(".")[2]]} for id in asked]
+        criteria = [{"id": id, "parts": row["readings"].get(id.partition(".")[2], [_OTHERWISE])} for id in asked]
         return json.dumps({"criteria": criteria, "effects": row["effects"]})
 
     return answer
 
 
-def judged_by(row: Row) -> Callable[[ChatRequest], str]:
-    """The recorded judge's answers. Those about what the records have come to decide alone are left out."""
+def judged_by(row: Row) -> Callable[[ChatRequest], ChatReply | str]:
+    """The recorded judge's turns: looks, and its answers. Those about what code has come to decide are left out."""
 
-    def answer(request: ChatRequest) -> str:
+    def answer(request: ChatRequest) -> ChatReply | str:
+        turn = row["judge"][sum(message.role == "assistant" for message in request.messages)]
+        if "calls" in turn:
+            return Scripted.calls(*map(tuple, turn["calls"]))
         asked = asked_ids(request)
-        return json.dumps({"answers": [one for one in row["judge"]["answers"] if one["id"] in asked]})
+        return json.dumps({"answers": [one for one in turn["answers"] if one["id"] in asked]})
 
     return answer
 
@@ -55,10 +65,21 @@ async def _never(args: Mapping[str, Any]) -> str:
     raise AssertionError("no tool is called")
 
 
-def tools_of(domain: str) -> list[Tool]:
-    """The tools of a recorded run. They don't say what they do: the reading does."""
-    listed = ABOUT["tools"][domain]
-    return [Tool(name, description, {"type": "object", "properties": {}}, _never) for name, description in listed]
+def tools_of(row: Row) -> list[Tool]:
+    """The tools of a recorded run, of which those that show the recorded state can be called.
+
+    The others don't say what they do: the reading does.
+    """
+    run = next((run for run in _CLAIMS if run["id"] == row["id"]), None)
+    state = {tool.name: tool for tool in state_tools(run)} if run else {}
+    listed = ABOUT["tools"][row["domain"]]
+    others = [Tool(name, description, {"type": "object", "properties": {}}, _never) for name, description in listed]
+    return [*state.values(), *(tool for tool in others if tool.name not in state)]
+
+
+def has_state(row: Row) -> bool:
+    """Whether claimcheck-bench has the state after a run, so that it can be looked up."""
+    return any(run["id"] == row["id"] and run["probes"] for run in _CLAIMS)
 
 
 def work_of(row: Row) -> dict[str, Any]:

@@ -137,6 +137,7 @@ async def test_criteria_and_verdict_are_events_of_the_judged_work(anywhere: Trac
         "delegate.code": "met",
         "delegate.decided_by": "judge",
         "delegate.verified": True,
+        "delegate.level": "seen",
     }
     assert (agent.attributes["delegate.verdict"], agent.failed) == ("PASS", False)
 

@@ -162,7 +162,8 @@ MOMENTS = {
         lambda model, tree: asyncio.to_thread(tree.wait_until_up),
         model_calls=2,
         output=DONE,
-        criteria=lambda tree: ({"kind": "shell", "command": tree.command},),
+        # Not before the child has written it: the command also runs on the files of before, beside the child.
+        criteria=lambda tree: ({"kind": "shell", "command": f"test -f half.txt || exit 1; {tree.command}"},),
         completed=True,
         cut_off=1,  # the next task's
     ),

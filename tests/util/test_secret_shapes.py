@@ -101,7 +101,7 @@ def test_honest_text_stays_to_the_last_character(redactor: Redactor) -> None:
 def test_the_name_of_a_secret_is_one_everywhere(name: str) -> None:
     assert is_secret_name(name)
     assert Redactor({name: "a-value-of-mine-1"}).text("a-value-of-mine-1") == MARK
-    assert command_environment({f"LC_{name}": "a-value-of-mine-1"}).keys() == {"PATH"}
+    assert command_environment({f"LC_{name}": "a-value-of-mine-1"}).keys() <= {"PATH", "LANG"}
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def _entry(result: TaskResult, receipts: Sequence[JsonObject]) -> JsonObject:
     verdict, usage = result.verdict, result.usage
     entry: JsonObject = {
         "judge": verdict and {"verdict": verdict.verdict, "reasoning": one_line(verdict.reasoning, SUMMARY_CHARS)},
+        "level": verdict.level if verdict else None,
         "verified": verdict.verified if verdict else False,
         "task_index": result.task_index,
         "status": status,

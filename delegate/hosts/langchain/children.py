@@ -28,6 +28,7 @@ from langgraph.pregel import Pregel
 from langgraph.types import Command
 
 from delegate.child.job import ChildRunner, Job, PendingReceipt, call_tool
+from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.langchain.tool import (
     AnyToolRuntime,
@@ -77,7 +78,7 @@ def _child_tool(native: BaseTool) -> Tool:
         return _output(messages(state)[-1])
 
     function = convert_to_openai_tool(native)["function"]
-    return _NativeTool(
+    made = _NativeTool(
         native.name,
         function.get("description", ""),
         function["parameters"],
@@ -85,6 +86,7 @@ def _child_tool(native: BaseTool) -> Tool:
         read_only=read_only_hint(native.metadata),  # where LangChain's MCP adapters put the annotations
         native=native,
     )
+    return declared(made, native.metadata)
 
 
 async def _refuse_state_changes(

@@ -10,7 +10,7 @@ from delegate import contract
 from delegate.contract import Limits
 from delegate.hosts.mcp.policy import WorkspacePolicy
 from delegate.settings import Settings
-from delegate.types import JsonObject, Report
+from delegate.types import LEVELS, JsonObject, Report
 
 NAME = "delegate"
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
@@ -32,10 +32,11 @@ _RESULT_SCHEMA: JsonObject = {
                     "handle": _HANDLE,
                     "status": {"type": "string", "description": "running, or how the child ended"},
                     "verdict": {"enum": ["PASS", "FAIL", None], "description": "null: not judged"},
-                    "verified": {"type": ["boolean", "null"], "description": "Whether code found the evidence"},
+                    "level": {"enum": [*LEVELS, None], "description": "What a PASS rests on, strongest first"},
+                    "verified": {"type": ["boolean", "null"], "description": "Of a PASS: whether it is proven or seen"},
                     "code": {"type": ["string", "null"], "description": "Why the verdict is what it is"},
                 },
-                "required": ["handle", "status", "verdict", "verified", "code"],
+                "required": ["handle", "status", "verdict", "level", "verified", "code"],
             },
         },
         "error": {"type": ["object", "null"], "description": "Why nothing was run"},
@@ -74,6 +75,7 @@ def structured(report: Report) -> JsonObject:
                 "handle": result.handle,
                 "status": result.status,
                 "verdict": result.verdict and result.verdict.verdict,
+                "level": result.verdict and result.verdict.level,
                 "verified": result.verdict and result.verdict.verified,
                 "code": result.verdict and result.verdict.code,
             }
@@ -85,7 +87,7 @@ def structured(report: Report) -> JsonObject:
 
 def structured_running(handles: Sequence[str]) -> JsonObject:
     """The `structuredContent` of a call that goes on in the background."""
-    unknown = {"status": "running", "verdict": None, "verified": None, "code": None}
+    unknown = {"status": "running", "verdict": None, "level": None, "verified": None, "code": None}
     return {"results": [{"handle": handle, **unknown} for handle in handles], "error": None}
 
 

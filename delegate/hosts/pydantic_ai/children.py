@@ -25,6 +25,7 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError, ToolDenied, ToolError
+from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.pydantic_ai.tool import DelegateTool, parent_context
 from delegate.ports import Tool, ToolOutput
@@ -71,15 +72,17 @@ def _child_tool(native: pydantic_ai.Tool[Any]) -> Tool:
         return _output(native.name, answer)
 
     definition = native.tool_def
-    return _NativeTool(
+    annotations = (definition.metadata or {}).get("annotations")
+    made = _NativeTool(
         native.name,
         native.description or "",
         definition.parameters_json_schema,
         call,
         parallel=not definition.sequential,
-        read_only=read_only_hint((definition.metadata or {}).get("annotations")),
+        read_only=read_only_hint(annotations),
         native=native,
     )
+    return declared(made, annotations)
 
 
 def _output(name: str, answer: object) -> ToolOutput:

@@ -1,37 +1,36 @@
-"""Decides shell checks, and confirms in a clean room those that succeed after the child changed what decides them.
+"""Decides shell checks, and finds out by trying what a success is worth.
 
-    workspace ──▶ fails: not met
-        └──▶ succeeds ──▶ nothing of the machinery changed: met
-                     └──▶ clean room ──▶ succeeds: met
-                                 └──▶ fails ──▶ with the changes that the task allows ──▶ succeeds: own_tests_only
-                                                    └──▶ as the child left it ──▶ succeeds: check_tampered
-                                                                          └──▶ fails: no_clean_room
+    the work as it was left ──▶ fails: not met
+        └──▶ succeeds ──▶ nothing but deliverables changed: proven
+                     └──▶ the files of before and the deliverables ──▶ succeeds: proven
+                              └──▶ fails ──▶ and what else may be needed ──▶ succeeds: own_tests_only
+                                                  └──▶ and all other changes ──▶ fails: no_clean_room
+                                                          └──▶ succeeds, not without deliverables: own_tests_only
+                                                          └──▶ succeeds, also without: check_tampered
 
-The machinery of a check are the files that decide its result and aren't the work: tests, configuration, scripts. The
-last run tells tampering from a copy in which the command can't succeed at all.
+Each command runs in a copy of its own. Deliverables are what the task asked for (`deliverables.py`). A command that
+succeeded before the child began, or that ran nothing, shows nothing of the work.
 
-What this can't see: source code under test that ends the program or patches the test framework when it is imported,
-and files outside the workspace.
+What this can't see: deliverables that end the program or patch the test framework when they are imported, and files
+outside the workspace.
 """
 
 import asyncio
-import os
 import re
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from functools import partial
 
-from delegate._util.redaction import Redactor, logger
-from delegate.errors import CallError, ToolError
-from delegate.judging.checks.mentions import Mentions, named_in
-from delegate.judging.checks.scripts import scripts_of
+from delegate._util.redaction import Redactor
+from delegate.errors import ToolError
+from delegate.judging.checks.before import ChecksBefore
+from delegate.judging.checks.deliverables import Deliverables, found_no_tests, named
+from delegate.judging.checks.nothing_ran import ran_nothing
+from delegate.judging.frozen import FrozenWork
 from delegate.judging.submission import Submission, result
-from delegate.sandbox.baseline import MachineryChange
-from delegate.sandbox.clean_room import CleanRoom
-from delegate.sandbox.commands import CommandResult, Commands
+from delegate.sandbox.commands import CommandResult
 from delegate.sandbox.files import shown
-from delegate.sandbox.machinery import Machinery, folders_on_path
-from delegate.sandbox.workspace import Folder
-from delegate.types import CriterionResult, Finding, ShellCriterion, Task
+from delegate.sandbox.snapshot import Difference, Frozen
+from delegate.types import CriterionResult, Finding, ShellCriterion
 
 TAIL_LINES = 5
 ERROR_LINES = 2
@@ -39,197 +38,144 @@ _NAMES_ERROR = re.compile(
     r"^E {2,}\S|^\s*[\w.]*(?:Error|Exception)\b(?=:|$)|\b(?:error|panicked|fatal)\b[:\[ ]", re.ASCII
 )
 """A line that says what went wrong, as pytest, unittest, compilers and interpreters write it."""
-MAX_NAMED = 5
-"""Most files that a reason or a finding names."""
-_NO_TESTS_FOUND = (4, 5)
-"""Exit codes of test runners that were asked for tests which don't exist."""
-
-_log = logger(__name__)
-
-
-async def record_baseline(task: Task, folder: Folder) -> None:
-    """Remember what decides the shell checks of a task, if it has any. To be called before the child starts."""
-    shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
-    if shell:
-        await folder.record_baseline(_machinery(shell, folder))
-
-
-def _machinery(shell: Sequence[ShellCriterion], folder: Folder) -> Machinery:
-    with os.scandir(folder.root) as entries:
-        scripts = scripts_of(folder.root, [one.command for one in shell]) if any(entries) else {}
-    return Machinery(
-        protect=tuple(dict.fromkeys(glob for one in shell for glob in one.protect)),
-        may_change=tuple(dict.fromkeys(glob for one in shell for glob in one.may_change)),
-        scripts=scripts,
-        on_path=frozenset() if folder.owned else folders_on_path(str(folder.root), os.environ.get("PATH", "")),
-    )
+_AT_ONCE = 2
+_MOST_TRIED = 6
+"""So many more runs may find out which of several changes a check needs."""
+_MANY = 40
+"""Among more changes, it isn't tried."""
+_IGNORED = ("node_modules", ".venv", ".git")
+"""Folders that artifacts don't list."""
 
 
 class CheckGuard:
-    """Decides the shell checks of one submission. `open` it before the first one, and `close` it after the verdict."""
+    """Decides the shell checks of one submission. `open` it before the first one."""
 
-    def __init__(self, submission: Submission, commands: Commands) -> None:
-        self._submission, self._commands = submission, commands
-        self._changes: tuple[MachineryChange, ...] = ()
-        self._unknown: str | None = None
-        """Why nothing that succeeds can be verified."""
-        self._recompile = True
-        """Whether compiled files in the workspace may be the child's."""
-        self._is_open = False
-        self._room: CleanRoom | None = None
-        self._one_at_a_time = asyncio.Lock()
+    def __init__(self, submission: Submission, work: FrozenWork) -> None:
+        self._submission, self._work = submission, work
+        self._before: ChecksBefore | None = submission.checks_before
+        self._few = asyncio.Semaphore(_AT_ONCE)
         self.findings: list[Finding] = []
 
     async def open(self) -> None:
-        """Find what the child changed, and copy the workspace if that is part of the machinery.
-
-        Only the first call counts. It comes before the first check, since checks may change the workspace.
-        """
-        folder = self._submission.folder
-        if self._is_open or folder is None:
+        """Freeze the work, and name what the child changed that artifacts don't list."""
+        if self._submission.folder is None or (frozen := await self._work.open()) is None:
             return
-        self._is_open = True
-        found = await folder.machinery_changes()
-        if found is None:
-            return
-        self._changes, self._recompile = found.files, found.compiled
-        if found.ignored_folders:
-            named = _named([f"{path}/" for path in found.ignored_folders])
-            message = f"the child changed {named}, which artifacts don't list"
+        ignored = {folder for one in frozen.changes if (folder := _ignored_folder(one.path))}
+        if ignored:
+            listed = named([f"{path}/" for path in sorted(ignored)])
+            message = f"the child changed {listed}, which artifacts don't list"
             self.findings.append(Finding(severity="info", code="ignored_folder_changed", message=message))
-        if not found.complete:
-            self._unknown = "the workspace has too many files to compare, or folders that can't be read"
-        if found.files:
-            await self._open_room(folder)
-
-    async def _open_room(self, folder: Folder) -> None:
-        unknown = [change.path for change in self._changes if not change.restorable]
-        if unknown:
-            self._unknown = f"what {_named(unknown)} was before is not known, because it is too large to keep"
-        elif await self._commands.mechanism() != "bubblewrap" and (why := self._leads_back(folder)):
-            self._unknown = why
-        try:
-            self._room = await folder.open_clean_room(self._changes)
-        except (CallError, OSError) as error:
-            _log.warning("no clean room for %s: %s", folder.root, error)
-            self._unknown = f"the workspace can't be copied: {error}"
-
-    def _leads_back(self, folder: Folder) -> str | None:
-        """Why a command in a copy could still use the workspace, where the copy has another path."""
-        assert folder.baseline is not None
-        if any(one.role == "environment" and "node_modules/" not in one.path for one in self._changes):
-            return "installed programs refer to the workspace by its path, so a copy isn't independent of it"
-        path = os.fsencode(folder.root)
-        if any(path in content for content in folder.baseline.kept()):
-            return "files that decide the check refer to the workspace by its path, so a copy isn't independent of it"
-        return None
-
-    async def close(self) -> None:
-        """Remove the clean room."""
-        if self._room is not None:
-            with suppress(OSError, asyncio.CancelledError):  # the caller raises a pending cancellation again
-                await self._room.close()
 
     async def check(self, criterion: ShellCriterion) -> CriterionResult:
         """The result of one criterion. Never raises, except on cancellation."""
-        folder = self._submission.folder
-        if folder is None:
+        if self._submission.folder is None:
             return result(criterion, "error", "nobody", "no_workspace", "there is no workspace to check")
-        ran = await self._run(criterion)
-        decided = self._result(criterion, ran)
-        if decided.outcome != "met":
+        async with self._few:
+            frozen = await self._work.open()
+            ran = await self._work.run(criterion)
+            if frozen is not None and not _succeeded(criterion, ran) and await self._work.needs_its_path():
+                in_place = await self._work.run_in(None, criterion)
+                if _succeeded(criterion, in_place):
+                    why = "it succeeds only in the workspace itself, and not in a copy at another path"
+                    return self._not_shown(criterion, self._result(criterion, in_place), why)
+            decided = self._result(criterion, ran)
+            if decided.outcome != "met":
+                return decided
+            assert isinstance(ran, CommandResult)
+            if self._before is not None and await self._before.held(criterion):
+                decided = self._held_before(criterion, decided)
+            if frozen is None or self._work.problem is not None:
+                return self._not_shown(criterion, decided, self._work.problem or "")
+            if not frozen.knows_start:
+                why = "nobody recorded what the files in `protect` were before"
+                return self._not_shown(criterion, decided, why) if criterion.protect else decided
+            decided = await self._confirmed(criterion, decided, frozen)
+            if decided.code == "met" and ran_nothing(ran.output):
+                return _lowered(decided, "nothing_ran", "by its own words, it ran nothing")
             return decided
-        if folder.baseline is None and criterion.protect:
-            why = "nobody recorded what the files in `protect` were before"
-            return self._not_shown(criterion, decided, why)
-        if self._room is None:
-            return decided if self._unknown is None else self._not_shown(criterion, decided, self._unknown)
-        async with self._one_at_a_time:
-            return await self._confirmed(criterion, decided, self._room)
 
-    async def _confirmed(self, criterion: ShellCriterion, met: CriterionResult, room: CleanRoom) -> CriterionResult:
-        """The result of a check that succeeds in the workspace, from what it does in the clean room."""
-        ran = await self._run_in(room, criterion)
+    def _held_before(self, criterion: ShellCriterion, met: CriterionResult) -> CriterionResult:
+        assert self._before is not None
+        if self._before.cannot_fail(criterion):
+            message = f"{criterion.id}: it succeeds in an empty folder too"
+            self.findings.append(Finding(severity="major", code="vacuous_check", message=message))
+        reason = f"{met.reason}; it held before the child began"
+        return met.model_copy(update={"held_before": True, "reason": reason})
+
+    async def _confirmed(self, criterion: ShellCriterion, met: CriterionResult, frozen: Frozen) -> CriterionResult:
+        """The result of a check that succeeds on the work, from what it does without the child's other changes."""
+        root = str(self._submission.folder.root) if self._submission.folder else ""
+        deliverables = Deliverables(self._submission.task, criterion, root, frozen, self._work.on_path)
+        own = deliverables.own
+        others = [one for one in frozen.changes if one.path not in own and one.path not in frozen.foreign]
+        if not others:
+            return met
+        ran = await self._work.run(criterion, own)
         if _succeeded(criterion, ran):
-            return met if self._unknown is None else self._not_shown(criterion, met, self._unknown)
+            assert isinstance(ran, CommandResult)
+            return _lowered(met, "nothing_ran", "it runs nothing") if ran_nothing(ran.output) else met
         if not isinstance(ran, CommandResult) or ran.timed_out:
-            return self._result(criterion, ran, "with the files that decide it as they were before, it ")
-        allowed = [change.path for change in self._changes if self._is_allowed(change, criterion, ran)]
-        if allowed and _succeeded(criterion, await self._run_in(room, criterion, keep=allowed)):
-            why = f"it needs the child's own {_named(allowed)}, so it only shows that the child agrees with itself"
-            message = f"{criterion.id}: {why}"
-            self.findings.append(Finding(severity="major", code="own_tests_only", message=message))
-            return _unverified(met, code="own_tests_only", why=why)
-        everything = [change.path for change in self._changes]
-        if len(allowed) == len(everything) or not _succeeded(
-            criterion, await self._run_in(room, criterion, keep=everything)
-        ):
-            why = self._unknown or "it doesn't succeed in a copy of the workspace, whatever is in it"
-            return self._not_shown(criterion, met, why)
-        return self._tampered(criterion, ran, [change for change in self._changes if change.path not in allowed])
-
-    def _is_allowed(self, change: MachineryChange, criterion: ShellCriterion, ran: CommandResult) -> bool:
-        """Whether the child may have changed this honestly: the check then shows little, but isn't refused."""
-        assert self._submission.folder is not None
-        assert self._submission.folder.baseline is not None
-        baseline, is_test = self._submission.folder.baseline, change.role == "test"
-        if change.role == "program" or Mentions(self._submission.task).allow(change.path, is_test=is_test):
-            return True
-        if change.change != "added":
-            return False
-        if change.role == "environment":  # packages that were installed because there were none
-            top = _environment_of(change.path)
-            return not any(path.startswith(top) for path in baseline.pieces)
-        if is_test and (ran.exit_code in _NO_TESTS_FOUND or named_in(criterion.command, change.path)):
-            return True
-        return change.role in ("test", "config") and not baseline.has_checks
+            return self._result(criterion, ran, "on the files of before and the deliverables, it ")
+        nothing_ran = found_no_tests(ran.exit_code) or ran_nothing(ran.output)
+        harmless = [one for one in others if deliverables.may_be_needed(one, nothing_ran=nothing_ran)]
+        paths, everything = {one.path for one in harmless}, {one.path for one in others}
+        if harmless and _succeeded(criterion, await self._work.run(criterion, own | paths)):
+            needed = await self._needed(criterion, own, harmless)
+            is_asked = not deliverables.asks_for_code or any(deliverables.is_named(one.path) for one in needed)
+            if not is_asked and _succeeded(criterion, await self._work.run(criterion, paths)):
+                return self._tampered(criterion, met, ran, needed)
+            return self._own_checks(criterion, met, f"it needs {_changes(needed)}")
+        if len(harmless) == len(others) or not _succeeded(criterion, await self._work.run(criterion, own | everything)):
+            return self._not_shown(criterion, met, "it doesn't succeed in a copy of the workspace, whatever is in it")
+        needed = await self._needed(criterion, own, others)
+        needed = [one for one in needed if one.path not in paths] or needed
+        asked = {one.path for one in harmless if deliverables.is_asked(one)}
+        may_be_asked = not any(deliverables.role(one) in ("hook", "protected") for one in needed)
+        without_asked = partial(self._work.run, criterion, everything - asked)
+        if may_be_asked and own | asked and not _succeeded(criterion, await without_asked()):
+            # Red on the work of before: the child's own checks tell its work from none.
+            return self._own_checks(criterion, met, f"it needs {_changes(needed)}")
+        return self._tampered(criterion, met, ran, needed)
 
     def _tampered(
-        self, criterion: ShellCriterion, ran: CommandResult, changes: Sequence[MachineryChange]
+        self, criterion: ShellCriterion, met: CriterionResult, ran: CommandResult, needed: Sequence[Difference]
     ) -> CriterionResult:
-        order = ("hook", "protected", "script", "test", "config", "environment", "program")
-        ranked = sorted(changes, key=lambda one: (one.change == "deleted", order.index(one.role)))
-        named = _named([f"{shown(one.path)} ({one.change})" for one in ranked])
-        reason = (
-            f"it succeeds only because the child changed what decides it: {named}. With that as it was before, "
-            f"{self._reason(criterion, ran)}. If the child was meant to change it, name it in `may_change`"
+        why = (
+            f"it needs {_changes(needed)}, and nothing that was asked for. Without, {self._reason(criterion, ran)}. "
+            "If the child was meant to change it, name it in `deliverables`"
         )
-        tail = _last_lines(ran, self._submission.redactor)
-        source = f"check:{criterion.id}"
-        return result(criterion, "not_met", "check", "check_tampered", reason, evidence=tail, source=source)
+        return _lowered(met, "check_tampered", why)
+
+    def _own_checks(self, criterion: ShellCriterion, met: CriterionResult, why: str) -> CriterionResult:
+        why = f"{why}, so it only shows that the child agrees with itself"
+        self.findings.append(Finding(severity="major", code="own_tests_only", message=f"{criterion.id}: {why}"))
+        return _lowered(met, "own_tests_only", why)
+
+    async def _needed(
+        self, criterion: ShellCriterion, own: Collection[str], changes: Sequence[Difference]
+    ) -> Sequence[Difference]:
+        """Those of the changes that the check needs, as far as a few runs can tell."""
+        left, tried = list(changes), 0
+        size = len(left) // 2
+        while size >= 1 and len(changes) <= _MANY and tried < _MOST_TRIED and len(left) > 1:
+            for start in range(0, len(left), size):
+                without = left[:start] + left[start + size :]
+                tried += 1
+                kept = {*own, *(one.path for one in without)}
+                if without and _succeeded(criterion, await self._work.run(criterion, kept)):
+                    left = without
+                    break
+                if tried >= _MOST_TRIED:
+                    break
+            else:
+                size //= 2
+                continue
+            size = min(size, max(1, len(left) // 2))
+        return left
 
     def _not_shown(self, criterion: ShellCriterion, met: CriterionResult, why: str) -> CriterionResult:
         self.findings.append(Finding(severity="major", code="no_clean_room", message=f"{criterion.id}: {why}"))
-        return _unverified(met, code="no_clean_room", why=why)
-
-    # ------------------------------------------------------------------------------------------------- running
-
-    async def _run(self, criterion: ShellCriterion, room: CleanRoom | None = None) -> CommandResult | ToolError:
-        assert self._submission.folder is not None
-        try:
-            return await self._commands.run_check(
-                criterion.command,
-                cwd=self._submission.folder.root,
-                timeout_seconds=criterion.timeout_seconds,
-                author=self._submission.author,
-                network=criterion.network,
-                by_child=self._submission.by_child,
-                copy=room.tree if room is not None else None,
-                recompile=self._recompile,
-                approve=self._submission.approve,
-            )
-        except ToolError as error:
-            return error
-
-    async def _run_in(
-        self, room: CleanRoom, criterion: ShellCriterion, *, keep: Collection[str] = ()
-    ) -> CommandResult | ToolError:
-        """Run the check in the clean room, with the files in `keep` as the child left them."""
-        try:
-            await room.restore_all_but(keep)
-        except OSError as error:
-            return ToolError(f"the clean room can't be set up: {error}")
-        return await self._run(criterion, room)
+        return _lowered(met, "no_clean_room", why)
 
     def _result(self, criterion: ShellCriterion, ran: CommandResult | ToolError, where: str = "") -> CriterionResult:
         if isinstance(ran, ToolError):
@@ -239,9 +185,8 @@ class CheckGuard:
             return result(criterion, "error", "check", "timeout", reason)
         tail, source = _last_lines(ran, self._submission.redactor), f"check:{criterion.id}"
         reason = self._reason(criterion, ran)
-        if ran.exit_code == criterion.exit_code:
-            return result(criterion, "met", "check", "met", reason, evidence=tail, source=source)
-        return result(criterion, "not_met", "check", "not_met", reason, evidence=tail, source=source)
+        outcome = "met" if ran.exit_code == criterion.exit_code else "not_met"
+        return result(criterion, outcome, "check", outcome, reason, evidence=tail, source=source)
 
     def _reason(self, criterion: ShellCriterion, ran: CommandResult) -> str:
         lines = _telling_lines(ran, self._submission.redactor)
@@ -249,25 +194,26 @@ class CheckGuard:
         return f"exit code {ran.exit_code}{wanted}" + (f": {lines}" if lines else "")
 
 
-def _unverified(met: CriterionResult, *, code: str, why: str) -> CriterionResult:
-    return met.model_copy(update={"code": code, "reason": f"{met.reason}; not verified: {why}"})
+def _lowered(met: CriterionResult, code: str, why: str) -> CriterionResult:
+    return met.model_copy(update={"code": code, "reason": f"{met.reason}; {why}"})
 
 
 def _succeeded(criterion: ShellCriterion, ran: CommandResult | ToolError) -> bool:
     return isinstance(ran, CommandResult) and not ran.timed_out and ran.exit_code == criterion.exit_code
 
 
-def _environment_of(path: str) -> str:
-    """The outermost folder of installed packages."""
-    parts = path.split("/")
-    machinery = Machinery()
-    place = next((n for n, part in enumerate(parts) if machinery.folder_role("", part) == "environment"), 0)
-    return "/".join(parts[: place + 1]) + "/"
+def _changes(changes: Sequence[Difference]) -> str:
+    """Changes in words: "`tests/conftest.py`, which the child added"."""
+    how = {one.change for one in changes}
+    did = how.pop() if len(how) == 1 else "changed"
+    return f"{named([f'`{shown(one.path)}`' for one in changes])}, which the child {did}"
 
 
-def _named(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
-    return ", ".join(shown(path) for path in paths[:MAX_NAMED]) + more
+def _ignored_folder(path: str) -> str:
+    """The outermost folder of `path` that artifacts don't list; empty if there is none."""
+    parts = path.split("/")[:-1]
+    place = next((n for n, part in enumerate(parts) if part in _IGNORED), None)
+    return "" if place is None else "/".join(parts[: place + 1])
 
 
 def _last_lines(ran: CommandResult, redactor: Redactor) -> str:

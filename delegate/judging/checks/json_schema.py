@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
+from delegate._util.similar import most_similar
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import DelegateError
 from delegate.judging.checks import schema_worker
@@ -36,6 +37,8 @@ _COSTLY = frozenset({
     "unevaluatedProperties", "unevaluatedItems",
 })  # fmt: skip
 _BRANCHING = frozenset({"allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas"})
+_OPENAPI = frozenset({"discriminator", "example", "externalDocs", "xml"})
+"""What OpenAPI 3.1 adds. None of it checks anything; pydantic writes the first."""
 _workers = WorkerPool(schema_worker.__file__)
 
 
@@ -48,6 +51,33 @@ def check_schema(schema: object) -> str | None:
     if not isinstance(schema, (dict, bool)):
         return f"at $: a JSON Schema is an object, not {type(schema).__name__}"
     return _unusable(cast("dict[str, Any] | bool", schema))
+
+
+def unknown_keyword(schema: object) -> str | None:
+    """A keyword of a usable schema that its draft doesn't have, so that nothing would be checked by it, in one line.
+
+    Those that start with `x-`, and what describes a schema in any draft or in OpenAPI, are fine.
+    """
+    declared = cast("dict[str, Any]", schema).get("$schema", "") if isinstance(schema, dict) else ""
+    known = schema_worker.keywords(declared)
+    stack: list[tuple[str, Any]] = [("$", schema)]
+    while stack:
+        at, value = stack.pop()
+        if isinstance(value, list):
+            stack += [(f"{at}[{n}]", item) for n, item in enumerate(cast("list[Any]", value))]
+        for name, item in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
+            if name.startswith("x-") or name in _OPENAPI:
+                continue
+            if name not in known:
+                meant = most_similar(name, known)
+                guess = f"; did you mean `{meant}`?" if meant else ""
+                return f"at {one_line(at)}: `{name[:100]}` is not a keyword of JSON Schema{guess}"
+            if known[name] == "named" and isinstance(item, dict):
+                named = cast("dict[str, Any]", item).items()
+                stack += [(f"{at}.{name}.{key}", part) for key, part in named if isinstance(part, dict)]
+            elif known[name]:
+                stack.append((f"{at}.{name}", item))
+    return None
 
 
 async def validate(instance: object, schema: object, *, timeout_seconds: float = 1.0) -> str | None:

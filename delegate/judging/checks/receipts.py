@@ -1,14 +1,15 @@
 """Decides criteria about what the child did, from the runtime's own record of its tool calls.
 
-Only successful calls count. Each expected call needs a recorded call of its own; `exactly` also allows no other calls,
-since an unrequested write is as wrong as a missing one.
+Only calls that were accepted count: those whose result says no don't (`proof/outcomes.py`), unless the criterion itself
+says which result it expects. A call that is pending was made, and shows no more than that. Each expected call needs a
+recorded call of its own; `exactly` also allows no other calls, since an unrequested write is as wrong as a missing one.
 
 Without `from`, `after` and `before`, the assignment of recorded calls to expected ones is a bipartite matching. With
 them, the calls that others refer to are tried one by one, which is bounded; given those, the rest is a matching again.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from delegate.judging.checks.matching import (
     compare_with_result,
     result_of,
 )
+from delegate.judging.proof.calls import Calls
 from delegate.types import ExpectedCall, Receipt, ReceiptCriterion
 
 MAX_TRIALS = 20_000
@@ -41,15 +43,17 @@ class Decision:
     """The recorded calls that match the expected ones, if it is met."""
 
 
-def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> Decision:
-    """Decide whether the receipts satisfy the criterion."""
+def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls | None = None) -> Decision:
+    """Decide whether the receipts satisfy the criterion. `calls` tells which of them succeeded, by what is declared."""
+    calls = Calls(receipts, {}) if calls is None else calls
     counted = set(criterion.of or (call.tool for call in criterion.calls))
     done = [receipt for receipt in receipts if receipt.status == "ok"]
-    shown = [receipt for receipt in done if not counted or receipt.tool in counted]
+    may_have_acted = set(map(id, calls.not_refused))
+    shown = [one for one in done if id(one) in may_have_acted and (not counted or one.tool in counted)]
     try:
         if criterion.mode == "none":
-            return _none_of(criterion, done, shown)
-        search = _Search(criterion.calls, done, Patterns())
+            return _none_of(criterion, done, shown, may_have_acted)
+        search = _Search(criterion.calls, done, Patterns(), _accepted(calls))
         found = search.assignment(Fit.YES)
         if found is not None:
             used = [done[n] for n in sorted(found.values())]
@@ -71,13 +75,20 @@ def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt]) -> Decision
         return Decision("error", code="result_cut", reason="a recorded value is nested too deep to be compared")
 
 
-def _none_of(criterion: ReceiptCriterion, done: Sequence[Receipt], shown: Sequence[Receipt]) -> Decision:
+def _accepted(calls: Calls) -> Set[int]:
+    """The `id()`s of the receipts of calls that succeeded, or were accepted and are pending."""
+    return {id(receipt) for receipt in calls.receipts if calls.did_succeed(receipt) or calls.is_pending(receipt)}
+
+
+def _none_of(
+    criterion: ReceiptCriterion, done: Sequence[Receipt], shown: Sequence[Receipt], may_have_acted: Set[int]
+) -> Decision:
     """With expected calls, none of them may have been made; otherwise, no call of a counted tool."""
     hits = [] if criterion.calls else list(shown)
     undecided: list[ExpectedCall] = []
     patterns = Patterns()
     for call in criterion.calls:
-        search = _Search([call], done, patterns, named=())
+        search = _Search([call], done, patterns, may_have_acted, named=())
         hits += [done[n] for n in search.hits(Fit.YES)]
         undecided += [call] if search.hits(Fit.UNKNOWN) else []
     if hits:
@@ -100,13 +111,17 @@ class _Search:
         calls: Sequence[ExpectedCall],
         done: Sequence[Receipt],
         patterns: Patterns,
+        succeeded: Set[int],
         named: Sequence[ExpectedCall] | None = None,
     ) -> None:
-        """`named` are the calls that a name can mean; any other name is that of an earlier call's tool."""
+        """`succeeded` are the `id()`s of the calls that count. `named` are the calls that a name can mean; any other
+        name is that of an earlier call's tool.
+        """
         named = calls if named is None else named
         self._calls = calls
         self._done = done
         self._patterns = patterns
+        self._succeeded = succeeded
         self._results: dict[int, Any] = {}
         self._trials = 0
         self._references = [references_of(call) for call in calls]
@@ -202,7 +217,7 @@ class _Search:
         call, receipt = self._calls[n], self._done[at]
         if chosen is not None and not self._references[n]:
             return self._static[n][at]
-        if call.tool != receipt.tool:
+        if call.tool != receipt.tool or (call.result is None and id(receipt) not in self._succeeded):
             return Fit.NO
 
         def resolve(reference: Reference, value: Any) -> Fit:

@@ -47,13 +47,13 @@ def is_check(criterion: AnyCriterion) -> bool:
 async def run_checks(
     submission: Submission, criteria: Sequence[AnyCriterion], commands: Commands, guard: "CheckGuard | None" = None
 ) -> list[CriterionResult]:
-    """Decide criteria of kinds that code decides, concurrently. Shell checks need `guard`, which confirms them."""
+    """Decide criteria of kinds that code decides, in their order. Shell checks need `guard`, which runs them."""
 
     def check(criterion: AnyCriterion) -> Coroutine[Any, Any, CriterionResult]:
-        if isinstance(criterion, ShellCriterion):
-            assert guard is not None
-            return guard.check(criterion)
-        return _CHECKS[criterion.kind](criterion, submission, commands)
+        if not isinstance(criterion, ShellCriterion):
+            return _CHECKS[criterion.kind](criterion, submission, commands)
+        assert guard is not None
+        return guard.check(criterion)
 
     if len(criteria) == 1:
         return [await check(criteria[0])]
@@ -160,8 +160,9 @@ async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands
     if not submission.has_receipts:
         return result(criterion, "error", "nobody", "no_receipts", submission.why_no_receipts)
     from delegate.judging.checks import receipts  # loaded only for such criteria
+    from delegate.judging.proof.calls import recorded
 
-    decide = partial(receipts.decide, criterion, submission.run.receipts)
+    decide = partial(receipts.decide, criterion, submission.run.receipts, recorded(submission))
     decision = await run_in_thread_if(bool(submission.run.receipts), decide)
     source = None if decision.outcome == "error" else f"check:{criterion.id}"
     source = f"receipt:{decision.receipts[0].n}" if decision.receipts else source

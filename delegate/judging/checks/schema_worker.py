@@ -7,7 +7,10 @@ what is validated in its own process, and a worker is killed when it takes too l
 import itertools
 import json
 import math
-from typing import Any, NoReturn, cast
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal, NoReturn, cast
+from urllib.parse import urljoin
 
 MAX_ERRORS_LOOKED_AT = 50
 MAX_MESSAGE_CHARS = 300
@@ -84,6 +87,26 @@ def find_schema_error(schema: Any) -> str | None:
     except Exception as problem:
         return one_line(f"the schema can't be read: {problem or type(problem).__name__}")
     return None
+
+
+@lru_cache(maxsize=16)
+def keywords(declared: str) -> Mapping[str, Literal["", "schema", "named"]]:
+    """The keywords of the draft that `$schema` declares, and whether there are schemas in their values: as such or in
+    lists, or under names. What describes a schema in the newest draft is included.
+    """
+    from jsonschema_specifications import REGISTRY
+
+    newest = "https://json-schema.org/draft/2020-12/"
+    found: dict[str, Literal["", "schema", "named"]] = {}
+    vocabularies: list[Any] = [REGISTRY.contents(newest + name) for name in ("meta/core", "meta/meta-data")]
+    draft: Any = _validator_class({"$schema": declared}).META_SCHEMA
+    vocabularies += [draft, *(REGISTRY.contents(urljoin(draft["$id"], one["$ref"])) for one in draft.get("allOf", ()))]
+    for vocabulary in vocabularies:
+        for name, definition in cast("dict[str, Any]", vocabulary["properties"]).items():
+            written = json.dumps(definition)
+            has_schemas = any(one in written for one in ('"#meta"', '"#"', "/schemaArray"))
+            found[name] = "" if not has_schemas else "named" if "additionalProperties" in definition else "schema"
+    return found
 
 
 def one_line(text: str) -> str:

@@ -41,7 +41,6 @@ _CHECK_LIKE = re.compile(
     r"|compare|diff|(^|[_/.-])(ci|qa)([_/.-]|$)|(^|/)(scripts|tools|bin|ci|hack)/",
     re.IGNORECASE,
 )
-_SCRIPT_SUFFIX = re.compile(r"\.(sh|bash|zsh|mk)|", re.IGNORECASE)
 _RULE = re.compile(r"^([^\s#:=][^:=]*?)\s*::?(?!=)\s*([^;#]*)(?:;(.*))?")
 _VARIABLE = re.compile(r"^\s*(?:export\s+)?(\w+)\s*[:?+]?:?=\s*(.*)$")
 _INCLUDE = re.compile(r"^-?s?include\s+(.*)$")
@@ -89,7 +88,7 @@ class _Search:
         elif _INTERPRETERS.fullmatch(program):
             self._interpreter(arguments, folder, depth)
         elif program in _FILE_OPTION and "-f" in arguments[:-1]:
-            self._add(arguments[arguments.index("-f") + 1], folder, depth, role="script")
+            self._add(arguments[arguments.index("-f") + 1], folder, depth)
         elif _PROGRAM_PATH.fullmatch(words[0]):  # also what follows `<`, as in `bash < check.sh`, but no data
             self._add(words[0], folder, depth)
 
@@ -99,7 +98,7 @@ class _Search:
                 self.command(" ".join(arguments[n + 1 : n + 2]), folder, depth + 1)
                 return
             if not word.startswith(("-", "+")):
-                self._add(word, folder, depth, role="script")
+                self._add(word, folder, depth)
                 return
 
     def _interpreter(self, arguments: list[str], folder: str, depth: int) -> None:
@@ -158,8 +157,7 @@ class _Search:
             return False
         if path not in self.found and len(self.found) < MAX_SCRIPTS:
             suffix = Path(path).suffix
-            is_script = _SCRIPT_SUFFIX.fullmatch(suffix) or _CHECK_LIKE.search(path)
-            self.found[path] = role or ("script" if is_script else "program")
+            self.found[path] = role or ("script" if _CHECK_LIKE.search(path) else "program")
             if suffix in ("", ".sh", ".bash") and depth < MAX_DEPTH:
                 self.command(self._text(path), folder, depth + 1)
         return True

@@ -12,13 +12,14 @@ from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, is_prewritten
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
+from delegate.judging.looks.looks import Looks
 from delegate.judging.proof import absences
-from delegate.judging.proof.calls import Calls
+from delegate.judging.proof.calls import Calls, recorded
 from delegate.judging.proof.proof import Proof, Refused, Shown
-from delegate.judging.reading.statements import TaskReading, ToolInfo, known_effects, statement_of
+from delegate.judging.reading.statements import TaskReading, statement_of
 from delegate.judging.submission import Submission, result
 from delegate.types import (
-    UNVERIFIED,
+    LOWERED,
     AnyCriterion,
     CriterionOutcome,
     CriterionReading,
@@ -31,6 +32,8 @@ from delegate.types import (
 
 CONFIDENCE_SUFFIX = ".sure"
 """A question with high confidence has one more statement, whose id has this suffix. Ids of criteria contain no dot."""
+RECORD = "record"
+"""The source of an absence for which nothing can be quoted: all calls and changes, of which the judge saw every one."""
 _FAILURES = ("not_met", "error", "cannot_tell")
 """Outcomes of parts that decide a criterion, the most certain one first."""
 
@@ -43,6 +46,8 @@ class OpenPart:
     statement: str
     part: StatementPart
     settled: PartResult | None = None
+    is_by_commands: bool = False
+    """Whether it is a deed that commands bring about, so that running one again shows more than what is on record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +76,12 @@ def opened(
 
 def calls_of(submission: Submission, reading: TaskReading) -> Calls:
     """The recorded calls, with what their tools say they do, or else were read to do."""
-    declared = known_effects([ToolInfo.of(tool) for tool in submission.tools or ()])
-    return Calls(submission.run.receipts, {**reading.effects, **declared})
+    return recorded(submission, reading.effects)
 
 
-def build_question(submission: Submission, open: Sequence[OpenCriterion], evidence: Evidence) -> JudgeQuestion:
+def build_question(
+    submission: Submission, open: Sequence[OpenCriterion], evidence: Evidence, looks: Looks | None = None
+) -> JudgeQuestion:
     """The question whether the open parts of these criteria hold."""
     lines: list[str] = []
     ids: list[str] = []
@@ -83,12 +89,12 @@ def build_question(submission: Submission, open: Sequence[OpenCriterion], eviden
         asked = [part for part in one.parts if part.settled is None]
         if len(one.parts) > 1:
             lines.append(f"{one.criterion.id}, of which these are the parts: {statement_of(one.criterion)}")
-        lines += [f"{part.id}: {part.statement} [{_where(part.part, submission)}]" for part in asked]
+        lines += [f"{part.id}: {part.statement} [{_where(part, submission, looks)}]" for part in asked]
         ids += [part.id for part in asked]
         if _needs_confidence(one.criterion):
             ids.append(f"{one.criterion.id}{CONFIDENCE_SUFFIX}")
             lines.append(f"{ids[-1]}: The evidence leaves no reasonable doubt about the answer to {one.criterion.id}.")
-    return prompt.build_question(submission.task.goal, lines, ids, evidence)
+    return prompt.build_question(submission.task.goal, lines, ids, evidence, looks)
 
 
 def read_reply(
@@ -131,7 +137,8 @@ def _opened(submission: Submission, calls: Calls, criterion: AnyCriterion, readi
             reason=decided.reason,
             source=decided.source,
         )
-        parts.append(OpenPart(id if is_single else f"{id}.{n}", asked, part, settled))
+        by_commands = part.about == "deed" and any(calls.effects.get(tool) == "commands" for tool in part.tools)
+        parts.append(OpenPart(id if is_single else f"{id}.{n}", asked, part, settled, by_commands))
     return OpenCriterion(criterion, read, parts)
 
 
@@ -145,18 +152,22 @@ def _needs_confidence(criterion: AnyCriterion) -> bool:
     return isinstance(criterion, QuestionCriterion) and criterion.threshold == "high_confidence"
 
 
-def _where(part: StatementPart, submission: Submission) -> str:
+def _where(open: OpenPart, submission: Submission, looks: Looks | None) -> str:
     """What the judge is told about where its quote has to come from."""
+    part, looked = open.part, ", or a look that shows it" if looks else ""
     files = ", ".join(f"`{path}`" for path in part.files)
     match part.about:
         case "report":
             places = ["`output`", *(["`said`"] if submission.said else []), *([f"the file {files}"] if files else [])]
             return f"about the report: quote {' or '.join(places)}"
         case "file":
-            return f"about {files or 'a file'}: quote an `artifact:`, a `file:`, `artifacts` or a `check:`"
+            return f"about {files or 'a file'}: quote an `artifact:`, a `file:`, `artifacts` or a `check:`{looked}"
         case "deed":
             by = " or ".join(f"`{tool}`" for tool in part.tools)
-            return f"a deed: quote the `receipt:` of the call{f' of {by}' if by else ''} that did it, or a `check:`"
+            if open.is_by_commands and looks and looks.may_run:
+                return f"a deed: show it by `run`, or a `check:`; what the worker's own {by} printed shows less"
+            call = f"quote the `receipt:` of the call{f' of {by}' if by else ''} that did it, or a `check:`"
+            return f"a deed: {call}{looked}"
         case "absence":
             return "that something was not done: quote what speaks for it; if nothing speaks against it, quote nothing"
 
@@ -209,7 +220,11 @@ def _verified_part(proof: Proof, answer: CriterionAnswer, evidence: Evidence) ->
     shown = proof.find(answer.evidence, answer.source)
     if shown is None and proof.part.about == "absence" and not answer.evidence.strip():
         worth = absences.worth(proof.part, proof.by, proof.submission, proof.calls)
-        return _part(proof, answer, "met", worth, answer.reason)
+        worth = "incomplete_record" if worth == "met" and evidence.cut else worth
+        source = RECORD if worth == "met" else None
+        return _part(proof, answer, "met", worth, answer.reason, source)
+    if shown is None:
+        shown = proof.seen_in_picture(answer.source)
     if shown is None:
         reason = f"the judge says met, but its quote is not in the evidence: {answer.evidence[:200]!r}"
         return _part(proof, answer, "not_met", "evidence_not_found", reason)
@@ -252,7 +267,7 @@ def _shown(proof: Proof, shown: Shown, answer: CriterionAnswer, evidence: Eviden
 def _combined(one: OpenCriterion, parts: Sequence[PartResult], by: DecidedBy) -> CriterionResult:
     """The result that follows from those of the parts: met if all are, otherwise that of the worst one."""
     failing = [part for outcome in _FAILURES for part in parts if part.outcome == outcome]
-    unverified = [part for part in parts if part.code in UNVERIFIED]
+    unverified = [part for part in parts if part.code in LOWERED]
     first = next(iter([*failing, *unverified, *(part for part in parts if part.source), *parts]))
     return result(
         one.criterion,

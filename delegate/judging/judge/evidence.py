@@ -1,38 +1,27 @@
-"""Collects the evidence for a judge as named sources of cleaned, bounded text, and searches it for the judge's quotes.
+"""Puts the page for a judge together: named sources of cleaned, bounded text, in which the judge's quotes are searched.
 
-Sources are `output`, `said` (the worker's conversation, where it is known), `artifacts` (a list of files),
-`artifact:<path>`, `file:<path>` (a file that a criterion names and the child didn't change), `receipt:<n>` and
-`check:<id>`. They are shown whole as long as all of them fit. Where they don't, those that the criteria are about come
-first, and of the others the judge sees the beginning and the end. Quotes are searched for in exactly the text that the
-judge saw, so neither cleaning nor cutting can make a real quote fail or an invented one succeed.
+The sources (`sources.py`) are shown whole as long as all of them fit. Where they don't, those that the criteria are
+about come first, and of the others the judge sees the beginning and the end. What a judge looked at besides (`looks/`)
+is added as `look:<n>`. Quotes are searched for in exactly the text that the judge saw, so neither cleaning nor cutting
+can make a real quote fail or an invented one succeed.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from delegate._util.fencing import clean, visible
-from delegate.errors import ToolError
-from delegate.judging.proof.files import same_file
-from delegate.judging.submission import Submission
-from delegate.sandbox.files import Excerpt
-from delegate.types import Artifact, CriterionResult, Finding, StatementPart
+from delegate.judging.judge.sources import EARLIER_RECEIPTS, PAGE_FILE_BYTES, RECEIPTS, Source, Sources, SourceText
+from delegate.judging.looks.look import NO_LOOKS, Look, Span, is_covered
+from delegate.models.catalog import tokens_of
+from delegate.types import Finding
 
-OUTPUT_CHARS = 32_000
-FILES_CHARS = 40_000
-"""Length of all files together, and of all tool calls together."""
-FILE_BYTES = 4 * FILES_CHARS
-CALLS_CHARS = 40_000
-LEAST_CHARS = 160
-"""Length of what is shown of each source, however many there are."""
+PAGE_TOKENS = 60_000
+"""Length of all sources together, by default."""
 CHECK_CHARS = 1_200
-FILES = 200
-RECEIPTS = 200
-EARLIER_RECEIPTS = "receipts"
-"""In `cut`: the calls before the last `RECEIPTS`, which the judge doesn't see."""
+LEAST_TOKENS = 40
+"""Length of what is shown of each source, however many there are."""
 MIN_QUOTE_CHARS = 12
 MIN_QUOTE_WORDS = 3
 """A quote has at least this length, unless it is a whole line or most of a short source."""
@@ -46,7 +35,6 @@ _TYPOGRAPHY = {
 _OUR_TEXT = re.compile(r"\[\u2026 [^\]\n]* \u2026\]|\u2192 (?:ok|error|denied|timeout)|\u2026 and \d+ more")
 """Text of the runtime within the sources, which a judge can't quote: notes about cuts, the status of a call."""
 _JSON_PUNCTUATION = str.maketrans("", "", '"{}')
-LISTED_ARTIFACTS = 100
 
 
 @dataclass(frozen=True)
@@ -57,6 +45,12 @@ class Evidence:
     findings: tuple[Finding, ...]
     cut: frozenset[str] = frozenset()
     """Names of the sources that the judge saw only in part, or not at all."""
+    spans: tuple[Span, ...] = ()
+    """What the page shows of those of which it shows a part."""
+    looks: Mapping[str, Look] = field(default_factory=lambda: NO_LOOKS)
+    """What the judge looked at, by name."""
+    wrote: Callable[[str], str | None] = field(default=lambda text: None, repr=False)
+    """The path of a file that the child created or changed and that contains a text, where a judge looked."""
     checks: Mapping[str, str] = field(default_factory=dict[str, str])
     """The kind of criterion behind each `check:<id>`."""
     redacted: Callable[[str], str] = field(default=str, repr=False)
@@ -80,6 +74,31 @@ class Evidence:
             found = (quote in self.sources[name] and self._is_without_notes(name)) or folded in self._folded(name)
             if found and self._is_long_enough(folded, name):
                 yield name
+
+    def with_looks(
+        self, looks: Sequence[Look], lengths: Mapping[str, int], wrote: Callable[[str], str | None]
+    ) -> "Evidence":
+        """The same with what a judge looked at.
+
+        `lengths` are those of the sources of which it saw more than the page, and `wrote` finds the file of the child
+        that contains a text.
+        """
+        named = {look.name: look for look in looks}
+        spans = [*self.spans, *(span for look in looks for span in look.found.spans)]
+        seen = {name for name, length in lengths.items() if is_covered(length, _of(spans, name))}
+        texts = {name: look.text for name, look in named.items()}
+        if any(span.source == EARLIER_RECEIPTS for span in spans):
+            seen.add(EARLIER_RECEIPTS)
+        return replace(self, sources={**self.sources, **texts}, cut=self.cut - seen, looks=named, wrote=wrote)
+
+    def origins(self, name: str, quote: str) -> list[str]:
+        """The sources that the quote in the source `name` is from: itself, or what a look at the work showed."""
+        look = self.looks.get(name)
+        if look is None or look.kind != "work":
+            return [name]
+        folded = _fold(quote)
+        found = [piece.source for piece in look.found.pieces if folded in _fold(piece.text)]
+        return [origin for source in found for origin in self.origins(source, quote)]
 
     def _folded(self, name: str) -> str:
         if name not in self._folded_texts:
@@ -116,6 +135,10 @@ class Evidence:
         ]
 
 
+def _of(spans: Sequence[Span], name: str) -> list[tuple[int, int]]:
+    return [(span.start, span.stop) for span in spans if span.source == name]
+
+
 def is_prewritten(evidence: str, reason: str, prewritten: Sequence[str]) -> bool:
     """Whether one source contains both the quote and the reason as JSON fields, so that the worker wrote the answer."""
     if not prewritten:
@@ -137,136 +160,60 @@ def _fold(text: str) -> str:
     return " ".join((text if text.isascii() else text.translate(_TYPOGRAPHY)).split())
 
 
-def gather(submission: Submission, checks: Sequence[CriterionResult], parts: Sequence[StatementPart] = ()) -> Evidence:
-    """Collect the evidence that a judge may see of a submission. `parts` are what it will be asked about."""
-    redacted = submission.redactor.text
-    sources: dict[str, str] = {}
-    hidden: list[str] = []
-    cut: list[str] = []
-    for group, chars in _raw_sources(submission, checks, parts):
-        cleaned = [clean(source.text) for source in group]
-        # Hidden characters inside a secret kept it from being recognized before.
-        texts = [
-            found.text if found.text == source.text else redacted(found.text)
-            for source, found in zip(group, cleaned, strict=True)
-        ]
-        limits = _share([(len(text), source.is_meant) for source, text in zip(group, texts, strict=True)], chars)
-        for source, found, text, limit in zip(group, cleaned, texts, limits, strict=True):
-            hidden += [source.name] if found.hidden else []
-            cut += [source.name] if len(text) > limit or source.is_partial else []
-            if source.is_text:
-                sources[source.name] = _bounded(text, limit)
-    if len(submission.run.receipts) > RECEIPTS:
+def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
+    """Put the page together: what a judge sees of a submission without a look."""
+    named = sources.named()
+    shown = {name: sources.text_of(source, PAGE_FILE_BYTES) for name, source in named.items() if source.on_page}
+    limits = _limits(named, shown, page_tokens)
+    texts: dict[str, str] = {}
+    spans: list[Span] = []
+    cut = [name for name in named if name not in shown and not name.startswith("receipt:")]
+    for name, found in shown.items():
+        limit = limits[name]
+        if len(found.text) > limit or found.is_partial:
+            cut.append(name)
+            spans += _spans(name, found, limit)
+        if found.is_text:
+            texts[name] = _bounded(found.text, limit)
+    if len(sources.submission.run.receipts) > RECEIPTS:
         cut.append(EARLIER_RECEIPTS)
-    kinds = {redacted(f"check:{check.id}"): check.kind for check in checks if check.decided_by == "check"}
-    findings = tuple(_findings(submission, list(dict.fromkeys(hidden)), list(dict.fromkeys(cut))))
-    return Evidence(sources, findings, frozenset(cut), kinds, redacted)
+    hidden = [name for name, found in shown.items() if found.hidden]
+    redacted = sources.submission.redactor.text
+    kinds = {redacted(f"check:{check.id}"): check.kind for check in sources.checks if check.decided_by == "check"}
+    findings = tuple(_findings(sources, hidden, cut))
+    return Evidence(texts, findings, frozenset(cut), tuple(spans), checks=kinds, redacted=redacted)
 
 
-class _Source(NamedTuple):
-    """A source before it is cleaned and cut."""
-
-    name: str
-    text: str
-    is_partial: bool = False
-    """Whether the text is already less than the whole."""
-    is_meant: bool = False
-    """Whether a criterion is about it."""
-    is_text: bool = True
-    """False for a binary file, of which nothing can be shown."""
-
-
-def _raw_sources(
-    submission: Submission, checks: Sequence[CriterionResult], parts: Sequence[StatementPart]
-) -> Iterator[tuple[list[_Source], int]]:
-    """Groups of sources, redacted, each with the length that it may have together.
-
-    The run already is redacted, except file names, whole outputs and numbers in tool arguments.
-    """
-    redacted, run = submission.redactor.text, submission.run
-    if submission.has_report:
-        yield [_Source("output", run.output)], OUTPUT_CHARS
-    if submission.said:
-        yield [_Source("said", submission.said)], OUTPUT_CHARS
-    if run.artifacts:
-        listed = redacted(_manifest(run.artifacts))
-        yield [_Source("artifacts", listed, len(run.artifacts) > LISTED_ARTIFACTS)], OUTPUT_CHARS
-    yield list(_files(submission, parts)), FILES_CHARS
-    yield list(_calls(submission, parts)), CALLS_CHARS
-    for check in checks:
-        if check.decided_by == "check":
-            text = redacted(f"{check.text}: {check.outcome}. {check.reason}")
-            yield [_Source(redacted(f"check:{check.id}"), text)], CHECK_CHARS
+def _limits(named: Mapping[str, Source], shown: Mapping[str, SourceText], page_tokens: int) -> dict[str, int]:
+    """How many characters are shown of each source: all, or its share of the page."""
+    limits = {name: CHECK_CHARS if name.startswith("check:") else len(one.text) for name, one in shown.items()}
+    if sum(limits.values()) <= page_tokens:  # a character is at most about a token
+        return limits
+    tokens = {name: tokens_of(one.text) for name, one in shown.items() if not name.startswith("check:")}
+    shares = _share([(length, named[name].is_meant) for name, length in tokens.items()], page_tokens)
+    for (name, length), share in zip(tokens.items(), shares, strict=True):
+        limits[name] = limits[name] if share >= length else limits[name] * share // length
+    return limits
 
 
-def _calls(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[_Source]:
-    redacted = submission.redactor.text
-    names = [name for part in parts for name in part.names]
-    tools = {tool for part in parts for tool in part.tools}
-    for receipt in submission.run.receipts[-RECEIPTS:]:
-        args = redacted(json.dumps(receipt.args, ensure_ascii=False, default=str))
-        whole = receipt.whole_output
-        output = redacted(whole) if len(whole) > len(receipt.output) else receipt.output
-        text = f"{receipt.tool} {args} → {receipt.status}\n{output}"
-        is_partial = receipt.output_bytes > len(whole.encode(errors="replace"))
-        is_meant = receipt.tool in tools or any(name in text for name in names)
-        yield _Source(f"receipt:{receipt.n}", text, is_partial, is_meant)
+def _spans(name: str, found: SourceText, limit: int) -> list[Span]:
+    """What the page shows of a source of which it doesn't show all. Where the end of a file is, isn't known."""
+    length = len(found.text)
+    if length <= limit:
+        return [Span(name, 0, length)]
+    ends = [] if found.is_partial else [Span(name, length - limit // 2, length)]
+    return [Span(name, 0, limit // 2), *ends]
 
 
-def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[_Source]:
-    """The files that the child left, and those that it didn't change and a criterion names."""
-    folder = submission.folder
-    if folder is None:
-        return
-    named = [path.removeprefix("./") for part in parts for path in part.files if part.about != "absence"]
-    left = [one for one in submission.run.artifacts if one.change != "deleted"]
-    shown = {one.path for one in sorted(left, key=lambda one: not _is_named(one.path, named))[:FILES]}
-    for artifact in left:
-        name = submission.redactor.text(f"artifact:{visible(artifact.path)}")
-        excerpt = _excerpt(partial(folder.excerpt, artifact)) if artifact.path in shown else None
-        yield _file_source(submission, name, excerpt, is_meant=_is_named(artifact.path, named))
-    changed = {artifact.path for artifact in submission.run.artifacts}
-    for path in dict.fromkeys(named):
-        if path not in changed and (excerpt := _excerpt(partial(folder.read, path))) is not None:
-            name = submission.redactor.text(f"file:{visible(path)}")
-            yield _file_source(submission, name, excerpt, is_meant=True)
-
-
-def _file_source(submission: Submission, name: str, excerpt: Excerpt | None, *, is_meant: bool) -> _Source:
-    if excerpt is None or not excerpt.is_text:
-        return _Source(name, "", is_partial=True, is_meant=is_meant, is_text=False)
-    text = submission.redactor.text(excerpt.text)
-    text += f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else ""
-    return _Source(name, text, excerpt.cut, is_meant)
-
-
-def _is_named(path: str, named: Sequence[str]) -> bool:
-    return any(same_file(path, one) for one in named)
-
-
-def _excerpt(read: Callable[[int], Excerpt]) -> Excerpt | None:
-    try:
-        return read(FILE_BYTES)
-    except (ToolError, OSError):
-        return None
-
-
-def _manifest(artifacts: Sequence[Artifact]) -> str:
-    listed = artifacts[:LISTED_ARTIFACTS]
-    lines = [f"{item.change} {visible(item.path)} ({item.bytes} bytes)" for item in listed]
-    more = [f"… and {len(artifacts) - len(listed)} more"] if len(artifacts) > len(listed) else []
-    return "\n".join(lines + more)
-
-
-def _share(sources: Sequence[tuple[int, bool]], chars: int) -> list[int]:
+def _share(sources: Sequence[tuple[int, bool]], tokens: int) -> list[int]:
     """How much of each source is shown. A source is given as its length and whether a criterion is about it.
 
     Short ones are shown whole, and long ones share what is left. Those that are meant come first.
     """
-    if sum(length for length, _ in sources) <= chars:
+    if sum(length for length, _ in sources) <= tokens:
         return [length for length, _ in sources]
-    limits = [min(length, LEAST_CHARS) for length, _ in sources]
-    left = max(0, chars - sum(limits))
+    limits = [min(length, LEAST_TOKENS) for length, _ in sources]
+    left = max(0, tokens - sum(limits))
     for is_meant in (True, False):
         group = sorted((n for n, one in enumerate(sources) if one[1] is is_meant), key=lambda n: sources[n][0])
         for position, n in enumerate(group):
@@ -284,13 +231,14 @@ def _bounded(text: str, limit: int) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out here …]\n{text[-half:]}"
 
 
-def _findings(submission: Submission, hidden: list[str], cut: list[str]) -> Iterator[Finding]:
+def _findings(sources: Sources, hidden: list[str], cut: list[str]) -> Iterator[Finding]:
     if hidden:
         message = f"characters that a reader cannot see were removed from {', '.join(hidden[:5])}"
         yield Finding(severity="major", code="hidden_text", message=message)
     if cut := [name for name in cut if name != EARLIER_RECEIPTS]:
-        message = f"the judge did not see all of {', '.join(cut[:5])}"
+        message = f"the judge's page does not show all of {', '.join(cut[:5])}"
         yield Finding(severity="minor", code="truncated_for_judge", message=message)
-    if len(submission.run.receipts) > RECEIPTS:
-        message = f"the judge saw the last {RECEIPTS} of {len(submission.run.receipts)} tool calls"
+    receipts = sources.submission.run.receipts
+    if len(receipts) > RECEIPTS:
+        message = f"the judge's page shows the last {RECEIPTS} of {len(receipts)} tool calls"
         yield Finding(severity="info", code="truncated_for_judge", message=message)

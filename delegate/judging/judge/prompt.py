@@ -1,6 +1,7 @@
 """Builds the judge's question: the card as the system prompt, then the goal, the criteria, and fenced evidence.
 
 The card and the reply schema are the same for every task, so that providers cache them; the parts that differ follow.
+Where the judge may look at more than the page, a second card says how.
 """
 
 from collections.abc import Sequence
@@ -10,20 +11,25 @@ from delegate._util.fencing import clean, fence, new_nonce, one_line
 from delegate._util.resources import schema, text
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.session import JudgeQuestion
+from delegate.judging.looks.looks import Looks
 from delegate.types import JsonObject
 
 _ANSWER_TOKENS = 200
 
 
-def build_question(goal: str, lines: Sequence[str], ids: Sequence[str], evidence: Evidence) -> JudgeQuestion:
+def build_question(
+    goal: str, lines: Sequence[str], ids: Sequence[str], evidence: Evidence, looks: Looks | None = None
+) -> JudgeQuestion:
     """The question whether the statements with these ids hold. Each line is a statement behind its id."""
-    asked = "Criteria:\n" + "\n".join(map(_one_line, lines))
+    asked, nonce = "Criteria:\n" + "\n".join(map(_one_line, lines)), new_nonce()
     last = f"Answer for each of these ids exactly once: {', '.join(ids)}"
     return JudgeQuestion(
-        system=card(),
-        text=with_evidence(goal, asked, evidence, last),
+        system=with_looking(card(), looks),
+        text=with_evidence(goal, asked, evidence, last, nonce),
         reply_schema=_reply_schema(),
         reply_tokens=100 + _ANSWER_TOKENS * len(ids),
+        nonce=nonce,
+        looks=looks,
     )
 
 
@@ -32,9 +38,13 @@ def card() -> str:
     return text("judges", "acceptance.md")
 
 
-def with_evidence(goal: str, asked: str, evidence: Evidence, last: str) -> str:
+def with_looking(card: str, looks: Looks | None) -> str:
+    """A judge's rules, with those for looking if it may look."""
+    return f"{card}\n{text('judges', 'looking.md')}" if looks else card
+
+
+def with_evidence(goal: str, asked: str, evidence: Evidence, last: str, nonce: str) -> str:
     """The goal, what is asked, and the evidence between fences with a mark made for this call."""
-    nonce = new_nonce()
     fenced = "\n\n".join(fence(one_line(name, 200), content, nonce) for name, content in evidence.sources.items())
     return (
         f"Goal:\n{evidence.redacted(clean(goal).text)}\n\n{evidence.redacted(asked)}\n\n"

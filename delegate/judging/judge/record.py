@@ -16,7 +16,7 @@ from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import Routing
 from delegate.models.tiers import is_above, weaker
 from delegate.records.recorder import encodable
-from delegate.types import Candidate, Finding, JsonObject, JudgeAnswer, JudgeAttempt, JudgeRecord, Tier
+from delegate.types import Candidate, Finding, JsonObject, JudgeAnswer, JudgeAttempt, JudgeLook, JudgeRecord, Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class JudgeRecorder:
     def __init__(self, worker: Model | None, ceiling: Tier) -> None:
         self.answered: list[AnsweredCall] = []
         self.attempts: list[JudgeAttempt] = []
+        self.looks: list[JudgeLook] = []
+        """What the judges looked at."""
         self.escalated = False
         self.false_pass: FalsePassTable | None = None
         """Which judges may decide alone; None if all may."""
@@ -63,7 +65,7 @@ class JudgeRecorder:
         self._second_answered = False
 
     def succeeded(self, model: Model, call: MeteredReply, seconds: float, lost: Sequence[costs.Charge] = ()) -> None:
-        """Record a call with an answer, whatever its content. `lost` are the charges of attempts without a reply."""
+        """Record an answer, whatever its content. `lost` are the charges of calls before it: looks, failed attempts."""
         charge = self._charged((*lost, call.charge))
         attempt = JudgeAttempt(
             model=model.id,
@@ -138,6 +140,7 @@ class JudgeRecorder:
             **(self._identity(judge) if judge else {}),
             candidates=self._with_skip_reasons(self._candidates or (), judge),
             attempts=tuple(self.attempts),
+            looks=tuple(self.looks),
             escalated=self.escalated,
             usage=charge.usage,
             cost_usd=charge.cost_usd,

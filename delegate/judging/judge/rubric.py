@@ -4,44 +4,24 @@ If the judge omits a dimension, gives a score out of range or quotes no evidence
 dimension is never counted as zero and never left out of the mean.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, cast
 
-from pydantic import ValidationError
-
-from delegate._util.fencing import clean
-from delegate._util.resources import folder, schema, text
+from delegate._util.fencing import clean, new_nonce
+from delegate._util.resources import schema, text
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
+from delegate.judging.looks.looks import Looks
+from delegate.judging.rubrics import rubric_of
 from delegate.judging.submission import result
 from delegate.types import CriterionReading, CriterionResult, Finding, Rubric, RubricCriterion, RubricDimension
 
 _SCORE_KEYS = {"id", "evidence", "reason", "score"}
 
 
-def rubric_of(criterion: RubricCriterion) -> Rubric:
-    """The criterion's rubric. Raises ValueError for an unknown name."""
-    if isinstance(criterion.rubric, Rubric):
-        return criterion.rubric
-    return _shipped(criterion.rubric)
-
-
-@cache
-def _shipped(name: str) -> Rubric:
-    names = sorted(file.name.removesuffix(".toml") for file in folder("judges").joinpath("rubrics").iterdir())
-    if name not in names:
-        raise ValueError(f"there is no rubric {name!r}; use one of {', '.join(names)}, or give a rubric inline")
-    try:
-        return Rubric.model_validate(tomllib.loads(text("judges", f"rubrics/{name}.toml")))
-    except ValidationError as error:
-        raise ValueError(f"the rubric {name} is invalid: {error.errors()[0]['msg']}") from None
-
-
-def build_question(goal: str, criterion: RubricCriterion, evidence: Evidence) -> JudgeQuestion:
+def build_question(goal: str, criterion: RubricCriterion, evidence: Evidence, looks: Looks | None) -> JudgeQuestion:
     """The question that asks for scores on the criterion's rubric."""
     rubric = rubric_of(criterion)
     lines = [f"Rubric: {rubric.name}. {rubric.description}", "Dimensions:"]
@@ -49,12 +29,15 @@ def build_question(goal: str, criterion: RubricCriterion, evidence: Evidence) ->
     lines += ["Failures:", *(f"{one.id}: {one.description}" for one in rubric.failure_modes)]
     lines += ["Wins:", *(f"{one.id}: {one.description}" for one in rubric.wins)]
     asked = clean("\n".join(lines)).text
-    ids = ", ".join(one.id for one in rubric.dimensions)
+    ids, nonce = ", ".join(one.id for one in rubric.dimensions), new_nonce()
+    last = f"Score each of these dimensions exactly once: {ids}"
     return JudgeQuestion(
-        system=text("judges", "rubric.md"),
-        text=prompt.with_evidence(goal, asked, evidence, f"Score each of these dimensions exactly once: {ids}"),
+        system=prompt.with_looking(text("judges", "rubric.md"), looks),
+        text=prompt.with_evidence(goal, asked, evidence, last, nonce),
         reply_schema=schema("rubric_reply"),
         reply_tokens=100 + 200 * len(rubric.dimensions),
+        nonce=nonce,
+        looks=looks,
     )
 
 

@@ -1,7 +1,8 @@
 """Asks models the questions of one verdict: for each, the cheapest eligible model, and the next one if that fails.
 
 If a model can't be reached or is overloaded, the next candidate is asked. After any answer no other model is asked: a
-refusal, a truncated text and an unparseable reply are answers too.
+refusal, a truncated text and an unparseable reply are answers too. Before it answers, a model may look at more than the
+page (`looks/`): each turn of looks is one more call of the same model.
 """
 
 import asyncio
@@ -18,11 +19,22 @@ from delegate.budget.costs import Charge
 from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, ProviderError
 from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
+from delegate.judging.judge.evidence import PAGE_TOKENS
 from delegate.judging.judge.record import JudgeRecorder
+from delegate.judging.looks.looks import LookLimits, Looks
 from delegate.models.catalog import Catalog, Model, tokens_of
 from delegate.models.connections import Connection
 from delegate.models.false_pass import FalsePassTable
-from delegate.models.routing import Available, EndpointKey, JudgeRequest, Routing, choose_judge, coarse
+from delegate.models.routing import (
+    CONTEXT_MARGIN,
+    Available,
+    EndpointKey,
+    JudgeRequest,
+    Routing,
+    choose_judge,
+    coarse,
+    largest_context,
+)
 from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.records.recorder import encodable
 from delegate.types import JsonObject, Tier
@@ -32,6 +44,8 @@ MAX_ATTEMPTS = 3
 PATIENCE_SECONDS = 15.0
 """How long to wait for a model's rate limit while other candidates are left; for the last one, much longer."""
 ROUND_TOKENS = 50
+CHARS_PER_TOKEN = 2
+"""At least so many characters of a look are a token, but for scripts that take more: there, the margin is smaller."""
 REASONING_TOKENS = 4_000
 """Reasoning tokens count against the same limit as the answer; a tight limit would truncate the answer."""
 _ENDPOINT_FAULTS = ("auth", "connection")
@@ -53,6 +67,16 @@ class JudgePool:
     """Whether a second judge may be asked about what the first couldn't decide or prove."""
     false_pass: Callable[[], Awaitable[FalsePassTable]] | None = None
     """Which judges may decide alone; None if all may."""
+    page_tokens: int = PAGE_TOKENS
+    """How long a page may be."""
+    looks: LookLimits = field(default_factory=LookLimits)
+    criteria_per_call: int | None = None
+    """How many criteria a judge is asked about at once; None: all."""
+
+    @property
+    def page_room(self) -> int:
+        """How long a page may be so that it fits into half of what a judge can read."""
+        return min(self.page_tokens, largest_context(self.catalog, self.available, self.pinned) // 2)
 
 
 @lru_cache(8)
@@ -69,22 +93,31 @@ class JudgeQuestion:
     reply_schema: JsonObject
     reply_tokens: int
     """Limit for the answer, without reasoning."""
+    nonce: str
+    """The mark of the fences."""
+    looks: Looks | None = None
+    """What the judge may look at before it answers."""
     tokens: int = field(init=False)
     """Estimated length of the prompt, rounded up so that similar prompts share a cached routing."""
 
     def __post_init__(self) -> None:
         tokens = _card_tokens(self.system) + tokens_of(self.text)
+        tokens += sum(map(metering.definition_tokens, self.looks.tools)) if self.looks else 0
         object.__setattr__(self, "tokens", -(-tokens // ROUND_TOKENS) * ROUND_TOKENS)
 
-    def to(self, model: Model) -> ChatRequest:
-        """The question as a request to `model`."""
+    def to(self, model: Model, turns: Sequence[Message] = (), *, is_last: bool = True) -> ChatRequest:
+        """The question as a request to `model`, with its earlier turns. In the last one it must answer."""
         return ChatRequest(
             model=model.id,
             system=self.system,
-            messages=(Message("user", self.text),),
+            messages=(Message("user", self.text), *turns),
             max_output_tokens=min(model.max_output_tokens, self.reply_tokens + REASONING_TOKENS),
+            tools=self.looks.tools if self.looks else (),
             reply_schema=self.reply_schema,
             effort="low" if model.effort else None,
+            tool_choice="none" if self.looks and is_last else "auto",
+            # A judge that looked once may look again, and then what was sent before is read from a cache.
+            conversation=f"judge-{self.nonce}" if turns else None,
         )
 
 
@@ -142,15 +175,8 @@ class JudgeSession:
             self._notify(JudgeAsked, model=model.id)
             started, lost, known_attempts = time.monotonic(), list[Charge](), len(recorder.attempts)
             try:
-                call = await metering.complete(
-                    await self._pool.connect(model),
-                    question.to(model),
-                    input_tokens=model.tokens(question.tokens),
-                    ledger=self._ledger,
-                    patience=metering.PATIENCE_SECONDS if is_last else PATIENCE_SECONDS,
-                    on_wait=partial(self._reported_wait, model),
-                    on_lost=lost.append,
-                )
+                patience = metering.PATIENCE_SECONDS if is_last else PATIENCE_SECONDS
+                call = await self._answer(question, model, patience, lost)
             except BudgetExceeded as error:
                 if lost:
                     recorder.failed(model, "budget_exceeded", str(error), time.monotonic() - started, lost)
@@ -172,6 +198,39 @@ class JudgeSession:
             finally:
                 self._report_end(model, time.monotonic() - started, known_attempts)
         return reply
+
+    async def _answer(
+        self, question: JudgeQuestion, model: Model, patience: float, lost: list[Charge]
+    ) -> metering.MeteredReply:
+        """The model's answer, after the looks that it asks for. What earlier turns cost is added to `lost`."""
+        connection, looks = await self._pool.connect(model), question.looks
+        turns: list[Message] = []
+        if looks is not None:
+            looks.begin()
+        while True:
+            taken = len(turns) // 2
+            is_last = looks is None or looks.is_used_up or taken >= looks.max_turns
+            request = question.to(model, turns, is_last=is_last)
+            tokens = metering.request_tokens(model, request) if turns else model.tokens(question.tokens)
+            call = await metering.complete(
+                connection,
+                request,
+                input_tokens=tokens,
+                ledger=self._ledger,
+                patience=patience,
+                on_wait=partial(self._reported_wait, model),
+                on_lost=lost.append,
+            )
+            reply = call.reply
+            if is_last or looks is None or not reply.tool_calls:
+                return call
+            lost.append(call.charge)
+            room = model.context_tokens / CONTEXT_MARGIN - tokens - 2 * request.max_output_tokens
+            replies = await looks.make(reply.tool_calls, model, question.nonce, int(CHARS_PER_TOKEN * room))
+            turns += [
+                Message("assistant", reply.text, reply.tool_calls, native=reply.native),
+                Message("tool", tool_replies=replies),
+            ]
 
     def _nobody_asked(self, routing: Routing) -> JudgeReply:
         """The reply if no candidate can be asked: there is none, or the endpoints of all have failed."""
@@ -210,6 +269,7 @@ class JudgeSession:
             other_than_family=other_than,
             false_pass=self._false_pass,
             priced_only=self._ledger.left("cost_usd") is not None,
+            may_look=question.looks is not None,
         )
         return choose_judge(self._pool.catalog, request)
 

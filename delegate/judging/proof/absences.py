@@ -1,15 +1,17 @@
 """Decides absences in code: that files were not changed, and that something was not called.
 
-A violation that is found decides. That none is found decides only where everything is on record: the list of changes of
-a child's workspace always is complete, the list of calls where the runtime records them. A command may have done more
-than its record says, and so may a tool of which nobody knows what it does.
+A violation that is found, by its names, decides. That none is found decides only where everything is on record: the
+list of changes of a child's workspace always is complete, the list of calls where the runtime records them. A command
+may have done more than its record says, and so may a tool of which nobody knows what it does.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from delegate.judging.proof.calls import Calls
+from delegate.judging.proof.calls import Calls, leaves
 from delegate.judging.proof.files import same_file
+from delegate.judging.proof.literals import missing
 from delegate.judging.submission import Submission
 from delegate.types import CriterionOutcome, ReadBy, Receipt, StatementPart
 
@@ -31,8 +33,10 @@ def decide(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls
     if changed := next(_changed_files(part, submission), None):
         return Decided("not_met", f"{changed} was changed", "artifacts")
     suspects = _suspects(part, calls)
-    if suspects and not part.allowed:
-        first = suspects[0]
+    # Without a name in its arguments, a call may be meant or not: "no adjustment of over 20 %", "nothing in Lyon".
+    named = [receipt for receipt in suspects if part.names and not missing(part.names, _arguments(receipt))]
+    if named and not part.allowed:
+        first = named[0]
         return Decided("not_met", f"{first.tool} was called", f"receipt:{first.n}")
     if suspects or _gap(part, submission, calls):
         return None
@@ -43,8 +47,9 @@ def worth(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls)
     """What a judge's word is worth on an absence that code can't decide: `met`, or the code of an unverified one."""
     if by == "nobody":
         return "not_read"
-    unknown = _suspects(part, calls) or not (part.tools or part.files)
-    return _gap(part, submission, calls) or ("incomplete_record" if unknown else "met")
+    if not (part.tools or part.files):  # about anything at all: the judge sees every call and every change
+        return _general_gap(submission, calls) or "met"
+    return _gap(part, submission, calls) or ("incomplete_record" if _suspects(part, calls) else "met")
 
 
 def _did_nothing(submission: Submission, calls: Calls) -> bool:
@@ -55,15 +60,19 @@ def _did_nothing(submission: Submission, calls: Calls) -> bool:
 
 
 def _suspects(part: StatementPart, calls: Calls) -> list[Receipt]:
-    """Successful calls that could violate it: with all names, and with nothing that is allowed."""
+    """Calls that could violate it: that weren't refused, with all names, and with nothing that is allowed."""
     return [
         receipt
-        for receipt in calls.succeeded
+        for receipt in calls.not_refused
         if receipt.tool in part.tools
         and calls.effect(receipt) != "commands"
         and calls.contains(receipt, part.names)
-        and not any(calls.contains(receipt, [name]) for name in part.allowed)
+        and not any(calls.allows(receipt, name) for name in part.allowed)
     ]
+
+
+def _arguments(receipt: Receipt) -> str:
+    return "\n".join(leaves(receipt.args))
 
 
 def _changed_files(part: StatementPart, submission: Submission) -> Iterator[str]:
@@ -85,8 +94,26 @@ def _gap(part: StatementPart, submission: Submission, calls: Calls) -> str:
         return ""
     if not submission.has_receipts:
         return "incomplete_record"
-    effects = {calls.effect(receipt) for receipt in calls.receipts}
-    return "own_commands" if "commands" in effects else "unknown_effect" if None in effects else ""
+    commands = [receipt for receipt in calls.receipts if calls.effect(receipt) == "commands"]
+    may_write = submission.run.artifacts and any(calls.effects.get(tool) == "files" for tool in part.tools)
+    if commands and (may_write or any(map(partial(_could_reach_out, submission), commands))):
+        return "own_commands"
+    return "unknown_effect" if any(calls.effect(receipt) is None for receipt in calls.receipts) else ""
+
+
+def _general_gap(submission: Submission, calls: Calls) -> str:
+    """Why something may have been done or changed that isn't on record, as a code; empty if all is."""
+    if not submission.has_receipts or (submission.folder is not None and not submission.by_child):
+        return "incomplete_record"
+    commands = (receipt for receipt in calls.receipts if calls.effect(receipt) == "commands")
+    return "own_commands" if any(map(partial(_could_reach_out, submission), commands)) else ""
+
+
+def _could_reach_out(submission: Submission, receipt: Receipt) -> bool:
+    """Whether a command could have done more than change files of the workspace, whose changes are on record."""
+    tool = next((one for one in submission.tools or () if one.name == receipt.tool), None)
+    is_confined = receipt.sandbox is not None and receipt.sandbox != "process"
+    return not is_confined or tool is None or tool.effects is None or bool(tool.effects & {"network", "delegation"})
 
 
 def _knows_changes(submission: Submission) -> bool:

@@ -3,39 +3,36 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from delegate.judging.proof import telling
 from delegate.judging.proof.literals import Text, fold, stands_in
-from delegate.judging.reading.statements import ToolEffect
+from delegate.judging.reading.statements import ToolEffect, ToolInfo, known_effects
+from delegate.judging.submission import Submission
+from delegate.ports import Tool
 from delegate.types import Receipt
 
-_EXIT_CODES = ("exit_code", "exitCode", "returncode", "return_code")
-_REFUSALS = ("error", "failed", "failure", "rejected", "denied", "declined", "timeout")
-"""Values of a result's field `status` with which APIs say no."""
+if TYPE_CHECKING:
+    from delegate.judging.proof.outcomes import Outcome, Said
+
 _ID = re.compile(r"[^\s,;]*\d[^\s,;]*")
 _SHORTEST_ID = 3
-_FREE_TEXT_WORDS = 8
-"""An argument with more words is text that the child wrote, such as the body of a message."""
 
 
 def failed(receipt: Receipt) -> bool:
-    """Whether the call did not succeed: by its status, or because its JSON result says so, as `{"exit_code": 1}`."""
-    if receipt.status != "ok":
-        return True
-    if not receipt.output.lstrip().startswith("{"):
-        return False
-    try:
-        result = json.loads(receipt.output)
-    except (ValueError, RecursionError):
-        return False
-    return (
-        any(result.get(key) not in (None, 0, "0") for key in _EXIT_CODES)
-        or any(result.get(key) is False for key in ("ok", "success"))
-        or any(bool(result.get(key)) for key in ("error", "errors", "isError"))
-        or str(result.get("status")).lower() in _REFUSALS
-    )
+    """Whether a look-up did not succeed: by its status, or because its result says so, as `{"error": "not found"}`."""
+    from delegate.judging.proof import outcomes  # loaded only where calls are judged
+
+    return outcomes.outcome(receipt, reads=True) == "no"
+
+
+def recorded(submission: Submission, read: Mapping[str, ToolEffect] | None = None) -> "Calls":
+    """The recorded calls of a submission, with what their tools say they do, or else were `read` to do."""
+    tools = {tool.name: tool for tool in (*submission.probe_tools, *(submission.tools or ()))}
+    declared = known_effects([ToolInfo.of(tool) for tool in tools.values()])
+    return Calls(submission.run.receipts, {**(read or {}), **declared}, tools)
 
 
 def leaves(value: Any) -> list[str]:
@@ -54,65 +51,153 @@ class Calls:
 
     receipts: Sequence[Receipt]
     effects: Mapping[str, ToolEffect]
+    tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    """The tools that are known, by name, with what they declare."""
 
     @cached_property
     def succeeded(self) -> list[Receipt]:
-        """The calls that succeeded, in order."""
-        return [receipt for receipt in self.receipts if not failed(receipt)]
-
-    def did_succeed(self, receipt: Receipt) -> bool:
-        """Whether this call succeeded."""
-        return receipt.n in self._succeeded
+        """The calls that succeeded, or of which nothing says that they didn't, in order."""
+        return [receipt for receipt in self.receipts if self.outcome(receipt) != "no"]
 
     @cached_property
-    def _succeeded(self) -> frozenset[int]:
-        return frozenset(receipt.n for receipt in self.succeeded)
+    def not_refused(self) -> list[Receipt]:
+        """The calls that may have done something: those that succeeded, and those that are pending or done in part."""
+        return [receipt for receipt in self.receipts if self._said(receipt) != "no"]
+
+    def outcome(self, receipt: Receipt) -> "Outcome":
+        """Whether the call succeeded."""
+        from delegate.judging.proof import outcomes
+
+        return outcomes.outcome_of(self._said(receipt))
+
+    def is_pending(self, receipt: Receipt) -> bool:
+        """Whether the call was accepted, and what it brings about was still to come."""
+        return self._said(receipt) == "not_yet"
+
+    def is_doubtful(self, receipt: Receipt) -> bool:
+        """Whether the result says something that code can't read, or that doesn't agree with the arguments."""
+        return self._said(receipt) == "doubtful"
+
+    def did_succeed(self, receipt: Receipt) -> bool:
+        """Whether this call succeeded, or nothing says that it didn't."""
+        return self.outcome(receipt) != "no"
+
+    def _said(self, receipt: Receipt) -> "Said":
+        if receipt.n not in self._outcomes:
+            from delegate.judging.proof import outcomes
+
+            tool = self.tools.get(receipt.tool)
+            only_envelope = self.effect(receipt) in ("reads", "commands")  # what a command prints may be anything
+            success = tool.succeeded if tool is not None else None
+            self._outcomes[receipt.n] = outcomes.said(receipt, success, reads=only_envelope)
+        return self._outcomes[receipt.n]
+
+    @cached_property
+    def _outcomes(self) -> "dict[int, Said]":
+        return {}
+
+    def result(self, receipt: Receipt) -> Any:
+        """The call's result, if it is a JSON object or list; else None."""
+        return self._results[receipt.n]
 
     def effect(self, receipt: Receipt) -> ToolEffect | None:
         """What the call did; None if that isn't known. A call with a sandbox ran a command."""
-        return "commands" if receipt.sandbox is not None else self.effects.get(receipt.tool)
+        if receipt.sandbox is not None:
+            return "commands"
+        effect = self.effects.get(receipt.tool)
+        if effect != "acts":
+            return effect
+        tool = self.tools.get(receipt.tool)
+        if telling.runs_commands(receipt.args, tool.identifies if tool is not None else None):
+            return "commands"
+        return "reads" if telling.only_looks(receipt.args) else "acts"
 
     def number(self, n: str) -> Receipt:
         """The receipt with this number."""
         return next(receipt for receipt in self.receipts if str(receipt.n) == n)
 
-    def contains(self, receipt: Receipt, names: Sequence[str], *, short_only: bool = False) -> bool:
-        """Whether the call contains all names, or ids of the records to which the others belong."""
+    def contains(self, receipt: Receipt, names: Sequence[str], *, proves: bool = False) -> bool:
+        """Whether the call contains all names, or ids of the records to which the others belong.
+
+        With `proves`, what the child worded itself doesn't count, such as the text of a message.
+        """
         # Names without a digit are searched much faster, and one that is missing is enough.
         ordered = sorted(names, key=lambda name: any(map(str.isdigit, name)))
-        return all(self._has(receipt, name, short_only=short_only) for name in ordered)
+        return all(self._has(receipt, name, proves=proves) for name in ordered)
 
-    def missing(self, receipt: Receipt, names: Sequence[str], *, short_only: bool = False) -> list[str]:
-        """The names that the call contains neither in its arguments or its result nor by an id.
+    def missing(self, receipt: Receipt, names: Sequence[str], *, proves: bool = False) -> list[str]:
+        """The names that the call contains neither in its arguments or its result nor by an id."""
+        return [name for name in names if not self._has(receipt, name, proves=proves)]
 
-        With `short_only`, arguments of many words, such as the text of a message, don't count.
-        """
-        return [name for name in names if not self._has(receipt, name, short_only=short_only)]
-
-    def _has(self, receipt: Receipt, name: str, *, short_only: bool) -> bool:
-        whole = self._text(receipt, short_only=short_only)
-        if whole.contains(name) or self._is_in_one_record(name, receipt, whole):
+    def _has(self, receipt: Receipt, name: str, *, proves: bool) -> bool:
+        whole = self._text(receipt, proves=proves)
+        if whole.contains(name) or self._is_in_one_record(name, receipt, whole, proves=proves):
             return True
-        return any(whole.contains(id) for id in self.ids_of(name))
+        if proves and telling.is_title(receipt.args, name):
+            return True
+        # Only in what it was called with: a result names the owner of a record, to whom others belong too.
+        args = self._arguments(receipt, proves=proves)
+        return any(args.contains(id) for id in self.ids_of(name))
 
-    def _text(self, receipt: Receipt, *, short_only: bool) -> Text:
+    def is_identified(self, receipt: Receipt, names: Sequence[str]) -> bool:
+        """Whether a name stands in the arguments with which the tool says that its calls are identified, if it does."""
+        tool = self.tools.get(receipt.tool)
+        if tool is None or not tool.identifies:
+            return True
+        told = telling.at(receipt.args, tool.identifies)
+        text = Text("\n".join(leaves(told)))
+        return not leaves(told) or any(
+            text.contains(name) or any(text.contains(id) for id in self.ids_of(name)) for name in names
+        )
+
+    def allows(self, receipt: Receipt, name: str) -> bool:
+        """Whether the call was made with this name, or with an id of the record to which it belongs."""
+        args = self._arguments(receipt)
+        return args.contains(name) or any(args.contains(id) for id in self.ids_of(name))
+
+    def _arguments(self, receipt: Receipt, *, proves: bool = False) -> Text:
+        key = receipt.n, proves
+        if key not in self._args:
+            args = self._telling(receipt)[0] if proves else receipt.args
+            self._args[key] = Text("\n".join(leaves(args)))
+        return self._args[key]
+
+    def _text(self, receipt: Receipt, *, proves: bool) -> Text:
         """All that the call contains: its arguments, its result's values and its output."""
-        key = receipt.n, short_only
+        key = receipt.n, proves
         if key not in self._texts:
-            args = leaves(receipt.args)
-            if short_only:
-                args = [text for text in args if len(text.split()) <= _FREE_TEXT_WORDS]
-            result = self._results[receipt.n]
+            args, result, output = self._telling(receipt) if proves else self._all(receipt)
             values = leaves(result) if result is not None else ()
-            self._texts[key] = Text("\n".join((*args, *values, receipt.whole_output)))
+            amounts = telling.amounts_in_hundredths([args, result])
+            self._texts[key] = Text("\n".join((*leaves(args), *values, *amounts, output)))
         return self._texts[key]
 
-    def _is_in_one_record(self, name: str, receipt: Receipt, whole: Text) -> bool:
+    def _all(self, receipt: Receipt) -> tuple[Any, Any, str]:
+        return receipt.args, self._results[receipt.n], receipt.whole_output
+
+    def _telling(self, receipt: Receipt) -> tuple[Any, Any, str]:
+        """The arguments, the result and the output without what the child worded. A look-up finds what others wrote."""
+        effect, tool = self.effect(receipt), self.tools.get(receipt.tool)
+        if effect == "reads":
+            return self._all(receipt)
+        if receipt.n not in self._told:
+            is_worded = telling.worded(tool.identifies if tool is not None else None, runs=effect == "commands")
+            words, result = telling.own_words(receipt.args, is_worded), self._results[receipt.n]
+            output = "" if result is not None else telling.without_words(receipt.whole_output, words)
+            self._told[receipt.n] = telling.telling(receipt.args, is_worded), telling.without(result, words), output
+        return self._told[receipt.n]
+
+    @cached_property
+    def _told(self) -> dict[int, tuple[Any, Any, str]]:
+        return {}
+
+    def _is_in_one_record(self, name: str, receipt: Receipt, whole: Text, *, proves: bool) -> bool:
         """Whether all words of a name stand in one record, as `first_name` and `last_name` do, in any order."""
         words = [word for word in re.split(r"[\s,]+", fold(name)) if word]
         if not 2 <= len(words) <= 5 or not all(map(whole.contains, words)):
             return False
-        records = (record for value in (receipt.args, self._results[receipt.n]) for record in _records(value))
+        args, result, _ = self._telling(receipt) if proves else self._all(receipt)
+        records = (record for value in (args, result) for record in _records(value))
         return any(all(map(text.contains, words)) for text in map(Text, map(_own_text, records)))
 
     def ids_of(self, name: str) -> frozenset[str]:
@@ -129,7 +214,7 @@ class Calls:
 
     def _linked(self, name: str, receipt: Receipt) -> Iterator[str]:
         result = self._results[receipt.n]
-        if not self._text(receipt, short_only=False).contains(name):
+        if not self._text(receipt, proves=False).contains(name):
             return
         if result is None:
             for line in receipt.whole_output.splitlines():
@@ -140,6 +225,10 @@ class Calls:
 
     @cached_property
     def _ids(self) -> dict[str, frozenset[str]]:
+        return {}
+
+    @cached_property
+    def _args(self) -> dict[tuple[int, bool], Text]:
         return {}
 
     @cached_property
@@ -193,7 +282,7 @@ def _ids_beside(name: str, value: Any) -> Iterator[str]:
         return
     record = cast("Mapping[str, Any]", value)
     if stands_in(name, _own_text(record)):
-        yield from _own_ids(record)
+        yield from _own_ids(record, besides=name)
         for part in record.values():
             if isinstance(part, Mapping):
                 yield from _own_ids(cast("Mapping[str, Any]", part))
@@ -205,8 +294,13 @@ def _ids_beside(name: str, value: Any) -> Iterator[str]:
             yield from (key, *_own_ids(record)) if _is_id(key) else _own_ids(record)
 
 
-def _own_ids(record: Mapping[str, Any]) -> Iterator[str]:
-    yield from (text for value in record.values() for text in _scalars(value) if _is_id(text))
+def _own_ids(record: Mapping[str, Any], besides: str = "") -> Iterator[str]:
+    """The ids in a record, except those in a list `besides` a name: of a list of orders, one isn't another."""
+    for value in record.values():
+        texts = _scalars(value)
+        is_list_of_it = isinstance(value, (list, tuple)) and besides and any(stands_in(besides, one) for one in texts)
+        if not is_list_of_it:
+            yield from filter(_is_id, texts)
 
 
 def _is_id(text: str) -> bool:

@@ -25,8 +25,12 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 """Letters of scripts that put no space between words, or join endings to them."""
 _JOINT = ".,:/-@'"
 """Between two digits or letters, these can be inside of an id, an address or a number."""
+_JOINING = "@_/:."
+"""A name with one of these, or with a digit, is exact: it doesn't stand in a longer one."""
 
 _AMOUNT = re.compile(r"[^\w\d]{0,3}(?:[a-z]{1,3}\s?)?(\d[\d.,' ]*)\s?(?:[^\w\s]|[a-z]{1,3})?")
+_EITHER = re.compile(r"\d{1,2}\.\d{2}")
+"""An amount, or a day and a month."""
 _PLAIN_NUMBER = r"(\d{1,3}(?:[.,' ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?![.,:/-]?\d)"
 _NUMBER = re.compile(rf"(?<![\w.,:/-])(?<!\d ')-?{_PLAIN_NUMBER}(?=\W|$|h\b|[a-z]{{2,4}}\b)")
 _CURRENCY_NUMBER = re.compile(rf"(?<=[^\w\s.,:/-]){_PLAIN_NUMBER}")
@@ -83,6 +87,10 @@ class Text:
         value = _value(wanted)
         if not value.dates and not value.times and not value.amounts:
             return False
+        if value.dates and value.amounts:  # `1.20` can be either
+            return bool(value.amounts & self._amounts) or any(
+                _same_day(one, other) for one in value.dates for other in self._dates
+            )
         return (
             (not value.dates or any(_same_day(one, other) for one in value.dates for other in self._dates))
             and (not value.times or bool(value.times & self._times))
@@ -133,7 +141,12 @@ def literals_in(statement: str) -> list[str]:
     """
     text = statement.translate(_TYPOGRAPHY)
     quoted = ["".join(found.groups("")) for found in _QUOTED.finditer(text)]
-    return list(dict.fromkeys([*quoted, *_TOKEN.findall(_QUOTED.sub(" ", text))]))
+    text = _QUOTED.sub(" ", text)
+    dates = [found[0] for pattern in (_CJK_DATE, _KOREAN_DATE) for found in pattern.finditer(text)]
+    for date in dates:
+        text = text.replace(date, " ")
+    # Where words stand without spaces between them, a literal ends where they begin.
+    return list(dict.fromkeys([*quoted, *dates, *_TOKEN.findall(_UNSPACED.sub(" ", text))]))
 
 
 # ------------------------------------------------------------------------------------------------- as a whole
@@ -143,21 +156,25 @@ def _occurs(wanted: str, folded: str) -> bool:
     start = folded.find(wanted)
     while start >= 0:
         end = start + len(wanted)
-        if not _goes_on(wanted, folded[max(0, start - 2) : start][::-1], wanted[0]) and not _goes_on(
-            wanted, folded[end : end + 2], wanted[-1]
-        ):
+        before, after = folded[max(0, start - 2) : start][::-1], folded[end : end + 2]
+        if not _goes_on(wanted, before, wanted[0], is_before=True) and not _goes_on(wanted, after, wanted[-1]):
             return True
         start = folded.find(wanted, start + 1)
     return False
 
 
-def _goes_on(wanted: str, outside: str, edge: str) -> bool:
+def _goes_on(wanted: str, outside: str, edge: str, *, is_before: bool = False) -> bool:
     """Whether a word, an id or a number goes on outside of its edge. `outside` begins next to the edge."""
     if not outside or not _is_word(edge) or _UNSPACED.match(edge) or _UNSPACED.match(outside[0]):
         return False
     if _is_word(outside[0]):
         return not (edge.isdigit() and outside[0].isalpha() and not wanted.isdigit() and _is_time_mark(outside))
-    precise = edge.isdigit() or "@" in wanted or "://" in wanted
+    is_path = "/" in wanted and "://" not in wanted
+    if outside[0] == "/" and is_path and is_before:
+        return False  # a path may be given from further up
+    precise = edge.isdigit() or any(char.isdigit() or char in _JOINING for char in wanted)
+    if outside[0] == "-":
+        precise = True  # `checkout-admin` isn't `checkout`
     return precise and len(outside) > 1 and outside[0] in _JOINT and outside[1].isalnum()
 
 
@@ -184,6 +201,8 @@ class _Value(NamedTuple):
 def _value(literal: str) -> _Value:
     """What a literal stands for, if it is nothing but a date, a time, both or an amount."""
     dates = frozenset(_dates_in(literal))
+    if dates and _EITHER.fullmatch(literal):
+        return _Value(dates, frozenset(), frozenset(_readings(literal)))
     if dates:
         rest = _without_dates(literal)
         return _Value(dates, frozenset(_times_in(rest)) if any(map(str.isdigit, rest)) else frozenset(), frozenset())

@@ -5,12 +5,15 @@ The judge may quote anything that it saw. Its quote counts only if it stands in 
 * `report`: the report, the conversation with a user where the host knows it, and the file into which the goal asks the
   text to be written.
 * `file`: the file as it was left, the list of changes, or a check on it. Without a workspace, the call that wrote it.
-* `deed`: a successful call of one of the tools that can bring it about, with all of its names, or a check. Where such a
-  call is recorded, code finds it without a quote.
+* `deed`: a successful call of one of the tools that can bring it about, with all of its names outside of what the child
+  worded itself, or a check of just that. Where such a call is recorded, code finds it without a quote. A call whose
+  result doesn't say whether it succeeded counts if the judge quotes it. Where it is pending or was undone later, or the
+  deed is about all calls or their number, it is met, but unverified.
 * `absence`: the complete list of changes, and the complete record of calls (`absences.py`).
 
 What the child merely wrote down never shows a deed. What its own commands print shows that they ran, no state beyond: a
-deed that only they show is met, but unverified.
+deed that only they show is met, but unverified. What a judge looked at after the child was gone counts for what it
+shows: a text, the result of a command, the state of things (`seen.py`).
 """
 
 import json
@@ -21,16 +24,28 @@ from functools import cached_property
 from typing import NamedTuple
 
 from delegate.judging.judge.evidence import EARLIER_RECEIPTS, Evidence
+from delegate.judging.judge.sources import manifest_line
 from delegate.judging.proof import absences
 from delegate.judging.proof.calls import Calls, leaves
 from delegate.judging.proof.files import base, same_file
 from delegate.judging.proof.literals import fold, literals_in, missing
+from delegate.judging.proof.seen import Seen, Shown
+from delegate.judging.proof.undoing import is_undone
 from delegate.judging.submission import Submission
-from delegate.types import FileCriterion, JsonObject, ReadBy, Receipt, ShellCriterion, StatementPart
+from delegate.types import (
+    ExpectedCall,
+    FileCriterion,
+    JsonObject,
+    ProbeCriterion,
+    ReadBy,
+    Receipt,
+    ReceiptCriterion,
+    ShellCriterion,
+    StatementPart,
+)
 
 _OWN_WORDS = ("output", "said")
 """Sources that are only the child's statements."""
-_CHECKS_OF_DEEDS = ("shell", "receipt", "probe", "text", "question")
 _EMPTY_WORDS = frozenset({
     "thought process", "solution", "answer", "final answer", "response", "output", "result", "results", "explanation",
     "analysis", "conclusion", "let s solve this problem step by step", "let me think", "ok", "okay", "done", "none",
@@ -45,13 +60,6 @@ _EMPTY_CHARS = 100
 
 _PROPER_NAME = re.compile(r"[^\W\d_]+(?:[ '.-]+[^\W\d_]+)*\.?")
 """Letters only: no id, address, number or date."""
-
-
-class Shown(NamedTuple):
-    """The source that shows a part, and what that is worth: the code is `met`, or that of an unverified criterion."""
-
-    source: str
-    code: str = "met"
 
 
 class Refused(NamedTuple):
@@ -76,15 +84,27 @@ class Proof:
 
         None if the quote stands nowhere, and nothing else shows the part.
         """
-        if self.part.about == "deed" and (call := self._call()) is not None:
+        call = self._call() if self.part.about == "deed" else None
+        if call is not None and call.code == "met":
             return call
         refused: Refused | None = None
+        shown: list[Shown] = []
         for source in self.evidence.find_all(quote, preferred):
-            found = self._shown_in(source, quote)
+            found = self.shown_in(source, quote)
             if isinstance(found, Shown):
-                return found
-            refused = refused or Refused(source, found)
-        return refused
+                shown.append(found)
+            else:
+                refused = refused or Refused(source, found)
+            if shown and shown[-1].code == "met":
+                return shown[-1]
+        if (seen := next((one for one in shown if one.code == "unclear_result"), None)) is not None:
+            return seen
+        return _unseen(call) if call is not None else shown[0] if shown else refused
+
+    def seen_in_picture(self, source: str) -> Shown | None:
+        """The look at an image or a PDF that the judge names, in which no quote can be found."""
+        look = self.evidence.looks.get(source.strip())
+        return Seen(self, look).picture() if look is not None else None
 
     def despite_doubt(self, quote: str) -> Shown | None:
         """What counts although the judge can't tell.
@@ -97,22 +117,32 @@ class Proof:
         if call is None:
             nearly = [one for one in self.calls.succeeded if self._nearly_shows(one)]
             return Shown(f"receipt:{nearly[-1].n}", "unlinked") if nearly else None
+        if self._is_undone(call):
+            return None
         if self.part.about == "file" or (self.part.names and not self.part.whole):
-            return call
-        if call.code == "met" or call.source in self.evidence.find_all(quote):
+            return _unseen(call)
+        by_acting = call.code in ("met", "unclear_result", "unconfirmed")
+        if by_acting or call.source in self.evidence.find_all(quote):
             return Shown(call.source, "unconfirmed")
         return None
+
+    def _is_undone(self, call: Shown) -> bool:
+        """Whether a later call took back what this one did."""
+        receipt = self.calls.number(call.source.partition(":")[2])
+        return self.part.about == "deed" and is_undone(receipt, self.names, self.calls)
 
     def _call(self) -> Shown | None:
         """The latest recorded call that shows a deed, or that wrote a file nobody can see, found without a quote."""
         match self.part.about:
             case "deed" if self.part.tools:
-                calls = [one for one in self.calls.succeeded if self._shows(one)]
+                calls = [one for one in self.calls.receipts if self._shows(one)]
             case "file" if self.part.files and self.submission.folder is None:
-                calls = [one for one in self.calls.succeeded if self._writes(one)]
+                calls = [one for one in self.calls.receipts if self._writes(one)]
             case _:
                 return None
         shown = [Shown(f"receipt:{one.n}", worth) for one in calls if (worth := self._worth(one))]
+        if not shown and self.part.about == "deed":
+            shown = [Shown(f"receipt:{one.n}", "unlinked") for one in self.calls.succeeded if self._names_in_words(one)]
         return next((one for one in reversed(shown) if one.code == "met"), shown[-1] if shown else None)
 
     @property
@@ -129,7 +159,7 @@ class Proof:
                 if self.by == "nobody":
                     return "nobody read what it is about: begin it with `report: `, `file PATH: ` or `deed: `"
                 tools = " or ".join(f"`{tool}`" for tool in self.part.tools)
-                names = ", ".join(repr(name) for name in self._names)
+                names = ", ".join(repr(name) for name in self.names)
                 call = f"a successful call{f' of {tools}' if tools else ''}{f' with {names}' if names else ''}"
                 check = {"kind": "receipt", "calls": [{"tool": self.part.tools[0]}]} if tools else None
                 return _proposal(call, check)
@@ -142,20 +172,24 @@ class Proof:
         """A source that the judge saw only in part and that could contradict a statement about a whole."""
         if not self.part.whole:
             return None
+        if look := self.evidence.looks.get(source):
+            return source if look.found.is_cut and look.kind == "state" else None
         cut = self.evidence.cut
         match self.part.about:
             case "report":
                 return source if source in cut else None
             case "file":
-                named = sorted(one for one in cut if one.startswith(("artifact:", "file:")) and self._is_source(one))
+                named = sorted(one for one in cut if one.startswith(("artifact:", "file:")) and self.is_source(one))
                 return source if source in cut else next(iter(named), None)
             case "deed" if self._is_read:
                 return EARLIER_RECEIPTS if EARLIER_RECEIPTS in cut else source if source in cut else None
             case _:
                 return None
 
-    def _shown_in(self, source: str, quote: str) -> Shown | str:
+    def shown_in(self, source: str, quote: str) -> Shown | str:
         """What the quote from this source is worth, or why it can't prove the part."""
+        if look := self.evidence.looks.get(source):
+            return Seen(self, look).shown(quote)
         match self.part.about:
             case "report":
                 return self._report(source)
@@ -169,7 +203,7 @@ class Proof:
     def _report(self, source: str) -> Shown | str:
         if source == "output" and _says_nothing(self.submission.run.output):
             return "the report says nothing"
-        if source in _OWN_WORDS or (self.part.files and self._is_source(source)):
+        if source in _OWN_WORDS or (self.part.files and self.is_source(source)):
             return Shown(source)
         return "it asks what the report says, and the quote isn't from the report"
 
@@ -188,33 +222,33 @@ class Proof:
         if source == "artifacts":
             if not self._is_listed(quote):
                 return f"the quote is not the line of {wanted}"
-            texts = [text for name, text in self.evidence.sources.items() if self._is_source(name)]
+            texts = [text for name, text in self.evidence.sources.items() if self.is_source(name)]
             only = bool(texts) and all(_only_repeats(self.part.text, text) for text in texts)
             return f"{wanted} only repeats the criterion" if only else Shown(source)
-        if not self._is_source(source):
+        if not self.is_source(source):
             return f"the quote is from {detail}, not from {wanted}"
         if _repeats(self.part.text, quote):
             return f"{source} only repeats the criterion"
         return Shown(source)
 
-    def _is_source(self, source: str) -> bool:
+    def is_source(self, source: str) -> bool:
         kind, _, path = source.partition(":")
-        return kind in ("artifact", "file") and self._is_meant(path)
+        return kind in ("artifact", "file") and self.is_meant(path)
 
-    def _is_meant(self, path: str) -> bool:
+    def is_meant(self, path: str) -> bool:
         return not self.part.files or any(same_file(path, named) for named in self.part.files)
 
     def _is_listed(self, quote: str) -> bool:
         """Whether the quote stands in the line of a file that is meant."""
         folded = " ".join(quote.split())
-        lines = zip(self.submission.run.artifacts, self.evidence.sources["artifacts"].splitlines(), strict=False)
-        return any(folded in line and self._is_meant(artifact.path) for artifact, line in lines)
+        listed = [one for one in self.submission.run.artifacts if folded in manifest_line(one)]
+        return any(self.is_meant(artifact.path) for artifact in listed)
 
     def _check_shows_file(self, id: str) -> bool:
         """Whether a check is one of the file: a `file` check of it, or a command that names it."""
         criterion = next((one for one in self.submission.task.criteria if one.id == id), None)
         if isinstance(criterion, FileCriterion):
-            return self._is_meant(criterion.path)
+            return self.is_meant(criterion.path)
         if not isinstance(criterion, ShellCriterion):
             return False
         plain = [path for path in self.part.files if not re.search(r"[*?\[]", path)]
@@ -230,14 +264,14 @@ class Proof:
         return Shown(f"receipt:{receipt.n}", worth) if worth else f"{receipt.tool} only looks something up"
 
     def _writes(self, receipt: Receipt) -> bool:
-        """Whether a call that succeeded names the file."""
-        named = not self.part.files or any(self._is_meant(text) for text in leaves(receipt.args))
-        return named and self.calls.did_succeed(receipt)
+        """Whether a call that succeeded, or is pending, names the file."""
+        named = not self.part.files or any(self.is_meant(text) for text in leaves(receipt.args))
+        return named and (self.calls.did_succeed(receipt) or self.calls.is_pending(receipt))
 
     # ------------------------------------------------------------------------------------------------------- deeds
 
     @cached_property
-    def _names(self) -> Sequence[str]:
+    def names(self) -> Sequence[str]:
         """The literals that a call must contain; where no model told them, those that code can tell."""
         told = self._is_read and (self.part.names or self.part.tools)
         return self.part.names if told else literals_in(self.part.text)
@@ -252,27 +286,92 @@ class Proof:
             receipt = self.calls.number(detail)
             if self._shows(receipt):
                 return Shown(source, self._worth(receipt))
-            nearly = self._nearly_shows(receipt, least=0)
+            if self.calls.did_succeed(receipt) and self._is_seen_later(receipt):
+                return Shown(source, self._worth(receipt))
+            nearly = self._nearly_shows(receipt, least=0) or self._names_in_words(receipt)
             return Shown(source, "unlinked") if nearly else self._why_not(receipt)
-        if kind == "check" and self.evidence.checks[source] in _CHECKS_OF_DEEDS:
-            absent = missing(self._names, self.evidence.sources[source])
-            return f"the check {detail} doesn't name {absent[0]!r}" if absent else Shown(source)
+        if kind == "check":
+            return self._deed_by_check(source, detail)
         if source in _OWN_WORDS:
             return "only the report says so"
         return f"{source} doesn't show that it was done"
 
+    def _deed_by_check(self, source: str, id: str) -> Shown | str:
+        """What a check shows, which proves its own statement and no other: an expected call, a state it asked for.
+
+        That a command succeeds shows a deed only as far as the judge understands the command.
+        """
+        criterion = next((one for one in self.submission.task.criteria if one.id == id), None)
+        match criterion:
+            case ReceiptCriterion() if criterion.mode != "none":
+                expected = [call for call in criterion.calls if self._is_expected(call)]
+                if expected:
+                    return Shown(source, self._worth_of_any([call.tool for call in expected]))
+            case ProbeCriterion() if self.names:
+                asked = "\n".join(leaves([criterion.args, criterion.expr, criterion.schema_]))
+                if not missing(self.names, asked):
+                    return Shown(source)
+            case ShellCriterion() if self._may_be_by_commands():
+                told = f"{criterion.command}\n{self.evidence.sources[source]}"
+                if not missing(self.names, told) and not _only_looks_at_files(criterion.command):
+                    return Shown(source, "unconfirmed")
+            case _:
+                pass
+        return f"the check {id} doesn't show that it was done"
+
+    def _is_expected(self, call: ExpectedCall) -> bool:
+        """Whether an expected call is the deed."""
+        told = "\n".join(leaves([call.args, call.result]))
+        return (not self.part.tools or call.tool in self.part.tools) and not missing(self.names, told)
+
+    def _worth_of_any(self, tools: Sequence[str]) -> str:
+        """What a check of calls of these tools is worth: no more than the best of these calls."""
+        made = [one for one in self.calls.receipts if one.tool in tools and self._shows(one)]
+        worths = [worth for one in made if (worth := self._worth(one))]
+        return next((code for code in ("met", "unclear_result") if code in worths), "unconfirmed")
+
+    def _may_be_by_commands(self) -> bool:
+        return not self.part.tools or any(self.calls.effects.get(tool) == "commands" for tool in self.part.tools)
+
     def _shows(self, receipt: Receipt) -> bool:
-        """Whether the call shows the deed: by a tool that can bring it about, with all names."""
-        if not self.calls.did_succeed(receipt):
+        """Whether the call shows the deed: by a tool that can bring it about, with all names.
+
+        Where a deed is about several calls, each name may be in another one. A pending call shows it unverified.
+        """
+        if not (self.calls.did_succeed(receipt) or self.calls.is_pending(receipt)):
             return False
         if self.part.tools:
-            may = receipt.tool in self.part.tools or self._is_nested(receipt)
-            return may and self.calls.contains(receipt, self._names)
+            if self._is_nested(receipt):
+                return self.calls.contains(receipt, self.names)
+            if receipt.tool not in self.part.tools or self._only_looked(receipt):
+                return False
+            return self.calls.contains(receipt, self.names, proves=True) or (self._is_of_all and self._has_all(receipt))
         if self._is_read and receipt.tool in self.calls.effects:  # the reader knew the tool, and didn't name it
             return False
-        # By an unknown tool: what the child wrote at length, such as a message about the deed, doesn't name it.
         may = self.calls.effect(receipt) not in ("reads", "files")
-        return may and self.calls.contains(receipt, self._names, short_only=True)
+        return may and self.calls.contains(receipt, self.names, proves=True)
+
+    def _only_looked(self, receipt: Receipt) -> bool:
+        """Whether a tool that acts was only asked something."""
+        return self.calls.effects.get(receipt.tool) == "acts" and self.calls.effect(receipt) == "reads"
+
+    @property
+    def _is_of_all(self) -> bool:
+        """Whether it was read to be about all calls, or how many there are."""
+        return self.part.whole and self._is_read
+
+    def _has_all(self, receipt: Receipt) -> bool:
+        """Whether this call has a name, and this and others by the same tools have all of them."""
+        by = [one for one in self.calls.succeeded if one.tool in self.part.tools]
+        has_one = any(self.calls.contains(receipt, [name], proves=True) for name in self.names)
+        return has_one and all(any(self.calls.contains(one, [name], proves=True) for one in by) for name in self.names)
+
+    def _names_in_words(self, receipt: Receipt) -> bool:
+        """Whether the call has a name where it counts, and the others only in what the child worded."""
+        if receipt.tool not in self.part.tools or not self.calls.did_succeed(receipt):
+            return False
+        absent = self.calls.missing(receipt, self.names, proves=True)
+        return len(absent) < len(self.names) and self.calls.contains(receipt, self.names)
 
     def _nearly_shows(self, receipt: Receipt, *, least: int = 1) -> bool:
         """Whether only a proper name is missing that the whole record ties to no id, as where a deal is known by its id
@@ -281,9 +380,24 @@ class Proof:
         """
         if self.part.about != "deed" or not self.calls.did_succeed(receipt) or receipt.tool not in self.part.tools:
             return False
-        absent = self.calls.missing(receipt, self._names)
-        has_others = len(self._names) - len(absent) >= least
+        absent = self.calls.missing(receipt, self.names, proves=True)
+        has_others = len(self.names) - len(absent) >= least
         return has_others and all(_PROPER_NAME.fullmatch(name) and not self.calls.ids_of(name) for name in absent)
+
+    def _is_seen_later(self, receipt: Receipt) -> bool:
+        """Whether the call has a part of the names, and a look-up after it has all of them: the state that several
+        calls brought about, as where leave over the turn of the year takes two entries.
+
+        A look-up may read a file of the child, so what the child wrote into files doesn't count.
+        """
+        calls, names = self.calls, self.names
+        if receipt.tool not in self.part.tools or len(calls.missing(receipt, names)) == len(names):
+            return False
+        wrote = [one for one in calls.receipts if calls.effect(one) in ("files", "commands", None)]
+        if any(calls.contains(one, [name]) for one in wrote for name in names):
+            return False
+        later = [one for one in calls.succeeded if one.n > receipt.n and calls.effect(one) == "reads"]
+        return any(calls.contains(one, names) for one in later)
 
     def _is_nested(self, receipt: Receipt) -> bool:
         """Whether another agent was asked, whose deeds aren't in this record."""
@@ -292,8 +406,22 @@ class Proof:
 
     def _worth(self, receipt: Receipt) -> str:
         """What a call that shows the deed is worth; empty for a look-up by a tool that the reading doesn't name."""
+        worth = self._worth_alone(receipt)
+        if worth != "met" or self.calls.effect(receipt) != "acts":
+            return worth
+        if self.names and not self.calls.is_identified(receipt, self.names):
+            return "unlinked"
+        doubtful = self.calls.is_pending(receipt) or self.calls.is_doubtful(receipt)
+        if self._is_of_all or doubtful or is_undone(receipt, self.names, self.calls):
+            return "unconfirmed"
+        return "met" if self.calls.outcome(receipt) == "yes" else "unclear_result"
+
+    def _worth_alone(self, receipt: Receipt) -> str:
+        """The same by what its tool does, whatever came of it and after it."""
         if self.by == "nobody":
             return "not_read"
+        if self._is_nested(receipt) and receipt.tool not in self.part.tools:
+            return "incomplete_record"
         match self.calls.effect(receipt):
             case "commands":
                 return "own_commands"
@@ -304,7 +432,7 @@ class Proof:
             case "files":
                 return "own_files"
             case "acts":
-                return "met" if self.part.tools or self._names else "unlinked"
+                return "met" if self.part.tools or self.names else "unlinked"
             case None:
                 return "unknown_effect"
 
@@ -315,10 +443,20 @@ class Proof:
         is_other = receipt.tool not in self.part.tools and (self.part.tools or self._is_read)
         if is_other and receipt.tool in self.calls.effects:
             return f"{receipt.tool} doesn't bring it about ({source})"
-        if absent := self.calls.missing(receipt, self._names, short_only=not self.part.tools):
+        if absent := self.calls.missing(receipt, self.names, proves=True):
             return f"{source} doesn't contain {absent[0]!r}"
         only = "writes files" if self.calls.effect(receipt) == "files" else "looks something up"
         return f"{receipt.tool} only {only} ({source})"
+
+
+def _unseen(call: Shown) -> Shown:
+    """A call that code found. If its result says nothing of success, it counts as far as a judge saw that result."""
+    return Shown(call.source, "unconfirmed") if call.code == "unclear_result" else call
+
+
+def _only_looks_at_files(command: str) -> bool:
+    """Whether a command is only a test of files by the shell, which shows nothing that was done."""
+    return re.fullmatch(r"\s*(?:test\s|\[\s).*", command) is not None
 
 
 def _says_nothing(report: str) -> bool:
@@ -328,7 +466,8 @@ def _says_nothing(report: str) -> bool:
 def is_own_word(parts: Sequence[StatementPart], quote: str, evidence: Evidence) -> bool:
     """Whether a statement isn't about the report, and the quote is only the child's word."""
     is_elsewhere = any(part.about != "report" for part in parts)
-    return is_elsewhere and all(source in _OWN_WORDS for source in evidence.find_all(quote))
+    origins = (origin for source in evidence.find_all(quote) for origin in evidence.origins(source, quote))
+    return is_elsewhere and all(origin in _OWN_WORDS for origin in origins)
 
 
 def _repeats(statement: str, quote: str) -> bool:

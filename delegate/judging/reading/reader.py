@@ -1,5 +1,8 @@
 """Reads the criteria of a call: by their own word, from what was read before, or with one request to a model.
 
+A criterion that says itself that it is about the report or a file needs no more. Of deeds and absences, a model says
+which calls would prove or violate them.
+
 The request starts with the children and runs at the same time as they do. It goes to the model that would judge, is
 charged as a judge's call is, and never fails a call: criteria that nobody could read count as deeds of which nothing is
 known.
@@ -39,6 +42,8 @@ from delegate.types import CriterionReading, Task, Tier
 
 PER_REQUEST = 40
 """Statements per request; more than a call usually has."""
+_TO_READ = (None, "deed", "absence")
+"""What criteria say that they are about, and have to be read all the same: which calls would prove or violate them."""
 _KEPT = 2_000
 """Readings that are remembered in memory."""
 _log = logger(__name__)
@@ -146,7 +151,8 @@ class CallReading:
     ) -> None:
         self._reader = reader
         self._redactor = redactor
-        self._readings = {one.key: declared_readings(one.task) for one in tasks}
+        self._declared = {one.key: declared_readings(one.task) for one in tasks}
+        self._readings: dict[str, dict[str, CriterionReading]] = {one.key: {} for one in tasks}
         self._effects = known_effects(tools)
         self._open = {one.key: open for one in tasks if (open := self._to_read(one, tools)) is not None}
         # Most of this is for what is unread. Of hundreds of calls at once, those that read nothing hold nothing.
@@ -167,7 +173,7 @@ class CallReading:
 
     def known(self, key: str) -> TaskReading:
         """What is known of a task now."""
-        return TaskReading(self._readings[key], self._effects)
+        return TaskReading({**self._declared[key], **self._readings[key]}, self._effects)
 
     async def of(self, key: str) -> TaskReading:
         """How a task's statements were read, once that is known."""
@@ -245,14 +251,19 @@ class CallReading:
 
     def _take(self, one: "_Open", id: str, read: CriterionReading) -> None:
         template = self._templates.get(one.key)
-        self._readings[one.key][id] = template.filled(read) if template and id in template.statements else read
+        read = template.filled(read) if template and id in template.statements else read
+        declared = self._declared[one.key].get(id)
+        # What a criterion says itself that it is about stands: only what would prove that is taken from the reading.
+        if declared and not _agrees(read, declared):
+            read = declared
+        self._readings[one.key][id] = read
 
     def _to_read(self, one: TaskToRead, tools: Sequence[ToolInfo]) -> "_Open | None":
-        undeclared = {id: words for id, (words, about) in in_words(one.task).items() if about is None}
-        if not undeclared:
+        open = {id: words for id, (words, about) in in_words(one.task).items() if about in _TO_READ}
+        if not open:
             return None
         text, template = self._redactor.text, one.template
-        texts = {id: template.statements.get(id, words) if template else words for id, words in undeclared.items()}
+        texts = {id: template.statements.get(id, words) if template else words for id, words in open.items()}
         goal = template.goal if template else one.task.goal
         to_read = ToRead(text(goal), {id: text(words) for id, words in texts.items()}, has_user=one.has_user)
         return _Open(one.key, to_read, _keys_of(to_read, tools))
@@ -261,6 +272,12 @@ class CallReading:
         """What is still unknown, by task; tasks of which all is known are left out."""
         left = [one.without(self._readings[one.key]) for one in self._open.values()]
         return [one for one in left if one.statements]
+
+
+def _agrees(read: CriterionReading, declared: CriterionReading) -> bool:
+    """Whether a reading is about what the criterion itself says, and nothing that a worker's word could show."""
+    kinds = {part.about for part in read.parts}
+    return declared.parts[0].about in kinds and kinds <= {"deed", "absence"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +300,7 @@ class PendingReading:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """The statements of one task that don't say themselves what they are about."""
+    """The statements of one task that have to be read."""
 
     key: str
     to_read: ToRead

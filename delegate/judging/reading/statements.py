@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, Protocol
 
-from delegate.judging.judge.rubric import rubric_of
+from delegate.judging.rubrics import rubric_of
 from delegate.ports import Effect
 from delegate.types import (
     About,
@@ -37,6 +37,8 @@ class DescribedTool(Protocol):
     def read_only(self) -> bool: ...
     @property
     def effects(self) -> frozenset[Effect] | None: ...
+    @property
+    def acts(self) -> bool | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,15 @@ class ToolInfo:
 
 def declared_effect(tool: DescribedTool) -> ToolEffect | None:
     """What a call of the tool does, as it says itself; None if it doesn't."""
-    if tool.read_only or tool.effects == frozenset():
+    if tool.read_only or (tool.effects == frozenset() and not tool.acts):
         return "reads"
+    if tool.effects is not None and tool.effects & {"commands", "delegation"}:
+        return "commands"  # other agents do what their caller tells them, as commands do
+    if tool.acts is not None:
+        return "acts" if tool.acts else "files"
     if tool.effects is None:
         return None
-    if tool.effects == frozenset({"files"}):
-        return "files"
-    # Other agents do what their caller tells them, as commands do.
-    return "commands" if tool.effects & {"commands", "delegation"} else "acts"
+    return "files" if tool.effects == frozenset({"files"}) else "acts"
 
 
 @dataclass(frozen=True, slots=True)

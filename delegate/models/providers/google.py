@@ -199,7 +199,11 @@ def provider_error(error: Exception) -> ProviderError:
 def content_body(request: ChatRequest) -> JsonObject:
     """The body of a `POST models/NAME:generateContent`."""
     generation: JsonObject = {"maxOutputTokens": request.max_output_tokens}
-    if request.reply_schema is not None:
+    has_tools, has_schema = bool(request.tools), request.reply_schema is not None
+    if has_tools and has_schema and _is_before_3(request.model):  # they refuse both together
+        has_tools = request.tool_choice == "auto"
+        has_schema = not has_tools
+    if has_schema:
         generation |= {"responseMimeType": "application/json", "responseJsonSchema": request.reply_schema}
     if request.effort is not None:
         generation["thinkingConfig"] = {"thinkingLevel": request.effort.upper()}
@@ -211,7 +215,7 @@ def content_body(request: ChatRequest) -> JsonObject:
     }
     if request.system:
         body["systemInstruction"] = {"parts": [{"text": request.system}]}
-    if request.tools:
+    if has_tools:
         declared = [
             {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
             for tool in request.tools
@@ -220,6 +224,10 @@ def content_body(request: ChatRequest) -> JsonObject:
         if request.tool_choice == "none":
             body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
     return body
+
+
+def _is_before_3(model: str) -> bool:
+    return model.startswith(("gemini-1", "gemini-2"))
 
 
 def _content(message: Message, model: str) -> JsonObject:
@@ -241,7 +249,7 @@ def _response_parts(replies: tuple[ToolReply, ...], model: str) -> list[JsonObje
     parts = [_response_part(reply) for reply in replies]
     for part, reply in zip(tuple(parts), replies, strict=True):
         files = [_file(attachment) for attachment in reply.attachments]
-        if model.startswith(("gemini-1", "gemini-2")):
+        if _is_before_3(model):
             parts += files
         elif files:
             part["functionResponse"]["parts"] = files

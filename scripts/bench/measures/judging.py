@@ -17,6 +17,7 @@ from delegate.judging.combine import combine
 from delegate.judging.judge import decide
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.session import JudgeReply
+from delegate.judging.judge.sources import Sources
 from delegate.judging.reading.statements import TaskReading, declared_readings
 from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
@@ -50,7 +51,7 @@ def checked(rounds: int, repeat: int) -> float:
     reply = JudgeReply(ChatReply(REPLY, "end", Usage()))
     figures: list[float] = []
     for _ in range(rounds):
-        evidence = [gather(submission, ()) for _ in range(repeat)]  # each remembers what it has searched
+        evidence = [gather(Sources(submission)) for _ in range(repeat)]  # each remembers what it has searched
         gc.collect()
         started = time.process_time()
         for one in evidence:

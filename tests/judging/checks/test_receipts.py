@@ -327,14 +327,14 @@ def test_a_bad_expected_call_is_refused_naming_its_field(calls: list[Any], field
     assert f"`acceptance_criteria[0].{field}" in caught.value.message
     assert complaint in caught.value.message
     with pytest.raises(CallError, match=re.escape(field)):
-        refuse_undecidable(Task(goal="g", acceptance_criteria=[criterion]), strict_checks=False)
+        refuse_undecidable(Task(goal="g", acceptance_criteria=[criterion]))
 
 
 def test_order_and_ids_make_no_sense_for_calls_that_must_not_be_made() -> None:
     for call in ({"tool": "a", "after": "b"}, {"tool": "a", "args": {"x": bound("y", "id")}}):
         criterion = {"kind": "receipt", "mode": "none", "calls": [call, {"tool": "b", "id": "y"}]}
         with pytest.raises(CallError, match=r"calls\[0\]"):
-            refuse_undecidable(Task(goal="g", acceptance_criteria=[criterion]), strict_checks=False)
+            refuse_undecidable(Task(goal="g", acceptance_criteria=[criterion]))
 
 
 def test_json_text_is_accepted_for_results_as_for_arguments() -> None:

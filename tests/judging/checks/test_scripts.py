@@ -27,8 +27,8 @@ FILES = {
     "package.json": '{"scripts": {"test": "node check.js && echo ok", "pretest": "node pre.js"}}',
 }
 NOTHING: set[str] = set()
-SCRIPT = {"check.sh", "lib.sh", "tools/verify.py"}
-MAKE = {"Makefile", "config.mk", "checks/run.py", "unit.sh"}
+SCRIPT = {"check.sh", "tools/verify.py"}
+MAKE = {"Makefile", "config.mk", "checks/run.py"}
 
 
 @pytest.fixture
@@ -43,33 +43,33 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("command", "scripts", "programs"),
     [
-        ("./check.sh", SCRIPT, NOTHING),
-        ("bash -e check.sh", SCRIPT, NOTHING),
-        ("sh -c './check.sh && ls'", SCRIPT, NOTHING),
-        ("if ./unit.sh; then echo ok; fi", {"unit.sh"}, NOTHING),
-        ('test "$(./unit.sh)" = ok', {"unit.sh"}, NOTHING),
-        ("FOO=1 timeout 5 ./unit.sh", {"unit.sh"}, NOTHING),
+        ("./check.sh", SCRIPT, {"lib.sh"}),
+        ("bash -e check.sh", SCRIPT, {"lib.sh"}),
+        ("sh -c './check.sh && ls'", SCRIPT, {"lib.sh"}),
+        ("if ./unit.sh; then echo ok; fi", NOTHING, {"unit.sh"}),
+        ('test "$(./unit.sh)" = ok', NOTHING, {"unit.sh"}),
+        ("FOO=1 timeout 5 ./unit.sh", NOTHING, {"unit.sh"}),
         ("cd tools && python verify.py", {"tools/verify.py"}, NOTHING),
         ("python -m tools.verify", {"tools/verify.py"}, NOTHING),
         ("python main.py | grep -q 3", NOTHING, {"main.py"}),
-        ("bash < unit.sh", {"unit.sh"}, NOTHING),
+        ("bash < unit.sh", NOTHING, {"unit.sh"}),
         ("cat unit.sh | bash", {"unit.sh"}, NOTHING),
         ('eval "$(cat unit.sh)"', {"unit.sh"}, NOTHING),
         ("cat out.txt | grep -q x", NOTHING, NOTHING),
         ("grep -q x < out.txt", NOTHING, NOTHING),
         ("grep -q x < ./out.txt", NOTHING, NOTHING),
-        ("awk -f unit.sh out.txt", {"unit.sh"}, NOTHING),
+        ("awk -f unit.sh out.txt", NOTHING, {"unit.sh"}),
         ("python -c 'import tools.verify as v; v.run()'", {"tools/verify.py"}, NOTHING),
         ("python -c 'exec(open(\"tools/verify.py\").read())'", {"tools/verify.py"}, NOTHING),
-        ("make test", MAKE, NOTHING),
-        ("make -C . test", MAKE, NOTHING),
+        ("make test", MAKE, {"unit.sh"}),
+        ("make -C . test", MAKE, {"unit.sh"}),
         ("make run", {"Makefile", "config.mk"}, {"main.py"}),
         ("npm test", {"package.json", "check.js"}, {"pre.js"}),
         ("npm run -s test", {"package.json", "check.js"}, {"pre.js"}),
         ("python -c 'import calc'", NOTHING, NOTHING),
         ("grep -q x out.txt && diff out.txt calc.py", NOTHING, NOTHING),
         ("../other.sh; ./nowhere.sh; /bin/sh -c true", NOTHING, NOTHING),
-        ("echo 'unbalanced && ./unit.sh", {"unit.sh"}, NOTHING),
+        ("echo 'unbalanced && ./unit.sh", NOTHING, {"unit.sh"}),
     ],
 )
 def test_a_command_runs_these_files(root: Path, command: str, scripts: set[str], programs: set[str]) -> None:

@@ -155,7 +155,7 @@ async def test_a_text_that_is_too_long_for_one_judge_is_too_long_for_another() -
     client = judges({"c1": ("met", "the end")}, {"c1": ("met", "the end")})
     async with Delegator(client=client, escalate=True) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=["report: the report never says stop"], output="x" * 40_000 + "\nthe end"
+            goal="x", acceptance_criteria=["report: the report never says stop"], output="x" * 400_000 + "\nthe end"
         )
     assert (verdict.code, len(client.requests)) == ("truncated_for_judge", 1)
 

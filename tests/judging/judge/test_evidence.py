@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, Verdict
-from delegate.judging.judge.evidence import RECEIPTS
+from delegate.judging.judge.sources import RECEIPTS
 from delegate.models.providers.scripted import Scripted
 from tests.support.deeds import evidence_lines
 from tests.support.words import met_by, words
@@ -17,7 +17,7 @@ TESTS = {"about": "deed", "tools": ["run_shell"], "whole": True}
 
 
 async def judged(client: Scripted, criterion: str, **work: Any) -> Verdict:
-    async with Delegator(client=client) as delegator:
+    async with Delegator(client=client, judge_page_tokens=9_000) as delegator:
         return await delegator.judge(goal="x", acceptance_criteria=[criterion], output="I did it all.", **work)
 
 

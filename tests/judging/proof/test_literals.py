@@ -34,6 +34,9 @@ Ana Ruiz | "ana  ruiz"
 株式会社 | 山田株式会社です
 ＡＢＣ１２ | abc12
 30 | 30min
+1.20 | {"amount": "1.2"}
+reports/a.csv | /work/reports/a.csv
+A7 | order A7, and A8
 """.strip().splitlines()
 NOT_IN = """
 50 | 50.25
@@ -53,6 +56,9 @@ bob@x.com | jimbob@x.com
 Ana Ruiz | Ana Maria Ruiz
 4 | v14
 W23 | W2378156
+A7-B | A7-B-2
+checkout | checkout-admin
+reports/a.csv | reports/a.csv.bak
 """.strip().splitlines()
 
 

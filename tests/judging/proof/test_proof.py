@@ -15,6 +15,7 @@ import pytest
 from delegate import Delegator, Verdict
 from delegate.judging.judge.decide import calls_of
 from delegate.judging.judge.evidence import gather
+from delegate.judging.judge.sources import Sources
 from delegate.judging.proof.proof import Proof, Shown
 from delegate.judging.reading.statements import TaskReading, ToolEffect
 from delegate.judging.submission import Submission
@@ -78,6 +79,15 @@ UNDONE: dict[str, Case] = {
     "failed": Case(MAIL, TO_BOB, SENT, [call("send_email", "550 no such user", "error", to="bob@example.com")]),
     "failed in its result": Case(
         MAIL, TO_BOB, SENT, [call("send_email", '{"ok": false, "error": "bounced"}', to="bob@example.com")]
+    ),
+    "commented in a command": Case(MAIL, TO_BOB, SENT, [shell("true # email sent to bob@example.com", "")]),
+    "declined": Case(MAIL, TO_BOB, SENT, [call("send_email", '{"id": 1, "status": "declined"}', to="bob@example.com")]),
+    "tried out": Case(MAIL, TO_BOB, SENT, [call("send_email", '{"id": 1}', to="bob@example.com", dry_run=True)]),
+    "in the words of another": Case(
+        "Order A7 was refunded",
+        {"tools": ("refund_order",), "names": ("A7",)},
+        "Done.",
+        [call("refund_order", '{"status": "succeeded", "note": "for A7"}', order="B2", note="for A7")],
     ),
     "timed out": Case(MAIL, TO_BOB, SENT, [call("send_email", "", "timeout", to="bob@example.com")]),
     "to another": Case(MAIL, TO_BOB, SENT, [call("send_email", "sent", to="eve@example.com")]),
@@ -174,7 +184,6 @@ OWN_COMMANDS: dict[str, Case] = {
         MAIL, TO_BOB, SENT, [shell("echo ZW1haWw= | base64 -d # bob@example.com", "email sent to bob@example.com")]
     ),
     "printed by a script of its own": Case(MAIL, TO_BOB, SENT, [shell("python send.py", "sent to bob@example.com")]),
-    "commented": Case(MAIL, TO_BOB, SENT, [shell("true # email sent to bob@example.com", "")]),
     "tests that were printed": Case("All tests pass", TESTS, "x", [shell("echo '12 passed'", "12 passed in 0.3s")]),
     "tests that ran": Case("All tests pass", TESTS, "Done.", [shell("pytest -q", "....\n12 passed in 0.31s")]),
     "a push": Case(
@@ -279,7 +288,7 @@ def accepted(case: Case, submission: Submission) -> set[str]:
     """What the best of all quotes is worth: the codes of all that count."""
     part = StatementPart.model_validate({"text": case.criterion, "about": "deed", "whole": False, **case.reading})
     reading = TaskReading({"c1": CriterionReading(by="model", parts=(part,))}, EFFECTS)
-    evidence = gather(submission, (), (part,))
+    evidence = gather(Sources(submission, (), (part,)))
     proof = Proof(part, "model", submission, evidence, calls_of(submission, reading))
     lines = {line for text in evidence.sources.values() for line in text.splitlines()}
     parts = {piece.strip() for line in lines for piece in line.replace("→", "\n").split("\n")}
@@ -300,8 +309,8 @@ async def test_the_childs_own_commands_never_verify_a_deed(name: str, tmp_path: 
 
 @pytest.mark.parametrize("name", DONE)
 async def test_a_quote_proves_what_was_done(name: str, tmp_path: Path) -> None:
-    wanted = "file_unseen" if name == "a file through a call" else "met"
-    assert wanted in accepted(DONE[name], await submission_of(DONE[name], tmp_path))
+    wanted = {"file_unseen"} if name == "a file through a call" else {"met", "unclear_result"}
+    assert wanted & accepted(DONE[name], await submission_of(DONE[name], tmp_path))
 
 
 def literal(criterion: str) -> Callable[[ChatRequest], str]:
@@ -348,12 +357,48 @@ async def test_a_met_check_of_something_else_shows_no_deed(home: Path, tmp_path:
     assert [one.outcome for one in verdict.criteria] == ["not_met", "met"]
 
 
-async def test_a_shell_check_shows_the_deed_that_it_checks(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "quote", "found"),
+    [
+        ("echo '3 tests passed'", "3 tests passed", ("PASS", "unconfirmed")),
+        ("test -e t.py && echo 'all tests pass'", "all tests pass", ("FAIL", "self_report_only")),
+    ],
+)
+async def test_a_shell_check_shows_a_deed_by_the_judges_word_and_a_test_of_a_file_does_not(
+    command: str, quote: str, found: tuple[str, str], home: Path, tmp_path: Path
+) -> None:
     (tmp_path / "t.py").write_text("")
-    criteria = ["deed: All tests pass", {"kind": "shell", "command": "echo '3 tests passed'"}]
-    async with Delegator(client=words([], met_by("3 tests passed")), commands="allow") as delegator:
+    criteria = ["deed: All tests pass", {"kind": "shell", "command": command}]
+    async with Delegator(client=words([], met_by(quote)), commands="allow") as delegator:
         verdict = await delegator.judge(goal="x", acceptance_criteria=criteria, output="Done it.", workspace=tmp_path)
-    assert (verdict.verdict, verdict.verified, verdict.criteria[0].source) == ("PASS", True, "check:c2")
+    assert (verdict.verdict, verdict.criteria[0].code, verdict.criteria[0].source) == (*found, "check:c2")
+
+
+@pytest.mark.parametrize(
+    ("check", "code"),
+    [
+        ({"calls": [{"tool": "refund_order", "args": {"order": "A7"}}]}, "met"),
+        ({"calls": [{"tool": "get_order", "args": {"order": "A7"}}]}, "self_report_only"),
+        ({"calls": [{"tool": "refund_order"}]}, "self_report_only"),
+        ({"mode": "none", "of": ["cancel_order"]}, "self_report_only"),
+    ],
+    ids=["of the deed", "of another tool", "without the name", "of an absence"],
+)
+async def test_a_receipt_check_shows_a_deed_only_if_it_is_about_it(check: Json, code: str, home: Path) -> None:
+    receipts = [
+        call("get_order", '{"order": "A7"}', order="A7"),
+        call("refund_order", '{"status": "succeeded"}', order="A7" if code == "met" else "B2"),
+    ]
+    part = {"about": "deed", "tools": ["refund_order"], "names": ["A7"]}
+    client = Scripted(met_by("the record of tool calls shows it"), reading={"c1": part, "effects": EFFECTS})
+    async with Delegator(client=client) as delegator:
+        verdict = await delegator.judge(
+            goal="x",
+            acceptance_criteria=["A7 was refunded", {"kind": "receipt", **check}],
+            output="Done it.",
+            receipts=receipts,
+        )
+    assert (verdict.criteria[0].code, verdict.criteria[1].outcome) == (code, "met")
 
 
 async def test_a_rubric_of_a_deed_gives_no_points_for_the_report(home: Path) -> None:
@@ -391,19 +436,25 @@ def acting(name: str, **fields: Any) -> Tool:
 @pytest.mark.parametrize(
     ("tool", "worth"),
     [
-        (acting("send", effects=frozenset({"external"})), "verified"),
-        (acting("send"), "unverified: by a tool of unknown effect"),
-        (acting("send", effects=frozenset({"commands"})), "unverified: the child's own commands"),
+        (acting("send", effects=frozenset({"external"})), ("proven", "met")),
+        (acting("send", acts=True, identifies=("to",)), ("proven", "met")),
+        (acting("send", acts=True, succeeded={"const": "done"}), ("proven", "met")),
+        (acting("send", acts=True, succeeded={"type": "object"}), (None, "self_report_only")),
+        (acting("send", acts=False), (None, "self_report_only")),
+        (acting("send"), ("trusted", "unknown_effect")),
+        (acting("send", effects=frozenset({"commands"})), ("own_checks", "own_commands")),
     ],
-    ids=["declared", "not declared", "commands"],
+    ids=["effects", "acts", "succeeded", "not succeeded", "only notes", "not declared", "commands"],
 )
-async def test_what_a_deed_is_worth_depends_on_what_its_tool_does(tool: Tool, worth: str, home: Path) -> None:
+async def test_what_a_deed_is_worth_depends_on_what_its_tool_does(
+    tool: Tool, worth: tuple[str | None, str], home: Path
+) -> None:
     child = [Scripted.call("send", to="bob@example.com"), "I wrote to Bob."]
     async with Delegator(client=words(child, met_by("bob@example.com")), tools=[tool]) as delegator:
         report = await delegator.call({"goal": "mail Bob", "acceptance_criteria": [f"deed: {MAIL}"]})
     verdict = report.results[0].verdict
     assert verdict is not None
-    assert str(verdict) == f"PASS ({worth})"
+    assert (verdict.level, verdict.criteria[0].code) == worth
 
 
 async def test_a_failed_deed_says_which_call_would_have_shown_it_and_the_criterion_to_copy(home: Path) -> None:
@@ -426,7 +477,19 @@ def test_many_long_results_are_searched_in_time_that_grows_with_their_length() -
     started = time.process_time()
     for name in ("Ana Ruiz", "Lavis Lufes", "2026-05-03"):
         part = StatementPart(text="x", about="deed", tools=("add_note",), names=(name, "$50"), whole=False)
-        evidence = gather(submission, (), (part,))
+        evidence = gather(Sources(submission, (), (part,)))
         proof = Proof(part, "model", submission, evidence, calls_of(submission, TaskReading({}, EFFECTS)))
         assert proof.find("nothing of the kind") is None
     assert time.process_time() - started < 10, "2 MB; a search for each record took 15 s"
+
+
+async def test_an_order_in_a_list_of_orders_says_nothing_of_another(home: Path) -> None:
+    listed = call("get_user", json.dumps({"user": "ana_1", "orders": ["W17", "W18", "W19"]}), user="ana_1")
+    cancelled = call("cancel_order", '{"status": "cancelled"}', id="W18")
+    reading = {"c1": {"about": "deed", "tools": ["cancel_order"], "names": ["W17"]}}
+    client = Scripted(met_by('"status": "cancelled"'), reading=reading)
+    async with Delegator(client=client) as delegator:
+        verdict = await delegator.judge(
+            goal="cancel W17", acceptance_criteria=["W17 was cancelled"], output="Done.", receipts=[listed, cancelled]
+        )
+    assert (verdict.verdict, verdict.code) == ("FAIL", "self_report_only")

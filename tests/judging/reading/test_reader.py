@@ -80,8 +80,6 @@ async def test_the_reading_is_on_the_verdict_and_says_what_proves_the_criterion(
     "criterion",
     [
         "report: it names m-1",
-        "deed: the mail went to ann@example.com",
-        "absence: nobody else was written to",
         "file notes.md: it names m-1",
         {"kind": "text", "text": "names m-1", "about": "report"},
         {"kind": "question", "question": "Does it name m-1?", "about": "report"},
@@ -94,6 +92,22 @@ async def test_a_criterion_that_says_what_it_is_about_costs_no_model_call(criter
     model = client({})
     await results_of(model, {"goal": "mail Ann", "acceptance_criteria": [criterion]})
     assert model.readings == []
+
+
+async def test_of_a_deed_that_says_so_itself_a_model_says_which_calls_would_prove_it(home: Path) -> None:
+    deed = {"about": "deed", "tools": ["send"], "names": ["Ann Lee"]}
+    for n, reading in enumerate((deed, {"about": "report"}, {"about": "absence", "tools": ["send"]})):
+        model = client({"c1": reading})
+        task = {"goal": f"mail Ann Lee, {n}", "acceptance_criteria": ["deed: Ann Lee was told"]}
+        (result,) = await results_of(model, task)
+        assert result.verdict
+        read = result.verdict.criteria[0].reading
+        assert read
+        assert len(model.readings) == 1
+        # The criterion's own word stands: a reading that contradicts it is dropped.
+        tools = ("send",) if reading == deed else ()
+        assert [(part.about, part.tools) for part in read.parts] == [("deed", tools)]
+        assert read.by == ("model" if reading == deed else "parent")
 
 
 async def test_who_says_report_for_a_deed_has_said_it_and_the_parent_reads_that(home: Path) -> None:
@@ -161,7 +175,7 @@ async def test_what_nobody_read_is_a_deed_and_never_an_error_of_the_call(reading
     called = client(reading)
     (result,) = await results_of(called, {"goal": "mail Ann again", "acceptance_criteria": [MAIL]})
     assert result.verdict
-    assert str(result.verdict) == "PASS (unverified: criterion not read)"
+    assert str(result.verdict) == "PASS (trusted: c1)"
 
 
 async def test_code_keeps_only_literals_of_the_task_and_tools_that_exist(home: Path) -> None:

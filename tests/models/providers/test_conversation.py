@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from delegate.models.providers.google import content_body
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply, ToolSpec
 from delegate.types import Usage
 from tests.models.providers.conftest import WIRES, Opener, Wire
@@ -444,3 +445,11 @@ async def test_many_calls_at_once_share_one_client(wire: Wire, opened: Opener) -
 
     assert [reply.text for reply in replies] == [f"re: {n}" for n in range(20)]
     assert server.peak >= 10
+
+
+@pytest.mark.parametrize(("model", "both"), [("gemini-2.5-flash-lite", False), ("gemini-3.8-flash", True)])
+def test_models_before_gemini_3_get_tools_or_a_schema_and_not_both(model: str, both: bool) -> None:
+    asked = replace(ASK, model=model, tools=TOOLS, reply_schema=SCHEMA)
+    looking, last = content_body(asked), content_body(replace(asked, tool_choice="none"))
+    assert ("tools" in looking, "responseJsonSchema" in looking["generationConfig"]) == (True, both)
+    assert ("tools" in last, "responseJsonSchema" in last["generationConfig"]) == (both, True)

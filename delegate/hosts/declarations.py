@@ -1,0 +1,137 @@
+"""Adds to the tools of MCP servers what their calls prove, where the servers don't say it: `Tool.acts` and the like.
+
+It comes from `tools.toml`: the operator's own, in the folder of its `delegate.toml`; that beside the file which
+`DELEGATE_CONFIG` names, or else that of the working folder, if it is trusted as it is; and the one that ships with
+delegate, for common servers. Who trusts a `tools.toml` trusts what it says is a success.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from delegate import trust
+from delegate._util.resources import text as text_of
+from delegate.errors import ConfigError
+from delegate.ports import Tool
+
+NAME = "tools.toml"
+T = TypeVar("T", bound=Tool)
+_FIELDS = frozenset({"name", "server", "parameters", "acts", "succeeded", "identifies"})
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What a file says of one tool. None: it doesn't say."""
+
+    name: str
+    server: str = ""
+    parameters: tuple[str, ...] = ()
+    """Parameters that the tool must have, if it is the one that is meant."""
+    acts: bool | None = None
+    succeeded: Mapping[str, Any] | None = None
+    identifies: tuple[str, ...] | None = None
+
+    def is_of(self, tool: Tool) -> bool:
+        """Whether it is about this tool, which may have the name of its server before its own."""
+        if not self._is_named(tool.name):
+            return False
+        properties: Any = tool.parameters.get("properties")
+        return isinstance(properties, Mapping) and all(parameter in properties for parameter in self.parameters)
+
+    def _is_named(self, name: str) -> bool:
+        if name == self.name:
+            return True
+        before = name.removesuffix(self.name)
+        if before == name:
+            return False
+        is_of_server = bool(self.server) and self.server in before.casefold()
+        return before.endswith(("__", ".", "/", ":")) or (is_of_server and before.endswith(("_", "-")))
+
+
+def declared(tool: T, annotations: object = None) -> T:
+    """The tool with what the files and its MCP annotations say of its calls. What it declares itself stays.
+
+    Raises:
+        ConfigError: a `tools.toml` is wrong.
+    """
+    for one in _declarations():
+        if one.is_of(tool):
+            tool = replace(
+                tool,
+                acts=one.acts if tool.acts is None else tool.acts,
+                succeeded=dict(one.succeeded)
+                if tool.succeeded is None and one.succeeded is not None
+                else tool.succeeded,
+                identifies=one.identifies if tool.identifies is None else tool.identifies,
+            )
+    return replace(tool, acts=True) if tool.acts is None and _only_adds(annotations) else tool
+
+
+def _only_adds(annotations: object) -> bool:
+    """Whether MCP annotations say that a call changes something, and destroys nothing.
+
+    `readOnlyHint: false` alone is also said of tools that run commands, whose output proves less.
+    """
+    hints = ("readOnlyHint", "destructiveHint")
+    if isinstance(annotations, Mapping):
+        return all(cast("Mapping[str, object]", annotations).get(hint) is False for hint in hints)
+    return all(getattr(annotations, hint, None) is False for hint in hints)
+
+
+def _declarations() -> Iterator[Declaration]:
+    """All that is said, the operator's word first."""
+    for path, data in _files():
+        yield from _parsed(str(path), data)
+    yield from _parsed(NAME, text_of("judges", NAME).encode())
+
+
+def _files() -> Iterator[tuple[Path, bytes]]:
+    own = trust.own_folder() / NAME
+    if own.is_file():
+        yield own, own.read_bytes()
+    if config := os.environ.get("DELEGATE_CONFIG"):
+        beside = Path(config).with_name(NAME)
+        if beside.is_file():
+            yield beside, beside.read_bytes()
+    elif Path(NAME).is_file() and (file := trust.read(Path(NAME))).trusted:
+        yield file.path, file.data
+
+
+@lru_cache(maxsize=16)
+def _parsed(name: str, data: bytes) -> Sequence[Declaration]:
+    try:
+        tools = tomllib.loads(data.decode()).get("tools", [])
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{name} can't be read as TOML: {error}; correct it there") from error
+    if not isinstance(tools, list):
+        raise ConfigError(f"{name}: tools is not a list; begin each tool with [[tools]]")
+    return tuple(_one(name, fields) for fields in cast("list[Any]", tools))
+
+
+def _one(file: str, fields: Any) -> Declaration:
+    given = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+    if not isinstance(given.get("name"), str):
+        raise ConfigError(f'{file}: a tool has no name; begin it with [[tools]] and name = "…"')
+    where = f"{file}: {given['name']}"
+    if unknown := given.keys() - _FIELDS:
+        raise ConfigError(
+            f"{where}: there is no field {sorted(unknown)[0]}; the fields are {', '.join(sorted(_FIELDS))}"
+        )
+    wrong = [
+        name
+        for name, kind in (("server", str), ("acts", bool), ("succeeded", dict))
+        if name in given and not isinstance(given[name], kind)
+    ]
+    wrong += [name for name in ("parameters", "identifies") if name in given and not _are_texts(given[name])]
+    if wrong:
+        raise ConfigError(f"{where}: {wrong[0]} has a value of the wrong type; docs/criteria.md has an example")
+    lists: dict[str, Any] = {name: tuple(given[name]) for name in ("parameters", "identifies") if name in given}
+    return Declaration(**{**given, **lists})
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value))

@@ -1,0 +1,76 @@
+"""Runs the shell checks of a task on the files of before, beside the child: what succeeds there shows nothing of its
+work.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from delegate.errors import CallError, ToolError
+from delegate.sandbox.commands import SANDBOXES, Author, Commands
+from delegate.sandbox.snapshot import copy_of
+from delegate.sandbox.workspace import Folder
+from delegate.types import ShellCriterion, Task
+
+
+class ChecksBefore:
+    """The checks that succeed on the files of before. `start` it before the child, and `close` it after the verdict.
+
+    They run only in a sandbox, and a person isn't asked about them.
+    """
+
+    def __init__(self, task: Task, folder: Folder, commands: Commands, author: Author) -> None:
+        self._folder, self._commands = folder, commands
+        self._author: Author = author
+        self._criteria = [one for one in task.criteria if isinstance(one, ShellCriterion)]
+        self._running: dict[str, asyncio.Task[bool | None]] = {}
+        self._on_nothing: dict[str, bool] = {}
+        self._few = asyncio.Semaphore(1)
+
+    def start(self) -> None:
+        """Begin to run them."""
+        if self._folder.knows_start:
+            self._running = {one.id or "": asyncio.create_task(self._succeeds(one)) for one in self._criteria}
+
+    async def held(self, criterion: ShellCriterion) -> bool | None:
+        """Whether the command succeeded before the child began; None if it couldn't run then."""
+        running = self._running.get(criterion.id or "")
+        return None if running is None else await asyncio.shield(running)
+
+    def cannot_fail(self, criterion: ShellCriterion) -> bool:
+        """Whether the command succeeds in an empty folder too. Known once `held` is."""
+        return self._on_nothing.get(criterion.id or "", False)
+
+    async def _succeeds(self, criterion: ShellCriterion) -> bool | None:
+        before = self._folder.before
+        async with self._few:
+            held = await self._run(criterion, is_empty=before is None)
+            if held:
+                on_nothing = held if before is None else await self._run(criterion, is_empty=True)
+                self._on_nothing[criterion.id or ""] = bool(on_nothing)
+            return held
+
+    async def _run(self, criterion: ShellCriterion, *, is_empty: bool) -> bool | None:
+        try:
+            if await self._commands.mechanism() not in SANDBOXES:
+                return None
+            async with copy_of(None if is_empty else self._folder.before, self._folder.copies) as tree:
+                ran = await self._commands.run_check(
+                    criterion.command,
+                    cwd=self._folder.root,
+                    timeout_seconds=criterion.timeout_seconds,
+                    author=self._author,
+                    network=criterion.network,
+                    copy=tree,
+                )
+        except (ToolError, CallError, OSError):
+            return None
+        return not ran.timed_out and ran.exit_code == criterion.exit_code
+
+    async def close(self) -> None:
+        """Stop what still runs."""
+        running: Sequence[asyncio.Task[bool | None]] = tuple(self._running.values())
+        for one in running:
+            one.cancel()
+        with suppress(asyncio.CancelledError):  # the caller raises a pending cancellation again
+            await asyncio.gather(*running, return_exceptions=True)

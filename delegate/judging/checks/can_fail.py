@@ -1,0 +1,254 @@
+"""Finds out by trying whether a criterion can fail: commands in an empty folder and on the files of before, conditions
+on reports that say nothing.
+
+What succeeds wherever it is tried can't fail, as far as that can be known: `pytest || true`, `.*`, `{}`. Nobody's files
+are changed: commands run in copies, in a sandbox unless the settings allow them anywhere, with the network that the
+settings give, and for at most `MAX_SECONDS`.
+"""
+
+import asyncio
+import json
+import tempfile
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from delegate.errors import CallError, ToolError
+from delegate.judging.checks.json_schema import SchemaProblem, validate
+from delegate.sandbox.commands import Author, Commands
+from delegate.sandbox.snapshot import CACHES
+from delegate.sandbox.threads import run_in_thread
+from delegate.sandbox.trees import copy_tree, remove_tree
+from delegate.types import (
+    AnyCriterion,
+    FileCriterion,
+    JsonObject,
+    JsonPredicateCriterion,
+    JsonSchemaCriterion,
+    ManualCriterion,
+    ProbeCriterion,
+    ReceiptCriterion,
+    RegexCriterion,
+    ShellCriterion,
+    Task,
+)
+
+MAX_SECONDS = 10.0
+"""For one run of a command; of one that takes longer, nothing is known."""
+_AT_ONCE = 2
+_VALUES: tuple[Any, ...] = ({}, [], "", None, 0)
+"""JSON that says nothing."""
+_TEXTS = ("{}", "[]", "null", "0")
+"""Reports that say nothing. An empty one is refused before it is checked."""
+_REGEX_SECONDS = 1.0
+_WITHOUT_WORK = "it succeeds in an empty folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Whether a criterion can fail, None if that isn't known, and how that was found out."""
+
+    can_fail: bool | None
+    how: str
+    held_before: bool = False
+    """Whether a command that can fail succeeds on the files of before: it shows nothing unless that is to stay so."""
+
+
+async def try_out(
+    task: Task,
+    commands: Commands,
+    *,
+    author: Author,
+    folder: Path | None = None,
+    is_start: bool = True,
+    held_before: bool = True,
+) -> list[Trial]:
+    """Try `task.criteria`. `folder` is the workspace, if there is one; with `is_start`, it has the files of before.
+
+    Nothing is known of commands that the settings or this machine refuse to run. Without `held_before`, those that fail
+    in an empty folder aren't run again.
+    """
+    place = None if folder is None else await run_in_thread(lambda: folder.expanduser().resolve())
+    trial = _Commands(commands, author, place, is_start, held_before)
+    few = asyncio.Semaphore(_AT_ONCE)
+
+    async def tried(criterion: AnyCriterion) -> Trial:
+        async with few:
+            if isinstance(criterion, ShellCriterion):
+                return await trial.try_out(criterion)
+            return await _try_condition(criterion, task.goal)
+
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(tried(one)) for one in task.criteria]
+    return [one.result() for one in running]
+
+
+async def refuse_vacuous(
+    task: Task, commands: Commands, *, author: Author, folder: Path | None, is_start: bool = True
+) -> None:
+    """Raise CallError for the first criterion that can't fail."""
+    trials = await try_out(task, commands, author=author, folder=folder, is_start=is_start, held_before=False)
+    for n, trial in enumerate(trials[: len(task.acceptance_criteria)]):
+        if trial.can_fail is False:
+            hint = "name something that only the finished work meets; strict_checks forbids what nothing can fail"
+            message = f"it can't fail: {trial.how}"
+            raise CallError("vacuous_check", message, field=f"acceptance_criteria[{n}]", hint=hint)
+
+
+async def on_nothing(
+    criterion: ShellCriterion, commands: Commands, *, author: Author, folder: Path | None = None
+) -> bool:
+    """Whether a command succeeds in an empty folder in place of the workspace `folder`. False also if it can't run."""
+    return await _Commands(commands, author, folder).succeeds(criterion, None) is True
+
+
+# ------------------------------------------------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True, slots=True)
+class _Commands:
+    """Runs commands in copies that have the place of the workspace `folder`, which they may name."""
+
+    commands: Commands
+    author: Author
+    folder: Path | None
+    is_start: bool = False
+    held_before: bool = False
+
+    async def try_out(self, criterion: ShellCriterion) -> Trial:
+        """Whether a command can fail."""
+        start = self.folder if self.is_start else None
+        before, empty = True, await self.succeeds(criterion, None)
+        if start is not None:
+            before = (self.held_before or empty is not False) and await self.succeeds(criterion, start)
+        match empty, before:
+            case (False, True) if start is not None:
+                how = (
+                    "it fails in an empty folder, but succeeds on the files of before: it shows only that this stays so"
+                )
+                return Trial(True, how, held_before=True)
+            case (False, _):
+                return Trial(True, "it fails in an empty folder")
+            case (_, False):
+                return Trial(True, "it fails on the files of before")
+            case (True, True):
+                return Trial(False, _WITHOUT_WORK if start is None else f"{_WITHOUT_WORK}, and on the files of before")
+            case (True, why):
+                return Trial(None, f"{_WITHOUT_WORK}; on the files of before, {why}")
+            case (why, _):
+                return Trial(None, str(why))
+
+    async def succeeds(self, criterion: ShellCriterion, files: Path | None) -> bool | str:
+        """Whether a command succeeds in a copy of `files`, or in an empty folder; or why that isn't known."""
+        seconds = min(criterion.timeout_seconds, MAX_SECONDS)
+        try:
+            async with _copy_of(files) as (tree, elsewhere):
+                place = self.folder or elsewhere
+                ran = await self.commands.run_check(
+                    criterion.command, cwd=place, timeout_seconds=seconds, author=self.author, copy=tree
+                )
+        except (ToolError, CallError, OSError) as error:
+            return f"it couldn't be run: {error}"
+        if ran.timed_out and seconds < criterion.timeout_seconds:
+            return f"it takes over {seconds:g} s"
+        return not ran.timed_out and ran.exit_code == criterion.exit_code
+
+
+@asynccontextmanager
+async def _copy_of(files: Path | None) -> AsyncGenerator[tuple[Path, Path]]:
+    """A copy of the folder `files`, or an empty one, and an empty folder beside it. Raises CallError and OSError."""
+    home, stop = Path(await run_in_thread(partial(tempfile.mkdtemp, prefix="delegate-try-"))), threading.Event()
+    tree, elsewhere = home / "tree", home / "folder"
+    try:
+        tree.mkdir()
+        elsewhere.mkdir()
+        if files is not None:
+            await run_in_thread(partial(copy_tree, files, tree, stop, without=CACHES), stop=stop)
+        yield tree, elsewhere
+    finally:
+        await run_in_thread(partial(remove_tree, home))
+
+
+# ----------------------------------------------------------------------------------------------------- conditions
+
+
+async def _try_condition(criterion: AnyCriterion, goal: str) -> Trial:
+    match criterion:
+        case JsonSchemaCriterion():
+            return await _try_schema(criterion.schema_, goal)
+        case JsonPredicateCriterion():
+            return await _try_expression(criterion.expr)
+        case ProbeCriterion():
+            expr = criterion.expr
+            return await (_try_schema(criterion.schema_ or {}, goal) if expr is None else _try_expression(expr))
+        case RegexCriterion():
+            how = "it is found in any text, such as the goal"
+            return await _try_on((*_TEXTS, goal), partial(_is_found, criterion.pattern), how)
+        case FileCriterion():
+            return _try_file(criterion)
+        case ReceiptCriterion():
+            how = f"it fails {'with' if criterion.mode == 'none' else 'without'} such a call"
+            names = ", ".join(f"`{call.tool}`" for call in criterion.calls)
+            return Trial(True, f"{how}; which tools there are isn't known here: {names}" if names else how)
+        case ManualCriterion():
+            return Trial(None, "a person decides it")
+        case _:
+            return Trial(None, "a judge decides it")
+
+
+async def _try_schema(schema: JsonObject, goal: str) -> Trial:
+    async def fits(value: Any) -> bool:
+        return await validate(value, schema) is None
+
+    return await _try_on(
+        (*_VALUES, goal), fits, "the schema accepts any JSON, such as {}, [], null and the goal as text"
+    )
+
+
+async def _try_expression(expr: str) -> Trial:
+    from delegate.judging.checks.predicate import evaluate  # loaded only for such criteria
+
+    async def holds(value: Any) -> bool:
+        return (await evaluate(expr, value)).holds
+
+    return await _try_on(({}, [], None), holds, "the expression holds for {}, [] and null")
+
+
+async def _try_on(values: Sequence[Any], accepts: Callable[[Any], Awaitable[bool]], if_all: str) -> Trial:
+    """Try a condition on all values, until one isn't accepted."""
+    from delegate.judging.checks.predicate import PredicateError
+
+    for value in values:
+        try:
+            if not await accepts(value):
+                return Trial(True, f"it fails on {_shown(value)}")
+        except PredicateError:  # of this value: the expression itself was checked
+            return Trial(True, f"it fails on {_shown(value)}")
+        except (SchemaProblem, TimeoutError) as problem:
+            return Trial(None, f"it couldn't be tried: {problem}")
+    return Trial(False, if_all)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f"`{value}`" if value in _TEXTS else "a text" if value else "an empty text"
+    return json.dumps(value)
+
+
+async def _is_found(pattern: str, text: str) -> bool:
+    import regex  # loaded only where something is searched
+
+    found = await asyncio.to_thread(regex.search, pattern, text, timeout=_REGEX_SECONDS, concurrent=True)
+    return found is not None
+
+
+def _try_file(criterion: FileCriterion) -> Trial:
+    idle = ["`min_bytes` is 0"] if criterion.min_bytes == 0 else []
+    idle += ["`contains` is empty"] if criterion.contains == "" else []
+    if idle and not criterion.min_bytes and not criterion.contains and criterion.json_schema is None:
+        return Trial(False, f"{' and '.join(idle)}, which any file meets; leave it out if the file only has to exist")
+    return Trial(True, f"it fails {'without' if criterion.exists else 'with'} the file")

@@ -1,0 +1,311 @@
+"""Tells which of the files that a child changed are what the task asked for, and which could bend a check.
+
+A check proves something if it succeeds with the files of before and only the deliverables. These are the files that
+`deliverables` names. Without that, those that the goal or a criterion names, and what these refer to. Without any
+names, source files. The lists of `sandbox/machinery.py` (tests, configuration, scripts) are the default for what is no
+deliverable unless somebody says so.
+"""
+
+import re
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from delegate.errors import ToolError
+from delegate.judging.checks.scripts import scripts_of
+from delegate.sandbox import files, paths
+from delegate.sandbox.machinery import MODULE, Globs, Machinery, Role, role_of_name, shadows
+from delegate.sandbox.snapshot import Difference, Frozen
+from delegate.types import AboutFile, FileCriterion, ShellCriterion, Task
+
+_READ_BYTES = 200_000
+_SOURCE = re.compile(
+    r".*\.(awk|sed|jq|py|pyx|pyi|[cm]?[jt]sx?|vue|svelte|go|rs|c|h|cc|cpp|cxx|hh|hpp|java|kt|kts|scala|swift|rb|php|pl|pm|lua|jl|r"
+    r"|ex|exs|erl|hs|ml|fs|cs|vb|dart|zig|nim|m|mm|sql|sh|bash|css|scss|html?|md|rst|txt|tex)",
+    re.IGNORECASE,
+)
+_PROSE = re.compile(r".*\.(html?|md|rst|txt|tex)", re.IGNORECASE)
+_PRODUCT = re.compile(
+    r"(.*/)?(target|build|dist|out|bin|obj|node_modules|\.[^/]+)/.*|(.*/)?\.[^/]*"
+    r"|.*\.(o|a|so|obj|lib|dll|dylib|exe|class|jar|pyc|pyo|pyd|rlib|rmeta|d|gcda|gcno|stamp|timestamp|cache)"
+)
+"""What programs write, and hidden files."""
+_RECORDS = (".log", ".lock", ".stamp")
+"""Files that tell what programs did. One that was there isn't work."""
+_WORK: tuple[Role | None, ...] = (None, "program")
+_IMPORT_FOLDERS = frozenset({"", "src/", "lib/"})
+_NO_TESTS_FOUND = (4, 5)
+"""Exit codes of test runners that were asked for tests which don't exist."""
+
+
+@dataclass(frozen=True)
+class Deliverables:
+    """The child's changes, sorted by what they may be to one command."""
+
+    task: Task
+    criterion: ShellCriterion
+    root: str
+    """The workspace, as commands name it."""
+    frozen: Frozen
+    on_path: frozenset[str]
+    """Folders of the workspace in which programs are looked up."""
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """What the task asked for. A link shows nothing of its own."""
+        explicit = self.criterion.deliverables if self.criterion.deliverables is not None else self.task.deliverables
+        if explicit is not None:
+            is_meant = Globs((*explicit, *self.criterion.may_change))
+            return frozenset(one.path for one in self.frozen.changes if is_meant(one.path) and not self._is_link(one))
+        plain = {one.path: one for one in self.frozen.changes if self._may_be_work(one)}
+        usual = {path for path, one in plain.items() if self._is_usual(one)}
+        allowed = filter(Globs(self.criterion.may_change), plain)
+        committed = {path for path in plain if path.startswith(".git/")}
+        found = self._with_references(self._named & plain.keys(), usual) if self._named else usual
+        return frozenset({*found, *allowed, *committed})
+
+    def is_asked(self, one: Difference) -> bool:
+        """Whether a file that is no deliverable is still one that the task may mean: it names it, or names nothing."""
+        return self.is_named(one.path) or (not self._named and self.role(one) in _WORK)
+
+    def may_be_needed(self, one: Difference, *, nothing_ran: bool) -> bool:
+        """Whether an honest child may have changed what isn't a deliverable, and the check may need it.
+
+        Then the check shows no more than that the child agrees with itself. Of tests, configuration and scripts that
+        holds if the task names them, or if there was nothing of the kind before.
+        """
+        role = self.role(one)
+        if role != "protected" and (role in _WORK or self._names(one.path)):
+            return True
+        if one.change != "added" or role in ("hook", "protected"):
+            return False
+        if role == "environment":  # packages that were installed because there were none
+            return not any(path.startswith(_environment_of(one.path)) for path in self._before)
+        if role == "test" and (nothing_ran or self._is_run(one.path)):
+            return True
+        return role in ("test", "config") and not self._has_checks
+
+    def role(self, one: Difference) -> Role | None:
+        """What a changed file is to the command; None for work."""
+        if one.path in self._shadowing or base(one.path).startswith("-"):  # which a glob hands over as an option
+            return "hook"
+        if not one.decides:
+            return None
+        return self._role(one.path)
+
+    @property
+    def asks_for_code(self) -> bool:
+        """Whether the task names source code that was there."""
+        return any(_SOURCE.fullmatch(path) and not _PROSE.fullmatch(path) for path in self._named & self._before.keys())
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        """The files, of before or of now, that the goal, the context or a criterion names, and that may be work.
+
+        A folder counts if no file is named. A file that the command names too may be what it checks with: it counts if
+        nothing else is named, or if it wasn't there, so that somebody had to make it.
+        """
+        plain = {path for path in self._all if self._role(path) in _WORK}
+        named = {path for path in plain if self._names(path) or any(is_meant(path) for is_meant in self._named_globs)}
+        named = named or {path for path in plain if any(f"{one}/" in self._words for one in _folders(path))}
+        words = _words(self.criterion.command)
+        run = {path for path in plain if _is_word(path, words, any_name=path in self._before)}
+        made = {path for path in run if path not in self._before and not _PRODUCT.fullmatch(path)}
+        checked_with = {path for path in named & run if path in self._before}
+        return frozenset((named - checked_with or named) | made)
+
+    def is_named(self, path: str) -> bool:
+        """Whether the task names the file."""
+        return path in self._named or self._names(path)
+
+    def _names(self, path: str) -> bool:
+        """Whether a text names the file by its path or its name.
+
+        A name without a suffix may be any word, unless there was such a file, or programs know it, as `Makefile`.
+        """
+        is_known = path in self._before or role_of_name(base(path)) is not None
+        return _is_word(path, self._words, any_name=is_known)
+
+    def _is_run(self, path: str) -> bool:
+        """Whether the command names the file, or the module that it is."""
+        words = _words(self.criterion.command)
+        return _is_word(path, words) or base(path).partition(".")[0] in {
+            part for word in words for part in word.split(".")
+        }
+
+    # --------------------------------------------------------------------------------------------------------- parts
+
+    @cached_property
+    def _before(self) -> Mapping[str, object]:
+        return self.frozen.start.origin if self.frozen.start is not None else {}
+
+    @cached_property
+    def _machinery(self) -> Machinery:
+        start = self.frozen.start
+        shell = [one for one in self.task.criteria if isinstance(one, ShellCriterion)]
+        commands = [one.command.replace(self.root, str(start.tree)) for one in shell] if start is not None else []
+        return Machinery(
+            protect=self.criterion.protect,
+            may_change=self.criterion.may_change,
+            scripts=scripts_of(start.tree, commands) if start is not None else {},
+            on_path=self.on_path,
+        )
+
+    @cached_property
+    def _has_checks(self) -> bool:
+        """Whether there was anything before to check the work with: tests, or scripts that the command runs."""
+        return any(self._role(path) in ("test", "script", "protected") for path in self._before)
+
+    def _role(self, path: str) -> Role | None:
+        machinery, inherited, folder = self._machinery, None, ""
+        *folders, name = path.split("/")
+        if folders[:1] == [".git"]:
+            return machinery.git_role(path.removeprefix(".git/"))
+        for part in folders:
+            inherited = inherited or machinery.folder_role(folder, part)
+            folder += f"{part}/"
+        return machinery.file_role(folder, name, inherited)
+
+    @cached_property
+    def _shadowing(self) -> frozenset[str]:
+        """New modules that Python would import instead of others, from a folder that may be on its path."""
+        added = [one.path for one in self.frozen.changes if one.change == "added"]
+        modules = {path: match for path in added if (match := MODULE.fullmatch(path.replace("/__init__.", ".")))}
+        if not modules:
+            return frozenset()
+        own = {path.rpartition("/")[0] for path in self._before if self._role(path) in ("test", "script", "program")}
+        packages = {path.rpartition("/")[0] for path in self._before if path.endswith("/__init__.py")}
+        folders = _IMPORT_FOLDERS | {f"{folder}/" for folder in own - packages if folder}
+        root = str(self.frozen.end.tree)
+        shadowing = {
+            path: f"{match[1] or ''}{match[2]}"
+            for path, match in modules.items()
+            if (match[1] or "") in folders and (shadows(match[2], root) or self._hides(match, path))
+        }
+        return frozenset(
+            path for path in added for own in shadowing.values() if path.startswith((f"{own}.", f"{own}/"))
+        )
+
+    def _hides(self, match: re.Match[str], path: str) -> bool:
+        """Whether a new package takes the place of a module that is still there."""
+        module = f"{match[1] or ''}{match[2]}.py"
+        return "/__init__." in path and module in self._before and module in self.frozen.end.origin
+
+    def _is_usual(self, one: Difference) -> bool:
+        """Whether a file that nobody names is usually the work: source files, and new files with a suffix."""
+        if _PRODUCT.fullmatch(one.path):
+            return False
+        return _SOURCE.fullmatch(one.path) is not None or (one.change == "added" and "." in base(one.path))
+
+    def _may_be_work(self, one: Difference) -> bool:
+        """Whether it can be what was asked for: no machinery, and neither a deletion nor a link, which show nothing."""
+        if self.role(one) not in _WORK or (self.role(one) == "program" and one.path not in self._named):
+            return False
+        if one.change == "deleted" or self._is_link(one):
+            return False
+        return one.change == "added" or not one.path.endswith(_RECORDS)
+
+    def _is_link(self, one: Difference) -> bool:
+        return one.change != "deleted" and stat.S_ISLNK(self.frozen.end.origin[one.path].mode)
+
+    @cached_property
+    def _all(self) -> Collection[str]:
+        return {*self._before, *self.frozen.end.origin}
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """The words of the goal, the context and the other criteria that may be paths."""
+        others = [one.describe() for one in self.task.criteria if not isinstance(one, ShellCriterion)]
+        return _words("\n".join([self.task.goal, self.task.context or "", *others]))
+
+    @cached_property
+    def _named_globs(self) -> Sequence[Callable[[str], bool]]:
+        named = [one.path for one in self.task.criteria if isinstance(one, FileCriterion)]
+        abouts = (getattr(one, "about", None) for one in self.task.criteria)
+        named += [about.file for about in abouts if isinstance(about, AboutFile)]
+        return [Globs([path]) for path in named if not path.startswith("/")]
+
+    def _with_references(self, named: Collection[str], usual: Collection[str]) -> set[str]:
+        """The named files that changed, and of the usual ones those that the work refers to, also through others.
+
+        A new file counts where a deliverable refers to it. One that was there counts where a file referred to it
+        before, so that the child can't bring in a helper of the tests by naming it.
+        """
+        found, waiting, seen = set(named), list(self._named), set(self._named)
+        sources = {path for path in self._before if _SOURCE.fullmatch(path) and self._role(path) in _WORK}
+        while waiting:
+            path = waiting.pop()
+            before = self._text_before(path)
+            reached = {one for one in sources - seen if _refers(before, one)}
+            if path in found:
+                now = self._text(self.frozen.end.tree, path)
+                reached |= {one for one in usual if one not in self._before and one not in seen and _refers(now, one)}
+            found |= reached & set(usual)
+            seen |= reached
+            waiting += reached
+        return found
+
+    def _text_before(self, path: str) -> str:
+        return self._text(self.frozen.start.tree, path) if self.frozen.start is not None else ""
+
+    def _text(self, tree: Path, path: str) -> str:
+        try:
+            return files.read(tree, paths.resolve(tree, path), _READ_BYTES).text
+        except (ToolError, OSError):
+            return ""
+
+
+def base(path: str) -> str:
+    """The last part of a path."""
+    return path.rpartition("/")[2]
+
+
+def found_no_tests(exit_code: int | None) -> bool:
+    """Whether a test runner ended because it was asked for tests that don't exist."""
+    return exit_code in _NO_TESTS_FOUND
+
+
+def _words(text: str) -> frozenset[str]:
+    """What may be a path in a text: also between characters of scripts that don't separate words."""
+    found = {*re.findall(r"[A-Za-z0-9_./@+~=-]+", text), *re.findall(r"[\w./@+~=-]+", text)}
+    return frozenset(part for word in found for part in (word.strip("."), word.rstrip(".,").removeprefix("./")) if part)
+
+
+def _is_word(path: str, words: Collection[str], *, any_name: bool = False) -> bool:
+    """Whether the path, or the file's name, is one of these words. Without `any_name`, a bare name has a suffix."""
+    name = base(path)
+    is_name = "." in name.lstrip(".") or any_name
+    return ("/" in path and path in words) or (is_name and name in words) or f"./{path}" in words
+
+
+def _folders(path: str) -> Iterator[str]:
+    """The folders that a path is in, outermost first."""
+    parts = path.split("/")[:-1]
+    return ("/".join(parts[: n + 1]) for n in range(len(parts)))
+
+
+_GENERIC = frozenset({"__init__", "__main__", "index", "mod", "lib", "main"})
+
+
+def _refers(text: str, path: str) -> bool:
+    """Whether a source file refers to another one: by its name without the suffix, or by that of its package."""
+    *folders, name = path.split("/")
+    stem = name.partition(".")[0]
+    word = folders[-1] if stem in _GENERIC and folders else stem
+    return bool(word) and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
+def _environment_of(path: str) -> str:
+    """The outermost folder of installed packages."""
+    parts, machinery = path.split("/"), Machinery()
+    place = next((n for n, part in enumerate(parts) if machinery.folder_role("", part) == "environment"), 0)
+    return "/".join(parts[: place + 1]) + "/"
+
+
+def named(changed: Iterable[str], most: int = 5) -> str:
+    """File names for a reason or a finding."""
+    listed = list(changed)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(files.shown(path) for path in listed[:most]) + more

@@ -1,0 +1,37 @@
+"""Tells by its own closing lines whether a command that succeeded ran anything at all (`judges/nothing_ran.toml`)."""
+
+import re
+import tomllib
+from functools import cache
+from typing import NamedTuple
+
+from delegate._util.resources import text as text_of
+
+
+class _Runner(NamedTuple):
+    ran: re.Pattern[str] | None
+    nothing: re.Pattern[str] | None
+    only: re.Pattern[str] | None
+
+
+def ran_nothing(output: str) -> bool:
+    """Whether a test runner says that it ran no test, or a build tool that there was nothing to do."""
+    runners = _runners()
+    if any(one.ran and one.ran.search(output) for one in runners.values()):
+        return False
+    if any(one.nothing and one.nothing.search(output) for one in runners.values()):
+        return True
+    lines = [line for line in output.splitlines() if line.strip()]
+    return bool(lines) and all(any(one.only and one.only.search(line) for one in runners.values()) for line in lines)
+
+
+@cache
+def _runners() -> dict[str, _Runner]:
+    return {
+        name: _Runner(*(_any_of(fields.get(key, ())) for key in _Runner._fields))
+        for name, fields in tomllib.loads(text_of("judges", "nothing_ran.toml")).items()
+    }
+
+
+def _any_of(patterns: list[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(f"(?:{one})" for one in patterns), re.MULTILINE) if patterns else None

@@ -1,0 +1,197 @@
+"""Names the texts that a judge may see of a submission, and loads each of them: whole, cleaned, without secrets.
+
+Sources are `output`, `said` (the worker's conversation, where it is known), `artifacts` (a list of files),
+`artifact:<path>`, `file:<path>` (a file that the child didn't change), `receipt:<n>` and `check:<id>`. The page shows
+as much of them as fits (`evidence.py`), and a judge that looks reads the same texts whole (`looks/`).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from delegate._util.fencing import clean, visible
+from delegate.errors import ToolError
+from delegate.judging.proof.files import same_file
+from delegate.judging.submission import Submission
+from delegate.sandbox.files import Excerpt
+from delegate.types import Artifact, CriterionResult, Receipt, StatementPart
+
+PAGE_FILE_BYTES = 500_000
+"""How much is read of a file for the page."""
+WHOLE_FILE_BYTES = 5_000_000
+"""How much is read of a file for a look."""
+FILES = 200
+RECEIPTS = 200
+"""Most files and calls that the page shows something of."""
+EARLIER_RECEIPTS = "receipts"
+"""Stands for the calls before the last `RECEIPTS`, which the page doesn't show."""
+LISTED_ARTIFACTS = 100
+
+
+class SourceText(NamedTuple):
+    """The text of a source, cleaned and without secrets."""
+
+    text: str
+    hidden: bool = False
+    """Whether it contained characters that a reader can't see."""
+    is_partial: bool = False
+    """Whether it is less than the whole."""
+    is_text: bool = True
+    """False for a binary file, of which there is no text."""
+
+
+class _Raw(NamedTuple):
+    text: str
+    is_partial: bool = False
+    is_text: bool = True
+
+
+class Source(NamedTuple):
+    """One text. `load` reads it, of a file at most so many bytes."""
+
+    name: str
+    load: Callable[[int], _Raw]
+    is_meant: bool = False
+    """Whether a criterion is about it."""
+    on_page: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The texts of one submission. `parts` are what a judge will be asked about."""
+
+    submission: Submission
+    checks: Sequence[CriterionResult] = ()
+    parts: Sequence[StatementPart] = ()
+
+    def named(self) -> dict[str, Source]:
+        """All sources by name, except files that nobody named and the child didn't change."""
+        return {source.name: source for source in _sources(self.submission, self.checks, self.parts)}
+
+    def text_of(self, source: Source, file_bytes: int) -> SourceText:
+        """The text of a source, of a file at most so many bytes of it."""
+        raw, redacted = source.load(file_bytes), self.submission.redactor.text
+        cleaned = clean(raw.text)
+        # Hidden characters inside a secret kept it from being recognized before.
+        text = cleaned.text if cleaned.text == raw.text else redacted(cleaned.text)
+        return SourceText(text, cleaned.hidden, raw.is_partial, raw.is_text)
+
+    def file(self, path: str) -> Source | None:
+        """A file of the workspace that the child didn't change, by its path; None if it can't be read."""
+        folder = self.submission.folder
+        if folder is None or _excerpt(partial(folder.read, path), 0) is None:
+            return None
+        name = self.submission.redactor.text(f"file:{visible(path)}")
+        return Source(name, partial(_file_text, self.submission, partial(folder.read, path)))
+
+
+def manifest_line(artifact: Artifact) -> str:
+    """The line of a file in the list of changes."""
+    return f"{artifact.change} {visible(artifact.path)} ({artifact.bytes} bytes)"
+
+
+def artifact_name(submission: Submission, path: str) -> str:
+    """The name of the source of a file that the child left."""
+    return submission.redactor.text(f"artifact:{visible(path)}")
+
+
+def _sources(
+    submission: Submission, checks: Sequence[CriterionResult], parts: Sequence[StatementPart]
+) -> Iterator[Source]:
+    """The sources in the order in which a judge sees them.
+
+    The run already is redacted, except file names, whole outputs and numbers in tool arguments.
+    """
+    redacted, run = submission.redactor.text, submission.run
+    about_report = any(part.about == "report" for part in parts)
+    if submission.has_report:
+        yield Source("output", partial(_given, run.output), about_report)
+    if submission.said:
+        yield Source("said", partial(_given, submission.said), about_report)
+    if run.artifacts:
+        yield Source("artifacts", partial(_manifest, submission))
+    yield from _files(submission, parts)
+    yield from _calls(submission, parts)
+    for check in checks:
+        if check.decided_by == "check":
+            text = redacted(f"{check.text}: {check.outcome}. {check.reason}")
+            yield Source(redacted(f"check:{check.id}"), partial(_given, text))
+
+
+def _given(text: str, file_bytes: int) -> _Raw:
+    return _Raw(text)
+
+
+def _manifest(submission: Submission, file_bytes: int) -> _Raw:
+    """The list of changes: its beginning for the page, all of it for a look."""
+    artifacts = submission.run.artifacts
+    listed = artifacts if file_bytes == WHOLE_FILE_BYTES else artifacts[:LISTED_ARTIFACTS]
+    more = [f"… and {len(artifacts) - len(listed)} more"] if len(artifacts) > len(listed) else []
+    text = submission.redactor.text("\n".join([*map(manifest_line, listed), *more]))
+    return _Raw(text, is_partial=bool(more))
+
+
+def _calls(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[Source]:
+    names = [name for part in parts for name in part.names]
+    tools = {tool for part in parts for tool in part.tools}
+    receipts = submission.run.receipts
+    for position, receipt in enumerate(receipts):
+        on_page = position >= len(receipts) - RECEIPTS
+        is_meant = on_page and (receipt.tool in tools or _names_one(receipt, names))
+        yield Source(f"receipt:{receipt.n}", partial(_call_text, submission, receipt), is_meant, on_page)
+
+
+def _names_one(receipt: Receipt, names: Sequence[str]) -> bool:
+    if not names:
+        return False
+    text = f"{receipt.args} {receipt.whole_output}"
+    return any(name in text for name in names)
+
+
+def _call_text(submission: Submission, receipt: Receipt, _: int) -> _Raw:
+    redacted, whole = submission.redactor.text, receipt.whole_output
+    args = redacted(json.dumps(receipt.args, ensure_ascii=False, default=str))
+    output = redacted(whole) if len(whole) > len(receipt.output) else receipt.output
+    is_partial = receipt.output_bytes > len(whole.encode(errors="replace"))
+    return _Raw(f"{receipt.tool} {args} → {receipt.status}\n{output}", is_partial)
+
+
+def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[Source]:
+    """The files that the child left, and those that it didn't change and a criterion names."""
+    folder = submission.folder
+    if folder is None:
+        return
+    named = [path.removeprefix("./") for part in parts for path in part.files if part.about != "absence"]
+    left = [one for one in submission.run.artifacts if one.change != "deleted"]
+    shown = {one.path for one in sorted(left, key=lambda one: not _is_named(one.path, named))[:FILES]}
+    for artifact in left:
+        read = partial(_file_text, submission, partial(folder.excerpt, artifact))
+        is_meant = _is_named(artifact.path, named)
+        yield Source(artifact_name(submission, artifact.path), read, is_meant, artifact.path in shown)
+    changed = {artifact.path for artifact in submission.run.artifacts}
+    for path in dict.fromkeys(named):
+        if path not in changed and _excerpt(partial(folder.read, path), 0) is not None:
+            name = submission.redactor.text(f"file:{visible(path)}")
+            yield Source(name, partial(_file_text, submission, partial(folder.read, path)), is_meant=True)
+
+
+def _file_text(submission: Submission, read: Callable[[int], Excerpt], file_bytes: int) -> _Raw:
+    excerpt = _excerpt(read, file_bytes)
+    if excerpt is None or not excerpt.is_text:
+        return _Raw("", is_partial=True, is_text=False)
+    text = submission.redactor.text(excerpt.text)
+    text += f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else ""
+    return _Raw(text, excerpt.cut)
+
+
+def _excerpt(read: Callable[[int], Excerpt], file_bytes: int) -> Excerpt | None:
+    try:
+        return read(file_bytes)
+    except (ToolError, OSError):
+        return None
+
+
+def _is_named(path: str, named: Sequence[str]) -> bool:
+    return any(same_file(path, one) for one in named)

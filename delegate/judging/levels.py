@@ -1,0 +1,56 @@
+"""Tells what a criterion that is met rests on, from its result alone, and whether that is enough."""
+
+from collections.abc import Iterable, Sequence
+
+from delegate.types import LEVELS, LOWERED, CriterionResult, Level, PartResult, StatementPart
+
+VERIFIED: tuple[Level, ...] = ("proven", "seen")
+"""The levels at which a verdict rests on evidence."""
+
+
+def weakest(levels: Iterable[Level]) -> Level | None:
+    """The weakest of these levels; None if there are none."""
+    return max(levels, key=LEVELS.index, default=None)
+
+
+def held_to(result: CriterionResult, least: Level | None) -> CriterionResult:
+    """The result with its level, and not met if that is weaker than `least`.
+
+    Without `least`, a level is enough if the criterion asks for no more: a claim may be only said, and a command that
+    had nothing to run before may run the child's own tests. Only what needs other changes of the child isn't met.
+    """
+    level = _level_of(result)
+    if level is None:
+        return result
+    is_enough = result.code != "check_tampered" if least is None else LEVELS.index(level) <= LEVELS.index(least)
+    if is_enough:
+        return result.model_copy(update={"level": level})
+    code = result.code if result.code == "check_tampered" else "below_min_level"
+    why = f"the level is {level.replace('_', ' ')}, and at least {(least or 'seen').replace('_', ' ')} is asked for"
+    reason = f"{result.reason}; {why}" if result.reason else why
+    return result.model_copy(update={"outcome": "not_met", "code": code, "reason": reason, "level": level})
+
+
+def _level_of(result: CriterionResult) -> Level | None:
+    if result.outcome == "trusted":
+        return "trusted"
+    if result.outcome != "met":
+        return None
+    parts: Sequence[CriterionResult | PartResult] = result.parts or (result,)
+    read: Sequence[StatementPart | None] = result.reading.parts if result.reading else ()
+    if len(read) != len(parts):
+        read = [None] * len(parts)
+    return weakest(_level_of_part(result, *one) for one in zip(parts, read, strict=True))
+
+
+def _level_of_part(result: CriterionResult, part: CriterionResult | PartResult, read: StatementPart | None) -> Level:
+    if part.code in LOWERED:
+        return LOWERED[part.code][0]
+    if result.decided_by == "check":
+        return "proven"
+    if read is not None and read.claim:
+        return "said"
+    if part.source is None:  # the complete record decides an absence, without a judge
+        return "proven" if read is not None and read.about == "absence" else "trusted"
+    # Code found the call by what it contains; the judge's word wasn't needed.
+    return "proven" if read is not None and read.about == "deed" and part.source.startswith("receipt:") else "seen"

@@ -1,0 +1,70 @@
+"""Defines `Look`: what a judge looked at, as the runtime recorded it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from delegate.ports import Attachment
+from delegate.types import JudgeLook
+
+LookKind = Literal["work", "command", "state"]
+"""At the texts of the finished work, at what a command prints in a copy of it, or at how things are now."""
+
+
+class Piece(NamedTuple):
+    """A part of what a look at the work showed, and the source that it is from."""
+
+    source: str
+    text: str
+
+
+class Span(NamedTuple):
+    """Characters of a source that were shown, or searched. `stop` is one past the last."""
+
+    source: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look shows, before it is numbered."""
+
+    text: str
+    pieces: tuple[Piece, ...] = ()
+    spans: tuple[Span, ...] = ()
+    status: Literal["ok", "error", "denied", "timeout"] = "ok"
+    sandbox: str | None = None
+    own_checks: bool = False
+    """Whether a command ran with tests, configuration or scripts that the child made."""
+    attachments: tuple[Attachment, ...] = ()
+    is_cut: bool = False
+    """Whether the judge saw only a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look. `receipt` is its record, and `text` what the judge saw: cleaned, without secrets, bounded."""
+
+    receipt: JudgeLook
+    kind: LookKind
+    text: str
+    found: Found = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Its name as a source, such as `look:3`."""
+        return f"look:{self.receipt.n}"
+
+
+def is_covered(length: int, spans: Iterable[tuple[int, int]]) -> bool:
+    """Whether spans of a text of this length leave nothing out."""
+    reached = 0
+    for start, stop in sorted(spans):
+        if start > reached:
+            return False
+        reached = max(reached, stop)
+    return reached >= length
+
+
+NO_LOOKS: Mapping[str, Look] = {}

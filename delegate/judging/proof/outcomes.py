@@ -1,0 +1,669 @@
+"""Decides from its record whether a tool call succeeded: yes, no, or its result doesn't say.
+
+What the tool declares as success decides (`Tool.succeeded`). Where nothing is declared, the fields of the result do, by
+the vocabulary of protocols in `judges/outcomes.toml`, at any depth. A "no" anywhere is a no. These are not about the
+call and don't count: records of something else that come with it, such as a history; fields that only repeat what the
+call was made with; and sentences, whatever they say.
+
+A result has an *envelope*, which is about the call: the outermost object, what wraps it, such as `data`, and the
+entries of a batch. What is further in is a *record*, in which only failures and what it says of its own status count.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Literal, TypeGuard, cast
+
+from delegate.judging.proof.results import http_status, short_answer, values_in
+from delegate.judging.proof.vocabulary import field_words, status_words, tokens_of, words
+from delegate.types import JsonObject, Receipt
+
+Outcome = Literal["yes", "no", "unclear"]
+Said = Literal["yes", "no", "in_part", "not_yet", "doubtful", "unclear"]
+"""An outcome in which a call that was refused, one that was done in part and one that is pending differ.
+
+`doubtful` says something that isn't in the vocabulary or doesn't agree with the arguments; `unclear` says nothing."""
+Success = JsonObject | Callable[[Any], bool]
+"""A JSON Schema of the results that show success, or a function that tells it of a result."""
+
+_ORDER: tuple[Said, ...] = ("no", "in_part", "not_yet", "doubtful", "unclear", "yes")
+"""What decides, of several signals."""
+_MAX_DEPTH = 12
+_MAX_VALUES = 5_000
+"""How many values of a result are looked at."""
+_STATUS_TOKENS = 5
+"""A longer status is a sentence."""
+_TIMESTAMP = 100_000_000
+"""A larger number is a time and not a count."""
+_LONG = 12
+"""A text of this length that the call was made with isn't read again in a result that is a text."""
+_ERRORS_FROM = 400
+_LARGEST_HTTP = 600
+_MESSAGES = ("message", "msg")
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_HOST = re.compile(r"https?://([^/:\s]+)")
+_AUXILIARY = frozenset({"is", "was", "has", "been"})
+
+
+def outcome(receipt: Receipt, success: Success | None = None, *, reads: bool = False) -> Outcome:
+    """Whether the call succeeded. `reads`: it is a look-up, of whose result only the envelope is about the call."""
+    return outcome_of(said(receipt, success, reads=reads))
+
+
+def outcome_of(found: Said) -> Outcome:
+    """The outcome of which more was said."""
+    return "no" if found in ("no", "in_part", "not_yet") else "yes" if found == "yes" else "unclear"
+
+
+def said(receipt: Receipt, success: Success | None = None, *, reads: bool = False) -> Said:
+    """The same, where a call that is pending or done in part is told from one that was refused or only tried out."""
+    if receipt.status != "ok":
+        return "no"
+    text = receipt.whole_output
+    if success is not None:
+        return _as_declared(receipt, success)
+    if reads:
+        return _of_look_up(text)
+    call = _Call.of(receipt)
+    if any(call.is_trial(key, value) for key, value in _fields(receipt.args)):
+        return "no"
+    for one in sorted({leaf for leaf in map(str, _scalars(receipt.args)) if len(leaf) >= _LONG}, key=len, reverse=True):
+        text = text if text.lstrip()[:1] in ("{", "[") else text.replace(one, " ")
+    values = [found.value for found in values_in(text)]
+    signals: list[Said] = [signal for value in values for signal in _Result(call).signals(value)]
+    if short := short_answer(text) or (None if values else _word(text, call)):
+        signals.append(short)
+    if http_status((text.lstrip().splitlines() or [""])[0]) == HTTPStatus.ACCEPTED:
+        signals.append("doubtful")
+    if (
+        call.is_elsewhere()
+        or any(map(call.contradicts, values))
+        or (values and not signals and not any(map(call.can_read, values)))
+    ):
+        signals.append("doubtful")
+    return _together(signals)
+
+
+def _together(signals: Sequence[Said]) -> Said:
+    for one in _ORDER:
+        if one in signals:
+            return one
+    return "unclear"
+
+
+def _as_declared(receipt: Receipt, success: Success) -> Said:
+    """What the declaration says. A function that raises on a result doesn't know it as a success."""
+    from delegate.judging.checks.matching import CUT, result_of  # loaded only where something is declared
+    from delegate.judging.checks.schema_worker import find_error
+
+    if (result := result_of(receipt)) is CUT:
+        return "unclear"
+    if not callable(success):
+        return "no" if find_error(result, success) else "yes"
+    try:
+        return "yes" if success(result) else "no"
+    except Exception:  # somebody else's code
+        return "no"
+
+
+def _of_look_up(text: str) -> Said:
+    for found in values_in(text):
+        value: object = found.value
+        if found.is_whole and isinstance(value, Mapping):
+            fields = cast("Mapping[str, Any]", value)
+            if any(_is_broken(tokens_of(str(key)), one) for key, one in fields.items()):
+                return "no"
+    return "yes"
+
+
+def _is_broken(key: tuple[str, ...], value: object) -> bool:
+    """Whether a field of an envelope says that a look-up failed."""
+    names = words("fields")
+    if _is_error(key):
+        return isinstance(value, (bool, str, Mapping, list)) and not _is_nothing(value)
+    if len(key) == 1 and key[0] in names["success"]:
+        return value is not None and _truth(value) is False
+    if " ".join(key) in names["exit"]:
+        return _number(value) not in (None, 0)
+    return (
+        key == ("status",)
+        and isinstance(value, str)
+        and tokens_of(value)[:1] != ()
+        and set(tokens_of(value)) <= words("values")["broken"]
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- the call
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a result may repeat, and what its tool does."""
+
+    verbs: tuple[str, ...]
+    """The words of the tool's name."""
+    args: Mapping[str, Sequence[Any]]
+    """What the call was made with, by the last words of the fields."""
+    values: frozenset[str]
+    parts: Sequence[Any]
+    """Objects and lists among the arguments."""
+    given: JsonObject
+    """The arguments."""
+
+    @classmethod
+    def of(cls, receipt: Receipt) -> "_Call":
+        args: dict[str, list[Any]] = {}
+        for key, value in _fields(receipt.args):
+            args.setdefault(_kind(tokens_of(key)), []).append(value)
+        values = frozenset(str(one).strip().casefold() for one in _scalars(receipt.args))
+        parts = [part for part in _inner(receipt.args) if part]
+        return cls(tokens_of(receipt.tool), args, values, parts, receipt.args)
+
+    def repeats(self, key: tuple[str, ...], value: Any) -> bool:
+        """Whether a field is one that the call was made with."""
+        wanted = _folded(value)
+        return any(_folded(one) == wanted for one in self.args.get(_kind(key), ()))
+
+    def contradicts(self, result: Any) -> bool:
+        """Whether a result has another value in a field that the call set, and nowhere the one that was set."""
+        told = list(_fields(result))
+        values = {_folded(one) for one in _scalars(result)}
+        given = {key: value for key, value in _fields(self.given) if not isinstance(value, (Mapping, list))}
+        for key, value in told:
+            wanted = given.get(key)
+            if (
+                wanted is None
+                or value is None
+                or isinstance(value, (Mapping, list))
+                or _is_text_for_people(key, wanted)
+            ):
+                continue
+            if not _could_be(value, wanted) and _folded(wanted) not in values:
+                return True
+        return self._did_less(told)
+
+    def _did_less(self, told: Sequence[tuple[str, Any]]) -> bool:
+        """Whether a result names another amount, or fewer entries, as done than the call was made with."""
+        numbers = {float(one) for one in _scalars(self.given) if _decimal(one) is not None}
+        entries = max((len(cast("Sequence[Any]", one)) for one in self.parts if isinstance(one, list)), default=0)
+        for key, value in told:
+            done, tokens = _decimal(value), tokens_of(key)
+            if done is None or not tokens or not self.brings_about(tokens[0]) or tokens[-1] in words("fields")["id"]:
+                continue
+            if len(tokens) == 1 and (
+                0 < done < entries or (numbers and not entries and done > 1 and done not in numbers)
+            ):
+                return not any(abs(done / one) in (100, 1000) for one in numbers if one)
+        return False
+
+    def can_read(self, result: Any) -> bool:
+        """Whether any field of a result is in the vocabulary, or was set by the call."""
+        keys = [tokens_of(key) for key, _ in _fields(result)]
+        return not keys or any(_kind(key) in self.args or not field_words().isdisjoint(key) for key in keys)
+
+    def brings_about(self, word: str) -> bool:
+        """Whether a status is what the tool's name says that it does: `cancelled` of `cancel_order`."""
+        return any(_same_stem(word, verb) for verb in self.verbs)
+
+    def is_elsewhere(self) -> bool:
+        """Whether it was sent to a host of a trial environment."""
+        hosts = (found[1] for one in self.values if (found := _HOST.match(one)))
+        return any(not words("fields")["sandbox_host"].isdisjoint(re.split(r"[.-]", host)) for host in hosts)
+
+    def ends_something(self) -> bool:
+        return not words("verbs")["ending"].isdisjoint(self.verbs)
+
+    def is_trial(self, key: str, value: Any) -> bool:
+        """Whether an argument or a field says that nothing is really done."""
+        name, names = " ".join(tokens_of(key)), words("fields")
+        if name in names["trial"]:
+            return _truth(value) is True
+        return name in names["mode"] and isinstance(value, str) and " ".join(tokens_of(value)) in names["trial_mode"]
+
+
+def _is_text_for_people(key: str, value: Any) -> bool:
+    tokens = tokens_of(key)
+    return isinstance(value, str) and (
+        len(value.split()) > 1 or bool(tokens and tokens[-1] in words("fields")["free_text"])
+    )
+
+
+def _could_be(value: Any, wanted: Any) -> bool:
+    """Whether two values can stand for the same: in other units, or written in another way."""
+    one, other = _decimal(value), _decimal(wanted)
+    if one is not None and other is not None:
+        return one == other or (other != 0 and one / other in (100, 1000, 0.01, 0.001))
+    if isinstance(value, bool) or isinstance(wanted, bool) or (one is None) != (other is None):
+        return value == wanted or not (isinstance(value, bool) and isinstance(wanted, bool))
+    first, second = _plain(value), _plain(wanted)
+    return not first or first in second or second in first or any(map(str.isdigit, second))
+
+
+def _plain(value: Any) -> str:
+    return "".join(filter(str.isalnum, str(value).casefold()))
+
+
+def _decimal(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value)
+    return float(value) if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,12}(\.\d+)?\s*", value) else None
+
+
+def _kind(key: tuple[str, ...]) -> str:
+    """Fields that say the same: `new_status` is repeated as `state`."""
+    last = key[-1] if key else ""
+    return "status" if last in words("fields")["status"] else " ".join(key)
+
+
+def _same_stem(word: str, verb: str) -> bool:
+    """Whether a word is a form of the verb: `sent` of `send`, `cancelled` of `cancel`. With -ing, it isn't done."""
+    shared = next((n for n, (one, other) in enumerate(zip(word, verb, strict=False)) if one != other), None)
+    shared = min(len(word), len(verb)) if shared is None else shared
+    is_form = len(verb) >= 3 and shared >= max(3, len(verb) - 1) and len(word) - shared <= 4
+    return is_form and word != verb and not word.endswith("ing")
+
+
+# ----------------------------------------------------------------------------------------------------- the result
+
+
+class _Result:
+    """Collects what the fields of a result say of the call."""
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self._left = _MAX_VALUES
+
+    def signals(self, value: Any) -> list[Said]:
+        """What a result says."""
+        return list(self._value(value, envelope=True, depth=0))
+
+    def _part(self, value: Any, depth: int) -> Iterator[Said]:
+        """What an object says that a finished record has: its status may be about something else."""
+        for one in self._value(value, envelope=False, depth=depth):
+            yield "doubtful" if one in ("no", "in_part", "not_yet") else one
+
+    def _value(self, value: Any, *, envelope: bool, depth: int) -> Iterator[Said]:
+        self._left -= 1
+        if depth > _MAX_DEPTH or self._left < 0:
+            yield "unclear"  # a no may be in what isn't looked at
+            return
+        if isinstance(value, Mapping):
+            yield from self._object(cast("Mapping[str, Any]", value), envelope=envelope, depth=depth)
+        elif isinstance(value, (list, tuple)):
+            yield from self._entries(cast("Sequence[Any]", value), envelope=envelope, depth=depth)
+        elif isinstance(value, str) and envelope:
+            yield from self._text(value, depth)
+
+    def _entries(self, entries: Sequence[Any], *, envelope: bool, depth: int) -> Iterator[Said]:
+        """Of several entries, some of which failed, the call is done in part."""
+        each = [list(self._value(one, envelope=envelope, depth=depth + 1)) for one in entries]
+        told: Sequence[Said] = [_together(one) for one in each if one]
+        if "no" in told and any(one != "no" for one in told):
+            yield "in_part"
+        else:
+            yield from told
+
+    def _text(self, text: str, depth: int) -> Iterator[Said]:
+        if self._call.repeats((), text) or text.strip().casefold() in self._call.values:
+            return
+        for one in values_in(text) if len(text) > 1 else ():
+            if not isinstance(one.value, str):
+                yield from self._value(one.value, envelope=True, depth=depth + 1)
+        if (answer := short_answer(text)) is not None:
+            yield answer
+
+    def _object(self, fields: Mapping[str, Any], *, envelope: bool, depth: int) -> Iterator[Said]:
+        counts: list[int] = []
+        told: list[Said] = []
+        status = fields.get("status")
+        finished = "id" in fields and isinstance(status, str) and _word(status, self._call) == "yes"
+        for name, value in fields.items():
+            self._left -= 1
+            key = tokens_of(str(name))
+            if not key or self._is_repeated(value) or (envelope and self._is_code_of_success(key, value, fields)):
+                continue
+            if _is_constant(value) and _refuses(value) and not _is_status(key) and not self._call.repeats(key, value):
+                told.append("no")
+            if (count := self._count(key, value)) is not None:
+                counts.append(count)
+            elif (found := _field(key, value, self._call, envelope=envelope)) is not None:
+                told.append(found)
+            told += self._inside(key, value, envelope=envelope, depth=depth, finished=finished)
+        if counts:
+            told.append("yes" if any(counts) else "no")
+            in_part = any(counts) and any(
+                _is_error(tokens_of(str(name))) and not _is_nothing(one) for name, one in fields.items()
+            )
+            told = ["in_part" if in_part and one == "no" else one for one in told]
+            if any((_number(one) or 0) > 0 for name, one in fields.items() if name in words("fields")["left_out"]):
+                told.append("doubtful")
+        yield from told
+
+    def _inside(
+        self, key: tuple[str, ...], value: Any, *, envelope: bool, depth: int, finished: bool
+    ) -> Iterator[Said]:
+        names = words("fields")
+        if _is_error(key) or (
+            not names["content"].isdisjoint(key) and not self._is_subject(key) and "response" not in key
+        ):
+            return
+        wraps = envelope and (not names["envelope"].isdisjoint(key) or self._is_camel_mutation(key))
+        if isinstance(value, str):
+            if wraps:
+                yield from self._text(value, depth)
+        elif isinstance(value, Mapping) and finished and not wraps:
+            yield from self._part(cast("Any", value), depth + 1)
+        elif isinstance(value, (Mapping, list, tuple)):
+            yield from self._value(value, envelope=wraps, depth=depth + 1)
+
+    def _is_subject(self, key: tuple[str, ...]) -> bool:
+        """Whether it is what the tool is for: `user` in a result of `create_user`."""
+        return any(word.removesuffix("s") in {verb.removesuffix("s") for verb in self._call.verbs} for word in key)
+
+    def _is_camel_mutation(self, key: tuple[str, ...]) -> bool:
+        """The name of the call itself, as GraphQL repeats it: `issueCreate`."""
+        return len(key) > 1 and set(key) <= set(self._call.verbs)
+
+    def _is_code_of_success(self, key: tuple[str, ...], value: Any, fields: Mapping[str, Any]) -> bool:
+        """Whether it is a code of the API's own beside a text that names it a success: `10000`, `Success`."""
+        if key != ("code",) or (_number(value) or 0) < _LARGEST_HTTP:
+            return False
+        said = (text for name, text in fields.items() if name in _MESSAGES and isinstance(text, str))
+        return any(_word(text, self._call) == "yes" for text in said)
+
+    def _is_repeated(self, value: Any) -> bool:
+        return isinstance(value, (Mapping, list)) and bool(cast("object", value)) and value in self._call.parts
+
+    def _count(self, key: tuple[str, ...], value: Any) -> int | None:
+        """How much a field says was affected; None if it doesn't say."""
+        names, told = words("fields"), set(key) - _AUXILIARY
+        is_count = " ".join(key) in names["count_alone"] or (
+            not told.isdisjoint(names["count"]) and told <= names["count"] | names["count_beside"]
+        )
+        if not is_count:
+            return None
+        if isinstance(value, (list, tuple)):
+            return len(cast("Sequence[Any]", value))
+        number = _number(value)
+        return None if number is None or number >= _TIMESTAMP or self._call.repeats(key, value) else number
+
+
+def _field(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> Said | None:
+    """What one field says of the call; None if it says nothing."""
+    names, bare = words("fields"), tuple(word for word in key if word not in _AUXILIARY)
+    if call.is_trial(" ".join(key), value):
+        return "no"
+    if len(bare) == 1 and bare[0] in names["success"]:
+        return _success(value, call)
+    if _is_error(key):
+        return _error(key, value, call, envelope=envelope)
+    if " ".join(key) in names["exit"]:
+        return None if (code := _number(value)) is None else "no" if code else "yes"
+    if (found := _code(key, value, envelope=envelope)) is not None:
+        return found
+    if _is_status(key) and isinstance(value, (str, bool)):
+        return None if call.repeats(key, value) else _status(key, value, call, envelope=envelope)
+    if _waits(key, value):
+        return "not_yet"
+    if (truth := _truth(value)) is not None and _number(value) is None:
+        return None if call.repeats(key, value) else _flag(bare, truth, call, envelope=envelope)
+    return _other(key, value, call, envelope=envelope)
+
+
+def _other(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> Said | None:
+    """What a field says whose value is no word of a protocol: a severity, a progress, a message, a time, an id."""
+    if key[-1] in ("severity", "level") and isinstance(value, str):
+        return "no" if set(tokens_of(value)) & words("values")["broken"] else None
+    if key == ("progress",) and (done := _number(value)) is not None:
+        return "not_yet" if done < 100 else "yes"
+    if envelope and len(key) == 1 and key[0] in _MESSAGES and isinstance(value, str):
+        return _first_words(value, call)
+    if key[-1] == "at" and len(key) > 1 and call.brings_about(key[-2]):
+        return "yes" if value else "not_yet"
+    return _made(key, value, call)
+
+
+def _error(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> Said | None:
+    if not _is_nothing(value):
+        return None if call.repeats(key, value) else "no"
+    is_code = key[-1] in ("errcode", "errno", "code") and _number(value) == 0
+    return "yes" if is_code and envelope else None
+
+
+def _success(value: Any, call: _Call) -> Said | None:
+    if isinstance(value, (Mapping, list, tuple)):
+        return "yes" if isinstance(value, list) and value else None
+    if (truth := _truth(value)) is not None:
+        return "yes" if truth else "no"
+    if (number := _number(value)) is not None:
+        return "yes" if number > 0 else "no"
+    return _word(value, call) if isinstance(value, str) else None
+
+
+def _code(key: tuple[str, ...], value: Any, *, envelope: bool) -> Said | None:
+    """What a number of a protocol says: an HTTP status, or the code of an API, of which 0 is success."""
+    names = words("fields")
+    if key[-1] not in names["code"] or isinstance(value, bool):
+        return None
+    number = _number(value)
+    if number is None:
+        number = http_status(value) if isinstance(value, str) else None
+    is_result = key == ("result", "code")
+    if number is None:
+        return (
+            "no"
+            if isinstance(value, str) and (is_result or (envelope and key == ("code",))) and _refuses(value)
+            else None
+        )
+    is_named = len(key) > 1 and not {"status", "http", "response"}.isdisjoint(key)
+    if number >= _ERRORS_FROM and (envelope or (is_named and number < 600)):
+        return "no"
+    if is_result and not 200 <= number < 300:
+        return "no" if number else "yes"
+    if number in (200, 201, 204) and (envelope or is_named):
+        return "yes"
+    return "yes" if number == 0 and envelope and key == ("code",) else None
+
+
+def _is_constant(value: Any) -> TypeGuard[str]:
+    """Whether a text is a name of a code, as `INSTRUMENT_DECLINED`."""
+    return isinstance(value, str) and _CONSTANT.fullmatch(value) is not None
+
+
+def _refuses(code: str) -> bool:
+    """Whether a code in words says no, as `card_declined`."""
+    return not words("values")["no"].isdisjoint(tokens_of(code))
+
+
+def _is_status(key: tuple[str, ...]) -> bool:
+    return key[-1] in words("fields")["status"]
+
+
+def _status(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> Said | None:
+    """What the status of the call or of a record says. One of a part of a record may be about something else."""
+    names = words("fields")
+    is_own = set(key[:-1]) <= names["status_beside"] or not set(key[:-1]).isdisjoint(call.verbs)
+    if isinstance(value, bool):
+        return ("yes" if value else "no") if envelope and key[-1] != "state" else None
+    if not isinstance(value, str):
+        return None
+    found = _word(value, call)
+    if found is None:
+        is_unknown = is_own and key[-1] == "status" and 0 < len(tokens_of(value)) <= _STATUS_TOKENS
+        return "doubtful" if is_unknown and not _is_neutral(value) else None
+    if is_own or found == "yes":
+        return found
+    return "no" if found == "no" and envelope else "doubtful"
+
+
+def _is_neutral(value: str) -> bool:
+    return set(tokens_of(value)) <= words("values")["neutral"]
+
+
+def _waits(key: tuple[str, ...], value: Any) -> bool:
+    """Whether something has to happen first: `requires_approval`, `next_action`."""
+    names = words("fields")
+    waits = not names["needs"].isdisjoint(key) and not names["needed"].isdisjoint(key)
+    return waits and not _is_nothing(value)
+
+
+def _flag(bare: tuple[str, ...], truth: bool, call: _Call, *, envelope: bool) -> Said | None:
+    """What a field that is true or false says: `sent` of `send_mail`, `queued`."""
+    names, values = words("fields"), words("values")
+    own = len(bare) == 1 and (call.brings_about(bare[0]) or (bare[0] in values["ended"] and call.ends_something()))
+    if own:
+        return "yes" if truth else "no"
+    if len(bare) == 1 and envelope and bare[0] in names["achieved"]:
+        return ("yes" if bare[0] in names["count"] else None) if truth else "no"
+    if len(bare) == 2 and envelope and not truth and bare[-1] in names["achieved"]:
+        return "unclear"  # it may be about something else: `email_verified`
+    if (
+        truth
+        and bare
+        and set(bare) <= values["no"] | values["pending"] | (values["ended"] if envelope else frozenset())
+    ):
+        return _word(" ".join(bare), call)
+    return None
+
+
+def _made(key: tuple[str, ...], value: Any, call: _Call) -> Said | None:
+    """Whether a field is the id of something new: none that the call was made with, and none of the transport."""
+    names = words("fields")
+    if key[-1] not in names["id"]:
+        return None
+    others = names["not_made"] - {verb.removesuffix("s") for verb in call.verbs}
+    if not others.isdisjoint(key) or isinstance(value, (bool, Mapping, list)):
+        return None
+    if value in (None, ""):
+        return "doubtful" if key == ("id",) else None
+    return None if str(value).strip().casefold() in call.values else "yes"
+
+
+# -------------------------------------------------------------------------------------------------- words and numbers
+
+
+def _word(text: str, call: _Call) -> Said | None:
+    """What a status in words says; None if it isn't in the vocabulary, or is a sentence."""
+    if len(text) > 60:
+        return None
+    tokens, values = tokens_of(text), words("values")
+    if not 0 < len(tokens) <= _STATUS_TOKENS:
+        return None
+    joined = "".join(tokens)
+    rest = [one for one in tokens if not call.brings_about(one) or one == "draft"]
+    if not values["negation"].isdisjoint(tokens):
+        return (
+            "no" if set(tokens) - values["negation"] <= status_words() | set(call.verbs) or len(tokens) == 2 else None
+        )
+    if joined in values["pending"] or joined in values["no"]:
+        return "no" if joined in values["no"] else "not_yet"
+    if not rest:
+        return "yes"
+    if len(tokens) > 2 and not set(rest) <= status_words():
+        return None
+    return _rest(rest, call)
+
+
+def _first_words(message: str, call: _Call) -> Said | None:
+    """What a message says whose first sentence is a status and nothing else: `Queued. Thank you.`"""
+    first = re.split(r"[.!:;,\n]", message, maxsplit=1)[0]
+    tokens = tokens_of(first)
+    return _word(first, call) if tokens and set(tokens) <= status_words() else None
+
+
+def _rest(rest: Sequence[str], call: _Call) -> Said | None:
+    values = words("values")
+    found: list[Said] = []
+    for one in rest:
+        if one in values["no"]:
+            found.append("no")
+        elif one in values["steps"]:
+            found.append("unclear")
+        elif one in values["pending"]:
+            found.append("not_yet")
+        elif one in values["ended"]:
+            found.append("yes" if call.ends_something() else "no")
+        elif one in values["unclear"]:
+            found.append("doubtful")
+        elif one in values["yes"]:
+            found.append("yes")
+        elif one not in values["neutral"] and len(one) > 4 and one.endswith("ing"):
+            found.append("not_yet")
+    return _together(found) if found else None
+
+
+def _is_error(key: tuple[str, ...]) -> bool:
+    """Whether a field is for what went wrong."""
+    names = words("fields")
+    if not names["error_setting"].isdisjoint(key) or names["error"].isdisjoint(key):
+        return False
+    return set(key) <= names["error"] | names["error_beside"] or key[-1] in (
+        "error",
+        "errors",
+        "exception",
+        "exceptions",
+    )
+
+
+def _is_nothing(value: Any) -> bool:
+    """Whether a value says that there is nothing: null, 0, "none", an empty list, or an object of only such values."""
+    if isinstance(value, Mapping):
+        return all(map(_is_nothing, cast("Mapping[str, Any]", value).values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_nothing, cast("Sequence[Any]", value)))
+    if isinstance(value, str):
+        return " ".join(tokens_of(value)) in words("values")["nothing"] or not value.strip("0 ")
+    return not value
+
+
+def _truth(value: Any) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        word = value.strip().casefold()
+        return True if word in words("values")["true"] else False if word in words("values")["false"] else None
+    return None
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return int(value) if value == value and abs(value) < 1e15 else None
+    return int(value) if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,12}\s*", value) else None
+
+
+def _folded(value: Any) -> Any:
+    return value.strip().casefold() if isinstance(value, str) else (type(value) is bool, value)
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+    """All fields of a JSON value, with their values."""
+    if isinstance(value, Mapping):
+        for key, part in cast("Mapping[Any, Any]", value).items():
+            yield str(key), part
+            yield from _fields(part)
+    elif isinstance(value, (list, tuple)):
+        for part in cast("Sequence[Any]", value):
+            yield from _fields(part)
+
+
+def _inner(value: Any) -> Iterator[Any]:
+    """All objects and lists in a JSON value."""
+    for _, part in _fields(value):
+        if isinstance(part, (Mapping, list)):
+            yield cast("Any", part)
+
+
+def _scalars(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for part in cast("Mapping[Any, Any]", value).values():
+            yield from _scalars(part)
+    elif isinstance(value, (list, tuple)):
+        for part in cast("Sequence[Any]", value):
+            yield from _scalars(part)
+    elif value is not None:
+        yield value

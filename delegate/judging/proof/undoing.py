@@ -1,0 +1,86 @@
+"""Tells whether a later call took back what an earlier one did: order A7 was cancelled, and then reopened.
+
+Names of tools say what their calls are to each other, as protocols do: `delete_event` ends what `create_event` made,
+`reopen_order` restores what `cancel_order` ended, and a later `set_stock` takes the place of an earlier one.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from delegate.judging.proof.calls import Calls, leaves
+from delegate.judging.proof.literals import stands_in
+from delegate.judging.proof.vocabulary import tokens_of, words
+from delegate.types import Receipt
+
+_ROLLBACK = re.compile(r"\s*rollback\b", re.IGNORECASE)
+_COMMIT = re.compile(r"(?:^|;)\s*(?:commit|end)\b", re.IGNORECASE)
+_OWN_ID = re.compile(r"\S*\d\S*")
+
+
+def is_undone(receipt: Receipt, names: Sequence[str], calls: Calls) -> bool:
+    """Whether a later call, which wasn't refused, may have taken back what this one did about these names."""
+    later = [one for one in calls.receipts if one.n > receipt.n]
+    if any(_rolls_back(receipt, one) for one in later if not _is_committed(receipt, one, calls)):
+        return True
+    done = [one for one in later if one in calls.not_refused and calls.effect(one) not in ("reads", "files")]
+    return any(_takes_back(receipt, one, names, calls) for one in done)
+
+
+def _takes_back(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Calls) -> bool:
+    if later.tool == receipt.tool:
+        return _replaces(receipt, later, names, calls)
+    return _is_opposite(receipt.tool, later.tool) and _is_about_it(receipt, later, names, calls)
+
+
+def _is_opposite(tool: str, later: str) -> bool:
+    """Whether the later tool undoes what the other does, by their names."""
+    first, second = tokens_of(tool), tokens_of(later)
+    ending, restoring = words("verbs")["ending"], words("verbs")["restoring"]
+    undoing = {f"un{word}" for word in first} | {word.removeprefix("un") for word in first if word.startswith("un")}
+    if not undoing.isdisjoint(second):
+        return True
+    against = restoring if not ending.isdisjoint(first) else ending
+    verbs = ending | restoring | {first[0] if first else ""}
+    about = set(first) - verbs, set(second) - verbs
+    return not against.isdisjoint(second) and (not all(about) or bool(set(first) & set(second)))
+
+
+def _is_about_it(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Calls) -> bool:
+    """Whether the later call has a name, or an id that the first one brought about."""
+    if any(calls.contains(later, [name], proves=True) for name in names):
+        return True
+    asked = {str(value) for _, value in _fields(later.args)}
+    known = {text for text in leaves(receipt.args) if _OWN_ID.fullmatch(text)}
+    made = {text for text in leaves(calls.result(receipt)) if _OWN_ID.fullmatch(text)} | known
+    return not asked.isdisjoint(made)
+
+
+def _replaces(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Calls) -> bool:
+    """Whether a later call of the same tool sets the same fields of the same thing to other values."""
+    if words("verbs")["replacing"].isdisjoint(tokens_of(receipt.tool)) or calls.contains(later, names, proves=True):
+        return False
+    before, after = dict(_fields(receipt.args)), dict(_fields(later.args))
+    told = {key: [name for name in names if stands_in(name, str(value))] for key, value in before.items()}
+    same = any(found and key in after and after[key] == before[key] for key, found in told.items())
+    other = any(found and key in after and after[key] != before[key] for key, found in told.items())
+    return same and other
+
+
+def _rolls_back(receipt: Receipt, later: Receipt) -> bool:
+    """Whether it ends a transaction of a database without effect."""
+    return later.tool == receipt.tool and any(_ROLLBACK.match(text) for text in leaves(list(later.args.values())))
+
+
+def _is_committed(receipt: Receipt, rollback: Receipt, calls: Calls) -> bool:
+    between = [one for one in calls.receipts if receipt.n <= one.n < rollback.n and one.tool == receipt.tool]
+    return any(_COMMIT.search(text) for one in between for text in leaves(list(one.args.values())))
+
+
+def _fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values in a JSON value that aren't objects, by their paths."""
+    if isinstance(value, Mapping):
+        for key, part in cast("Mapping[str, Any]", value).items():
+            yield from _fields(part, f"{path}.{key}")
+    else:
+        yield path, str(cast("object", value))

@@ -1,0 +1,102 @@
+"""What files say of the tools of MCP servers, and whose files count."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import ConfigError, Tool, trust
+from delegate.hosts.declarations import declared
+
+MINE = '[[tools]]\nname = "pay"\nacts = true\nidentifies = ["to"]\nsucceeded = { required = ["id"] }\n'
+
+
+async def _never(args: Any) -> str:
+    raise AssertionError("no tool is called")
+
+
+def tool(name: str, *parameters: str, **fields: Any) -> Tool:
+    schema: dict[str, Any] = {"type": "object", "properties": {key: {"type": "string"} for key in parameters}}
+    return Tool(name, "", schema, _never, **fields)
+
+
+@pytest.fixture
+def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name", ["create_issue", "mcp__github__create_issue", "github_create_issue", "gh.create_issue"]
+)
+def test_a_tool_of_a_common_server_is_known_by_its_name_and_parameters(name: str, folder: Path) -> None:
+    known = declared(tool(name, "owner", "repo", "title", "body"))
+    assert (known.acts, known.identifies) == (True, ("owner", "repo", "title"))
+
+
+@pytest.mark.parametrize(
+    "other", [tool("create_issue", "team", "title"), tool("recreate_issue", "owner", "repo", "title")]
+)
+def test_another_tool_of_a_like_name_is_not_meant(other: Tool, folder: Path) -> None:
+    assert declared(other) == other
+
+
+def test_what_the_tool_declares_itself_stays(folder: Path) -> None:
+    known = declared(tool("create_issue", "owner", "repo", "title", acts=False, identifies=("title",)))
+    assert (known.acts, known.identifies) == (False, ("title",))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "acts"),
+    [
+        ({"readOnlyHint": False, "destructiveHint": False}, True),
+        ({"readOnlyHint": False, "destructiveHint": True}, None),
+        ({"readOnlyHint": False}, None),
+        (None, None),
+    ],
+)
+def test_annotations_say_that_a_tool_acts_if_it_only_adds_something(
+    annotations: Any, acts: bool | None, folder: Path
+) -> None:
+    assert declared(tool("pay"), annotations).acts is acts
+
+
+def test_the_operators_own_file_counts(folder: Path) -> None:
+    trust.own_folder().mkdir(parents=True, exist_ok=True)
+    (trust.own_folder() / "tools.toml").write_text(MINE)
+    known = declared(tool("pay", "to"))
+    assert (known.acts, known.identifies, known.succeeded) == (True, ("to",), {"required": ["id"]})
+
+
+def test_the_file_beside_delegate_config_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "conf").mkdir()
+    (folder / "conf" / "tools.toml").write_text(MINE)
+    monkeypatch.setenv("DELEGATE_CONFIG", str(folder / "conf" / "delegate.toml"))
+    assert declared(tool("pay", "to")).acts is True
+
+
+def test_a_file_of_the_working_folder_counts_only_while_it_is_trusted_as_it_is(folder: Path) -> None:
+    (folder / "tools.toml").write_text(MINE)
+    assert declared(tool("pay", "to")).acts is None
+    trust.trust(trust.read(Path("tools.toml")))
+    assert declared(tool("pay", "to")).acts is True
+    (folder / "tools.toml").write_text(f"{MINE}# changed")
+    assert declared(tool("pay", "to")).acts is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[tools", "can't be read as TOML"),
+        ("tools = 3", r"begin each tool with \[\[tools\]\]"),
+        ("[[tools]]\nacts = true", "a tool has no name"),
+        ('[[tools]]\nname = "pay"\nact = true', "there is no field act"),
+        ('[[tools]]\nname = "pay"\nacts = "yes"', "acts has a value of the wrong type"),
+        ('[[tools]]\nname = "pay"\nidentifies = "to"', "identifies has a value of the wrong type"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong(text: str, says: str, folder: Path) -> None:
+    trust.own_folder().mkdir(parents=True, exist_ok=True)
+    (trust.own_folder() / "tools.toml").write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        declared(tool("pay"))

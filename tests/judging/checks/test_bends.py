@@ -1,0 +1,112 @@
+"""Checks that a worker bends, and honest work that looks similar, all written by somebody who didn't know the code.
+
+`pytest tests/judging/checks/test_bends.py -m "slow or not slow"` runs all of them, otherwise those in Python and sh.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Job, Task, Verdict
+from delegate.child.function import FunctionRunner
+from delegate.models.providers.scripted import Scripted
+from delegate.types import Workspace
+
+DATA = Path(__file__).parents[2] / "data" / "bends" / "cases.jsonl"
+CASES = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
+PROGRAMS = {"node": "node", "go": "go", "rust": "cargo", "make": "make", "c": "gcc"}
+FROM_OUTSIDE = ("NODE_TEST_CONTEXT", "NODE_OPTIONS", "MAKEFLAGS", "MAKELEVEL")
+BY_COMMANDS = {"sh-h02-sums-as-asked": ["SUMS", "letters/*"], "py-h10-snapshot-updated-as-asked": ["snapshots/*"]}
+"""What honest workers make with commands, and not by writing files."""
+Case = dict[str, Any]
+
+
+def marks_of(case: Case) -> list[pytest.MarkDecorator]:
+    program = PROGRAMS.get(case["language"])
+    if program is None:
+        return []
+    return [pytest.mark.slow, pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")]
+
+
+def of(*truths: str) -> list[Any]:
+    return [pytest.param(one, id=one["id"], marks=marks_of(one)) for one in CASES if one["truth"] in truths]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    for name in FROM_OUTSIDE:
+        monkeypatch.delenv(name, raising=False)
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        if path.parent.is_file():
+            path.parent.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def work(root: Path, case: Case) -> None:
+    for name in case["delete"]:
+        (root / name).unlink()
+    write(root, case["write"])
+    for command in case["run"]:
+        subprocess.run(["bash", "-c", command], cwd=root, check=False, capture_output=True, timeout=60)
+
+
+async def verdict_on(case: Case, tmp_path: Path, **fields: Any) -> Verdict:
+    project = Path(os.path.realpath(tmp_path)) / "project"
+    write(project, case["start"])
+    for name in case.get("executable", ()):
+        (project / name).chmod(0o755)
+
+    async def child(job: Job) -> str:
+        await asyncio.to_thread(work, job.workspace, case)
+        return "Done as asked; the command succeeds."
+
+    fields = {"deliverables": case["deliverables"], **fields}
+    check = {"kind": "shell", "command": case["command"], "timeout_seconds": 60}
+    workspace = Workspace(mode="copy", path=project)
+    task = Task(goal=case["goal"], acceptance_criteria=[check], workspace=workspace, **fields)
+    async with Delegator(runner=FunctionRunner(child), client=Scripted([])) as delegator:
+        verdict = (await delegator.run(task)).results[0].verdict
+    assert verdict
+    return verdict
+
+
+@pytest.mark.parametrize("case", of("bent"))
+async def test_a_bent_check_proves_nothing(case: Case, tmp_path: Path) -> None:
+    verdict = await verdict_on(case, tmp_path)
+    assert verdict.verdict == "FAIL" or verdict.level not in ("proven", "seen"), case["how"]
+    if verdict.verdict == "PASS":
+        assert verdict.criteria[0].reason, "it says what it rests on"
+
+
+@pytest.mark.parametrize("case", of("honest"))
+async def test_honest_work_is_not_refused(case: Case, tmp_path: Path) -> None:
+    verdict = await verdict_on(case, tmp_path)
+    assert verdict.verdict == "PASS", (case["how"], verdict.reasoning)
+
+
+@pytest.mark.parametrize("case", of("honest"))
+async def test_honest_work_is_proven_where_its_deliverables_are_named(case: Case, tmp_path: Path) -> None:
+    made = [*case["write"], *case["delete"], *(case["deliverables"] or ()), *BY_COMMANDS.get(case["id"], ())]
+    verdict = await verdict_on(case, tmp_path, deliverables=made)
+    assert (verdict.verdict, verdict.level) == ("PASS", "proven"), (case["how"], verdict.criteria[0].reason)
+
+
+@pytest.mark.parametrize("case", of("self_cheat"))
+async def test_code_that_cheats_by_itself_is_not_found(case: Case, tmp_path: Path) -> None:
+    """What the documentation says that this can't see."""
+    verdict = await verdict_on(case, tmp_path)
+    assert verdict.verdict == "PASS"

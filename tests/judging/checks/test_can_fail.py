@@ -1,0 +1,233 @@
+"""Criteria that can't fail are found by trying them; honest ones raise no alarm."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Task
+from delegate.errors import CallError
+from delegate.judging import refuse_undecidable
+from delegate.judging.checks import can_fail
+from delegate.judging.checks.json_schema import unknown_keyword
+from delegate.judging.checks.schema_worker import keywords
+from delegate.sandbox.commands import Commands
+from delegate.testing import Scripted
+from delegate.types import ShellCriterion
+from tests.cli.command import delegate
+
+SHAPES = [
+    "true",
+    "pytest -q || true",
+    "mypy . --ignore-missing-imports || exit 0",
+    "pytest -q | tee log",
+    "pytest; echo done",
+    "make test; exit 0",
+    "if pytest; then echo ok; else echo bad; fi",
+    "for f in a b; do ./check $f || echo bad; done",
+    "pytest & sleep 0; echo started",
+    "trap 'exit 0' EXIT; pytest",
+    'echo "$(pytest -q)"',
+    "set -e; pytest || true; echo done",
+    "bash -c 'cd app && pytest || true'",
+    "touch out.txt && test -f out.txt",
+]
+HONEST = [
+    "pytest -q",
+    "python -m unittest discover -s tests -p 'test_*.py' && test -d tests",
+    "test -s out.txt",
+    "grep -q 'def main' app.py",
+    "set -o pipefail; grep -c rows out.csv | tee log",
+    "bash -ec 'test \"$(wc -l < out.csv)\" -eq 10; echo done'",
+    "diff out.txt expected.txt",
+    'python -c \'import json; assert json.load(open("out.json"))["n"] == 3\'',
+    "rc=0; test -f a.txt || rc=1; test -f b.txt || rc=1; exit $rc",
+    "if grep -q ok log.txt; then echo ok; else exit 1; fi",
+]
+KINDS: list[tuple[dict[str, Any], bool]] = [
+    ({"kind": "json_schema", "schema": {}}, False),
+    ({"kind": "json_schema", "schema": {"title": "Report", "properties": {"n": {"type": "integer"}}}}, False),
+    ({"kind": "json_schema", "schema": {"type": "object", "required": ["n"]}}, True),
+    ({"kind": "json_schema", "schema": {"type": ["object", "array"]}}, True),
+    ({"kind": "probe", "tool": "look", "schema": {}}, False),
+    ({"kind": "probe", "tool": "look", "expr": "ok === true"}, True),
+    ({"kind": "json_predicate", "expr": "true"}, False),
+    ({"kind": "json_predicate", "expr": "output !== 7"}, False),
+    ({"kind": "json_predicate", "expr": "rows.length === total"}, True),
+    ({"kind": "json_predicate", "expr": "!output.error"}, True),
+    ({"kind": "regex", "pattern": ".*"}, False),
+    ({"kind": "regex", "pattern": "(done)?"}, False),
+    ({"kind": "regex", "pattern": r"[\s\S]+"}, False),
+    ({"kind": "regex", "pattern": "(?i)done"}, True),
+    ({"kind": "regex", "pattern": r"^\{.*\}$"}, True),
+    ({"kind": "file", "path": "a.md"}, True),
+    ({"kind": "file", "path": "a.md", "min_bytes": 0}, False),
+    ({"kind": "file", "path": "a.md", "contains": ""}, False),
+    ({"kind": "file", "path": "a.md", "contains": "", "min_bytes": 9}, True),
+    ({"kind": "receipt", "calls": [{"tool": "send"}]}, True),
+    ({"kind": "receipt", "mode": "none", "of": ["send"]}, True),
+]
+
+
+def lint(tmp_path: Path, criteria: list[Any], *arguments: str) -> list[dict[str, Any]]:
+    """What `delegate lint` says of these criteria, in the order in which they are given."""
+    file = tmp_path / "criteria.json"
+    file.write_text(
+        json.dumps([{"kind": "shell", "command": one} if isinstance(one, str) else one for one in criteria])
+    )
+    done = delegate("lint", "--criteria", str(file), "--json", *arguments)
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["criteria"]
+    assert done.returncode == any(row["can_fail"] is False for row in rows)
+    return rows
+
+
+def test_every_shape_that_cannot_fail_is_found_and_no_honest_command(tmp_path: Path) -> None:
+    rows = lint(tmp_path, [*SHAPES, *HONEST])
+    assert [row["text"] for row in rows if row["can_fail"] is not False] == [f"`{one}` exits with 0" for one in HONEST]
+    assert {row["can_fail"] for row in rows[len(SHAPES) :]} == {True}
+
+
+def test_where_there_is_a_workspace_what_fails_in_it_can_fail(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "app.py").write_text("# TODO\n")
+    commands = ["pytest || true", "! grep -q TODO app.py", "test -s app.py", "test -s out.txt", f"cat {work}/app.py"]
+    rows = lint(tmp_path, [*commands, "rm -f app.py; true"], "--workspace", str(work))
+    assert [row["can_fail"] for row in rows] == [False, True, True, True, True, False]
+    assert [bool(row["warnings"]) for row in rows] == [False, False, True, False, True, False]
+    assert [path.name for path in work.iterdir()] == ["app.py"], "commands run in copies"
+
+
+@pytest.mark.parametrize(("criterion", "fails"), KINDS, ids=lambda one: str(one)[:60])
+async def test_conditions_are_tried_on_what_says_nothing(criterion: dict[str, Any], fails: bool) -> None:
+    task = Task.model_validate({"goal": "Write the numbers to a.md.", "acceptance_criteria": [criterion]})
+    (trial,) = await can_fail.try_out(task, Commands(), author="model")
+    assert (trial.can_fail, bool(trial.how)) == (fails, True)
+
+
+async def test_of_a_command_that_cannot_run_nothing_is_known() -> None:
+    task = Task.model_validate({"goal": "g", "acceptance_criteria": [{"kind": "shell", "command": "true"}, "a judge"]})
+    trials = await can_fail.try_out(task, Commands(commands="deny"), author="model")
+    assert [trial.can_fail for trial in trials] == [None, None]
+    assert "couldn't be run" in trials[0].how
+
+
+async def test_a_command_is_stopped_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(can_fail, "MAX_SECONDS", 0.5)
+    criteria = [
+        {"kind": "shell", "command": "sleep 60"},
+        {"kind": "shell", "command": "sleep 60", "timeout_seconds": 0.2},
+    ]
+    task = Task.model_validate({"goal": "g", "acceptance_criteria": criteria})
+    trials = await can_fail.try_out(task, Commands(commands="allow"), author="model")
+    assert [trial.can_fail for trial in trials] == [None, True]
+
+
+async def test_on_nothing_says_whether_a_command_succeeds_in_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("a")
+    commands = Commands(commands="allow")
+
+    async def held(command: str, folder: Path | None = None) -> bool:
+        criterion = ShellCriterion(kind="shell", command=command)
+        return await can_fail.on_nothing(criterion, commands, author="model", folder=folder)
+
+    commands_held = held("pytest || true"), held("test -s a.md"), held(f"test -s {tmp_path}/a.md", tmp_path)
+    assert await asyncio.gather(*commands_held) == [True, False, False]
+
+
+# -------------------------------------------------------------------------------------------------- before spending
+
+
+@pytest.mark.parametrize(
+    "criterion", [{"kind": "shell", "command": "pytest || true"}, *(one for one, fails in KINDS if not fails)], ids=str
+)
+async def test_strict_checks_refuse_what_cannot_fail_before_money_is_spent(criterion: dict[str, Any]) -> None:
+    if criterion["kind"] == "probe":
+        criterion = {**criterion, "tool": "read_file"}
+    client = Scripted(lambda request: "never asked")
+    tasks = [Task(goal="x"), Task.model_validate({"goal": "x", "acceptance_criteria": ["fine", criterion]})]
+    async with Delegator(client=client, strict_checks=True) as delegator:
+        report = await delegator.run(*tasks)
+    assert report.error
+    assert (report.error.code, report.error.field) == ("vacuous_check", "tasks[1].acceptance_criteria[1]")
+    assert not client.requests
+
+
+async def test_an_expected_call_of_a_tool_that_does_not_exist_is_refused() -> None:
+    client = Scripted(lambda request: "done")
+
+    async def code(**criterion: Any) -> str | None:
+        task = Task.model_validate({"goal": "x", "acceptance_criteria": [{"kind": "receipt", **criterion}]})
+        async with Delegator(client=client) as delegator:
+            report = await delegator.run(task)
+        return f"{report.error.code}: {report.error.message}" if report.error else None
+
+    said = await code(calls=[{"tool": "write_fil"}])
+    assert said
+    assert said.startswith("invalid_criterion: it expects a call of 'write_fil', a tool that doesn't exist")
+    assert said.endswith("did you mean `write_file`?")
+    assert not client.requests
+    assert await code(mode="none", calls=[{"tool": "drop_database"}]) is None
+    assert await code(calls=[{"tool": "write_file"}]) is None
+
+
+@pytest.mark.parametrize("criterion", [{}, {"of": ["send"]}])
+def test_a_receipt_that_expects_nothing_is_refused(criterion: dict[str, Any]) -> None:
+    task = Task.model_validate({"goal": "g", "acceptance_criteria": [{"kind": "receipt", **criterion}]})
+    with pytest.raises(CallError, match="nothing is expected"):
+        refuse_undecidable(task)
+
+
+# --------------------------------------------------------------------------------------------------------- keywords
+
+DRAFT_4, DRAFT_7 = "http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#"
+DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
+
+
+UNKNOWN: list[tuple[dict[str, Any], str]] = [
+    ({"requird": ["a"]}, "at $: `requird` is not a keyword of JSON Schema; did you mean `required`?"),
+    ({"type": "object", "propertes": {}}, "at $: `propertes` is not a keyword of JSON Schema; did you mean `prop"),
+    ({"properties": {"requird": {"maxLenght": 3}}}, "at $.properties.requird: `maxLenght`"),
+    ({"$defs": {"a": {"anyOf": [{"itmes": {}}]}}}, "at $.$defs.a.anyOf[0]: `itmes`"),
+    ({"not": {"must_have": ["a"]}}, "at $.not: `must_have` is not a keyword of JSON Schema"),
+    ({"$schema": DRAFT_7, "dependencies": {"a": ["b"], "c": {"minimun": 1}}}, "at $.dependencies.c: `minimun`"),
+    ({"$schema": DRAFT_7, "unevaluatedProperties": False}, "`unevaluatedProperties` is not a keyword"),
+    ({"$schema": DRAFT_4, "items": [{"const": 1}]}, "at $.items[0]: `const`"),
+]
+
+
+@pytest.mark.parametrize(("schema", "complaint"), UNKNOWN)
+def test_an_unknown_keyword_is_refused_with_the_likely_one(schema: dict[str, Any], complaint: str) -> None:
+    assert complaint in (unknown_keyword(schema) or "")
+    for criterion in ({"kind": "json_schema", "schema": schema}, {"kind": "file", "path": "a", "json_schema": schema}):
+        with pytest.raises(CallError) as caught:
+            refuse_undecidable(Task.model_validate({"goal": "g", "acceptance_criteria": [criterion]}))
+        assert (caught.value.code, caught.value.field) == ("invalid_criterion", "acceptance_criteria[0]")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {"x-unit": "kg", "title": "T", "description": "D", "examples": [{"requird": 1}], "default": {"requird": 1}},
+        {"properties": {"requird": True, "x": {"enum": [{"requird": 1}], "const": {"requird": 1}}}},
+        {"oneOf": [{"$ref": "#/$defs/a"}], "discriminator": {}, "$defs": {"a": {"deprecated": True}}},
+        {"$schema": DRAFT_7, "$defs": {"a": {"if": {}}}, "items": [{"$ref": "#/$defs/a"}], "readOnly": True},
+        {"$schema": DRAFT_2019, "$recursiveAnchor": True, "additionalItems": False, "dependentRequired": {"a": ["b"]}},
+        {"$schema": DRAFT_4, "id": "urn:x", "exclusiveMinimum": True, "minimum": 0, "$ref": "#"},
+        {"format": "date", "contentMediaType": "text/plain", "$comment": "c", "definitions": {}, "$vocabulary": {}},
+    ],
+)  # fmt: skip
+def test_the_vocabulary_of_the_draft_and_annotations_are_allowed(schema: Any) -> None:
+    assert unknown_keyword(schema) is None
+
+
+def test_the_meta_schemas_use_only_their_own_keywords() -> None:
+    from jsonschema_specifications import REGISTRY
+
+    drafts: list[Any] = [REGISTRY.contents(id) for id in REGISTRY]
+    assert len(drafts) > 15
+    assert [(one.get("$id"), found) for one in drafts if (found := unknown_keyword(one))] == []
+    assert {"required", "properties", "$ref", "prefixItems"} <= keywords("").keys()

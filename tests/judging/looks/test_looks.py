@@ -1,0 +1,483 @@
+"""Judges that look: at what the page doesn't show, at what a command prints, and at how things are now."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delegate import Delegator, Task, Tool, Verdict
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply
+from tests.support.looking import LookingJudge, look, met, record_of
+
+pytestmark = pytest.mark.usefixtures("home")
+FILES = {"about": "file", "files": ["report.md"]}
+WHOLE_FILE = FILES | {"whole": True}
+TESTS = {"about": "deed", "tools": ["run_shell"]}
+LOOK_UP = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+
+
+async def judged(
+    judge: LookingJudge,
+    criteria: list[Any],
+    *,
+    workspace: Path | None = None,
+    tools: list[Tool] | None = None,
+    reading: Mapping[str, Any],
+    **settings: Any,
+) -> Verdict:
+    async with Delegator(client=judge.client(**reading), tools=tools, **settings) as delegator:
+        task = Task(goal="Do it.", acceptance_criteria=criteria, workspace=workspace)
+        (result,) = (await delegator.run(task)).results
+    assert result.verdict is not None, result.error
+    return result.verdict
+
+
+async def given(judge: LookingJudge, criterion: str, reading: Mapping[str, Any], **work: Any) -> Verdict:
+    """The verdict on work that was done elsewhere."""
+    async with Delegator(client=judge.client(c1=reading)) as delegator:
+        return await delegator.judge(goal="Do it.", acceptance_criteria=[criterion], **work)
+
+
+# ------------------------------------------------------------------------------------------------- the finished work
+
+LONG_REPORT = "\n".join(f"Item {n}: nothing special was found here." for n in range(8_000)).replace(
+    "Item 4000: nothing special", "Item 4000: a leak in valve 17", 1
+)
+
+
+async def test_a_criterion_about_the_middle_of_a_long_report_is_decided() -> None:
+    assert len(LONG_REPORT) > 300_000
+    about = {"about": "report", "whole": True}
+    judge = LookingJudge([look("search", pattern="valve 17", source="output")], answer=met(by="a leak in valve 17 was"))
+    verdict = await given(judge, "exactly one item names a valve", about, output=LONG_REPORT)
+    assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:1")
+    blind = LookingJudge(answer=met(by="Item 1: nothing special was found here."))
+    assert (await given(blind, "exactly one item names a valve", about, output=LONG_REPORT)).code == (
+        "truncated_for_judge"
+    )
+
+
+async def test_what_was_read_in_pieces_counts_as_seen_and_what_was_left_out_does_not() -> None:
+    text = "\n".join(f"row {n:05}" for n in range(40_000))
+    about = {"about": "report", "whole": True}
+
+    async def read(*offsets: int) -> str:
+        looks = [look("read", source="output", offset=offset) for offset in offsets]
+        judge = LookingJudge(looks, answer=met(by="row 00001"))
+        async with Delegator(client=judge.client(c1=about), judge_page_tokens=150_000, judge_looks=20) as delegator:
+            verdict = await delegator.judge(goal="x", acceptance_criteria=["every row is numbered"], output=text)
+        return verdict.code
+
+    page = 400_000 - 2 * 150_000  # about what is left out; the looks cover more
+    assert page > 0
+    everything = range(0, len(text), 12_000)
+    assert len(everything) > 20
+    middle = [offset for offset in everything if 120_000 < offset < 280_000]
+    assert await read(*middle[::2]) == "truncated_for_judge"
+    assert await read(*middle) == "met"
+
+
+async def test_a_function_in_one_of_many_files_is_found(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    for n in range(240):
+        body = "\n".join(f"def f{n}_{k}(value):\n    return value * {k}" for k in range(60))
+        (code / f"module_{n:03}.py").write_text(body)
+    (code / "module_120.py").write_text(
+        "x = 1\n" * 3_000 + "def parse_date(text):\n    raise ValueError(text)\n" + "y = 2\n" * 3_000
+    )
+    judge = LookingJudge(
+        [look("search", pattern=r"def parse_date\b")],
+        answer=met(by="def parse_date(text):\n    raise ValueError(text)"),
+    )
+    reading: dict[str, Any] = {"about": "file", "files": []}
+    verdict = await given(judge, "parse_date raises ValueError", reading, output="Done, all of it.", workspace=code)
+    assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:1")
+    assert "artifact:module_120.py" in judge.shown[0]
+    assert {finding.code for finding in verdict.findings} >= {"truncated_for_judge"}
+
+
+async def test_a_call_in_the_middle_of_hundreds_is_found() -> None:
+    calls = [
+        {
+            "tool": "set_price",
+            "args": {"sku": f"S{n:04}"},
+            "status": "ok",
+            "output": f"S{n:04} costs {n} EUR " + "x" * 900,
+        }
+        for n in range(1, 401)
+    ]
+    reading = {"about": "deed", "tools": ["set_price"], "names": ["S0042"]}
+    first = LookingJudge(
+        [look("search", pattern="S0042")],
+        [look("read", source="receipt:42")],
+        answer=met(by="S0042 costs 42 EUR"),
+    )
+    verdict = await given(first, "The price of S0042 is 42 EUR", reading, output="Done as asked.", receipts=calls)
+    assert verdict.verdict == "PASS"
+    every = {"about": "deed", "tools": ["set_price"], "whole": True}
+    judge = LookingJudge([look("search", pattern="costs 0 EUR")], answer=met(by="S0300 costs 300 EUR"))
+    assert (await given(judge, "No price is 0", every, output="Done.", receipts=calls)).code != "truncated_for_judge"
+    blind = LookingJudge(answer=met(by="S0300 costs 300 EUR"))
+    assert (await given(blind, "No price is 0", every, output="Done.", receipts=calls)).code == "truncated_for_judge"
+
+
+async def test_a_file_that_nobody_changed_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("The pump was replaced in May.\n")
+    child: list[ChatReply | str] = [
+        Scripted.call("write_file", path="report.md", content="The pump was replaced in May (notes.md).\n"),
+        "I wrote report.md.",
+    ]
+    judge = LookingJudge(
+        [look("list"), look("read", source="notes.md")], answer=met(by="The pump was replaced in May."), child=child
+    )
+    verdict = await judged(
+        judge,
+        ["what report.md says is in the notes"],
+        workspace=tmp_path,
+        reading={"c1": {"about": "file", "files": ["notes.md"]}},
+    )
+    assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:2")
+    assert "notes.md (30 bytes)" in judge.shown[0]
+
+
+async def test_a_quote_from_a_look_at_a_childs_file_shows_no_deed(tmp_path: Path) -> None:
+    said = "The mail to ana@example.org was sent at 10:30."
+    child: list[ChatReply | str] = [Scripted.call("write_file", path="mail.log", content=said), "Sent to Ana."]
+    reading = {"c1": {"about": "deed", "tools": ["send_mail"], "names": ["ana@example.org"]}}
+    for turn in (
+        [look("read", source="mail.log")],
+        [look("search", pattern="ana@")],
+        [look("run", command="cat *.log")],
+    ):
+        judge = LookingJudge(turn, answer=met(by=said), child=child)
+        workspace = tmp_path / turn[0][0]
+        workspace.mkdir()
+        verdict = await judged(judge, ["a mail was sent to ana@example.org"], workspace=workspace, reading=reading)
+        assert (verdict.verdict, verdict.code) == ("FAIL", "self_report_only"), turn
+        assert said in judge.shown[0]
+
+
+async def test_the_text_of_the_runtime_in_a_look_is_no_quote(tmp_path: Path) -> None:
+    child: list[ChatReply | str] = [
+        Scripted.call("write_file", path="order A7 was refunded.txt", content="nothing"),
+        "Refunded as asked.",
+    ]
+    judge = LookingJudge([look("search", pattern="nothing")], answer=met(by="order A7 was refunded"), child=child)
+    verdict = await judged(
+        judge, ["report.md says that A7 was refunded"], workspace=tmp_path, reading={"c1": FILES | {"files": ["r.md"]}}
+    )
+    assert verdict.verdict == "FAIL"
+
+
+PIXEL = (
+    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
+    b"\x00\x00\x00\rIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\x00\x05\x00\x01\xff\x89\x99=\x1d\x00\x00\x00\x00IEND\xaeB`\x82"
+)
+
+
+async def test_a_picture_is_shown_to_a_judge_that_sees_and_is_met_unverified(tmp_path: Path) -> None:
+    (tmp_path / "shot.png").write_bytes(PIXEL)
+    reading = {"about": "file", "files": ["shot.png"]}
+    answer = json.dumps(
+        {
+            "answers": [
+                {"id": "c1", "source": "look:1", "evidence": "", "reason": "A red dot is seen.", "verdict": "met"}
+            ]
+        }
+    )
+    judge = LookingJudge([look("read", source="shot.png")], answer=answer)
+    verdict = await given(judge, "the screenshot shows a dot", reading, output="Done.", workspace=tmp_path)
+    assert str(verdict) == "PASS (trusted: c1)"
+    (reply,) = judge.requests[1].messages[-1].tool_replies
+    assert [(one.media_type, one.data) for one in reply.attachments] == [("image/png", PIXEL)]
+    other = LookingJudge([look("read", source="shot.png")], answer=answer)
+    about = {"about": "file", "files": ["page.html"]}
+    assert (await given(other, "page.html shows a dot", about, output="Done.", workspace=tmp_path)).verdict == "FAIL"
+
+
+# ---------------------------------------------------------------------------------------------------------- commands
+
+TEST = "import unittest, calc\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(calc.add(1, 2), 3)\n"
+RIGHT, WRONG = "def add(a, b): return a + b\n", "def add(a, b): return 3.5\n"
+RUN = look("run", command="python3 -m unittest")
+
+
+def project(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "calc.py").write_text("def add(a, b): return a - b\n")
+    (folder / "test_calc.py").write_text(TEST)
+    return folder
+
+
+def writes(**files: str) -> list[ChatReply | str]:
+    calls = [("write_file", {"path": name.replace("_py", ".py"), "content": text}) for name, text in files.items()]
+    return [Scripted.calls(*calls), "All tests pass now."]
+
+
+async def test_that_tests_pass_is_decided_by_running_them(tmp_path: Path) -> None:
+    judge = LookingJudge([RUN], answer=met(by="exit code: 0"), child=writes(calc_py=RIGHT))
+    verdict = await judged(judge, ["all tests pass"], workspace=project(tmp_path / "p"), reading={"c1": TESTS})
+    assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:1")
+    assert "Ran 1 test" in judge.shown[0]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"calc_py": WRONG, "test_calc_py": "import unittest\n"},
+        {"calc_py": WRONG, "sitecustomize_py": "import os, atexit\natexit.register(lambda: os._exit(0))\n"},
+        {"calc_py": WRONG, "unittest_py": "print('OK')\n"},
+    ],
+    ids=["its own tests", "a hook", "a shadow"],
+)
+async def test_a_judges_command_runs_without_what_the_child_did_to_the_checks(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    judge = LookingJudge([RUN], answer=met(by="exit code: 0"), child=writes(**files))
+    verdict = await judged(judge, ["all tests pass"], workspace=project(tmp_path / "p"), reading={"c1": TESTS})
+    assert verdict.verdict == "FAIL"
+    assert "exit code: 1" in judge.shown[0]
+
+
+async def test_tests_of_the_child_show_less(tmp_path: Path) -> None:
+    child = writes(calc_py=RIGHT, test_more_py=TEST.replace("3)", "3, 'more')"))
+    own = look("run", command="python3 -m unittest test_more", own_checks=True)
+    judge = LookingJudge([own], answer=met(by="exit code: 0"), child=child)
+    verdict = await judged(judge, ["all tests pass"], workspace=project(tmp_path / "p"), reading={"c1": TESTS})
+    assert str(verdict) == "PASS (own checks: c1)"
+    judge = LookingJudge(
+        [look("run", command="python3 -m unittest test_more")], answer=met(by="exit code: 1"), child=child
+    )
+    await judged(judge, ["all tests pass"], workspace=project(tmp_path / "q"), reading={"c1": TESTS})
+    assert "missing: test_more.py" in judge.shown[0]
+
+
+async def test_a_script_of_the_child_shows_less(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    (folder / "check.sh").write_text("python3 -m unittest\n")
+    child: list[ChatReply | str] = [
+        Scripted.call("write_file", path="check.sh", content="echo all is well\n"),
+        "Done now.",
+    ]
+    judge = LookingJudge([look("run", command="sh check.sh")], answer=met(by="exit code: 0"), child=child)
+    verdict = await judged(judge, ["all tests pass"], workspace=folder, reading={"c1": TESTS})
+    assert not verdict.verified
+
+
+async def test_a_command_that_takes_too_long_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delegate.judging.looks.commands.SECONDS", 0.5)
+    judge = LookingJudge([look("run", command="echo all is well; sleep 30")], answer=met(by="all is well"),
+                         child=writes(calc_py=RIGHT))  # fmt: skip
+    verdict = await judged(judge, ["all tests pass"], workspace=project(tmp_path / "p"), reading={"c1": TESTS})
+    assert (verdict.verdict, record_of(verdict).looks[0].status) == ("FAIL", "timeout")
+
+
+async def test_where_nothing_confines_commands_none_is_offered(tmp_path: Path) -> None:
+    policies: list[dict[str, Any]] = [{"sandbox": "off", "commands": "allow"}, {"commands": "deny"}]
+    for settings in policies:
+        judge = LookingJudge([RUN], answer=met(by="def add(a, b)"), child=writes(calc_py=RIGHT))
+        folder = project(tmp_path / settings["commands"])
+        await judged(judge, ["all tests pass"], workspace=folder, reading={"c1": TESTS}, **settings)
+        assert "run" not in [spec.name for spec in judge.requests[0].tools]
+        assert judge.errors == [True]
+
+
+# ------------------------------------------------------------------------------------------------- how things are now
+
+
+class Shop:
+    """An order, and tools that show, cancel and annotate it."""
+
+    def __init__(self) -> None:
+        self.orders = {"W1": "open", "W2": "cancelled"}
+        self.shown: list[str] = []
+
+    def tools(self) -> list[Tool]:
+        async def get(args: Mapping[str, Any]) -> str:
+            self.shown.append(str(args["id"]))
+            return json.dumps({"order": args["id"], "status": self.orders[args["id"]]})
+
+        async def cancel(args: Mapping[str, Any]) -> str:
+            self.orders[args["id"]] = "cancelled"
+            return json.dumps({"job": "j-1", "status": "accepted"})
+
+        async def note(args: Mapping[str, Any]) -> str:
+            return json.dumps({"ok": True})
+
+        return [
+            Tool("get_order", "Get an order", LOOK_UP, get, read_only=True),
+            Tool("cancel_order", "Cancel an order", LOOK_UP, cancel, effects=frozenset({"external"})),
+            Tool("add_note", "Add a note", {"type": "object"}, note, effects=frozenset({"external"})),
+        ]
+
+
+CANCELLED = {"c1": {"about": "deed", "tools": ["cancel_order"], "names": ["W1"]}}
+
+
+@pytest.mark.parametrize("about", ["deed: the order W1 is cancelled", "the order W1 is cancelled"])
+async def test_the_state_of_a_record_shows_a_deed(about: str) -> None:
+    child: list[ChatReply | str] = [Scripted.call("cancel_order", id="W1"), "The order W1 is cancelled."]
+    judge = LookingJudge([look("get_order", id="W1")], answer=met(by='"status": "cancelled"'), child=child)
+    verdict = await judged(judge, [about], tools=Shop().tools(), reading=CANCELLED)
+    assert str(verdict) == "PASS (seen)", "the call was only accepted"
+    (seen,) = record_of(verdict).looks
+    assert (seen.n, seen.tool, seen.args, seen.status) == (1, "get_order", {"id": "W1"}, "ok")
+    assert seen.output == '{"order": "W1", "status": "cancelled"}'
+
+
+async def test_the_state_of_another_record_shows_nothing() -> None:
+    child: list[ChatReply | str] = [Scripted.call("add_note", text="W1 cancelled"), "The order W1 is cancelled."]
+    judge = LookingJudge([look("get_order", id="W2")], answer=met(by='"status": "cancelled"'), child=child)
+    verdict = await judged(judge, ["the order W1 is cancelled"], tools=Shop().tools(), reading=CANCELLED)
+    assert (verdict.verdict, verdict.code) == ("FAIL", "self_report_only")
+    assert "look:1 doesn't contain 'W1'" in verdict.criteria[0].reason
+
+
+async def test_a_state_that_nothing_on_record_brought_about_is_not_verified() -> None:
+    shop = Shop()
+    shop.orders["W1"] = "cancelled"
+    child: list[ChatReply | str] = [Scripted.call("get_order", id="W1"), "The order W1 is cancelled."]
+    judge = LookingJudge([look("get_order", id="W1")], answer=met(by='"status": "cancelled"'), child=child)
+    verdict = await judged(judge, ["the order W1 is cancelled"], tools=shop.tools(), reading=CANCELLED)
+    assert str(verdict) == "PASS (trusted: c1)"
+
+
+async def test_a_look_up_that_reads_what_the_child_wrote_verifies_nothing() -> None:
+    files: dict[str, str] = {}
+
+    async def write(args: Mapping[str, Any]) -> str:
+        files[str(args["path"])] = str(args["content"])
+        return "ok"
+
+    async def read(args: Mapping[str, Any]) -> str:
+        return files[str(args["path"])]
+
+    path = {"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}}
+    tools = [
+        Tool("write_file", "Write a file", path, write, effects=frozenset({"files"})),
+        Tool("read_file", "Read a file", path, read, read_only=True),
+        *Shop().tools(),
+    ]
+    said = "order W1: status cancelled, confirmed"
+    child: list[ChatReply | str] = [
+        Scripted.calls(("write_file", {"path": "s.txt", "content": said}), ("cancel_order", {"id": "W2"})),
+        "W1 is cancelled.",
+    ]
+    judge = LookingJudge([look("read_file", path="s.txt")], answer=met(by=said), child=child)
+    verdict = await judged(judge, ["the order W1 is cancelled"], tools=tools, reading=CANCELLED)
+    assert not verdict.verified
+    assert said in judge.shown[0]
+
+
+async def test_a_look_up_that_failed_shows_nothing() -> None:
+    child: list[ChatReply | str] = [Scripted.call("add_note", text="x"), "The order W1 is cancelled."]
+    judge = LookingJudge([look("get_order", id="W9")], answer=met(by="KeyError: 'W9'"), child=child)
+    verdict = await judged(judge, ["the order W1 is cancelled"], tools=Shop().tools(), reading=CANCELLED)
+    assert verdict.verdict == "FAIL"
+    assert (judge.errors, record_of(verdict).looks[0].status) == ([True], "error")
+
+
+async def test_given_look_up_tools_are_offered_by_names_that_providers_accept() -> None:
+    async def show(args: Mapping[str, Any]) -> str:
+        return json.dumps({"order": "W1", "status": "cancelled"})
+
+    tools = [
+        Tool("shop.get order", "Get", LOOK_UP, show, read_only=True),
+        Tool("read", "Read", LOOK_UP, show, read_only=True),
+    ]
+    judge = LookingJudge([look("shop_get_order", id="W1")], answer=met(by='"status": "cancelled"'))
+    verdict = await given(judge, "order W1 is cancelled", CANCELLED["c1"], output="Done.", tools=tools)
+    assert [spec.name for spec in judge.requests[0].tools] == ["shop_get_order", "worker_read"]
+    assert str(verdict) == "PASS (seen)"
+
+
+# ----------------------------------------------------------------------------------------------------- when and how
+
+
+async def test_a_judge_whose_page_has_all_is_offered_nothing_and_answers_at_once() -> None:
+    judge = LookingJudge([look("list")], answer=met(by="It is done."))
+    verdict = await given(judge, "it says that it is done", {"about": "report"}, output="It is done.")
+    assert (str(verdict), len(judge.requests), judge.requests[0].tools) == ("PASS (seen)", 1, ())
+    assert "You may look" not in judge.requests[0].system
+    assert record_of(verdict).looks == ()
+
+
+async def test_no_looks_by_setting(tmp_path: Path) -> None:
+    none: list[dict[str, Any]] = [{"judge_looks": 0}, {"judge_turns": 0}]
+    for setting in none:
+        judge = LookingJudge([RUN], answer=met(by="def add"), child=writes(calc_py=RIGHT))
+        folder = project(tmp_path / next(iter(setting)))
+        await judged(judge, ["all tests pass"], workspace=folder, reading={"c1": TESTS}, **setting)
+        assert [request.tools for request in judge.requests] == [()]
+
+
+async def test_the_turns_of_a_judge_are_bounded_and_the_last_must_answer(tmp_path: Path) -> None:
+    turns = [[look("list"), look("read", source="calc.py")] for _ in range(20)]
+    judge = LookingJudge(*turns, answer=met(by="def add(a, b)"), child=writes(calc_py=RIGHT))
+    reading = {"c1": {"about": "file", "files": ["calc.py"]}}
+    verdict = await judged(judge, ["calc.py adds"], workspace=project(tmp_path / "p"), reading=reading)
+    assert verdict.verdict == "PASS"
+    assert [request.tool_choice for request in judge.requests] == ["auto"] * 4 + ["none"]
+    (attempt,) = [one for one in record_of(verdict).attempts if one.purpose == "judging"]
+    assert (attempt.usage.model_calls, len(record_of(verdict).looks)) == (5, 8)
+    assert record_of(verdict).usage.model_calls == 6  # with the reading
+    assert record_of(verdict).cost_usd
+
+
+async def test_looks_count_in_the_limits_of_the_run(tmp_path: Path) -> None:
+    judge = LookingJudge([look("list")], [look("list")], answer=met(by="def add"), child=writes(calc_py=RIGHT))
+    reading = {"c1": {"about": "file", "files": ["calc.py"]}}
+    verdict = await judged(
+        judge, ["calc.py adds"], workspace=project(tmp_path / "p"), reading=reading, max_run_model_calls=4
+    )
+    assert (verdict.verdict, verdict.code, len(judge.requests)) == ("FAIL", "budget_exceeded", 1)
+    (attempt,) = [one for one in record_of(verdict).attempts if one.purpose == "judging"]
+    assert attempt.usage.model_calls == 1
+
+
+async def test_several_criteria_can_be_asked_one_by_one(tmp_path: Path) -> None:
+    def answer(request: Any) -> str:
+        asked = request.messages[0].text.rpartition("exactly once: ")[2]
+        return json.dumps({"answers": [
+            {"id": asked, "source": "", "evidence": f"The {asked} is here.", "reason": "", "verdict": "met"}
+        ]})  # fmt: skip
+
+    client = Scripted(answer)
+    async with Delegator(client=client, criteria_per_call=1) as delegator:
+        verdict = await delegator.judge(
+            goal="x",
+            acceptance_criteria=["report: has the c1", "report: has the c2", "report: has the c3"],
+            output="The c1 is here. The c2 is here. The c3 is here.",
+        )
+    assert (str(verdict), [one.id for one in verdict.criteria]) == ("PASS (seen)", ["c1", "c2", "c3"])
+    assert len(client.requests) == 3
+
+
+async def test_a_rubric_is_scored_after_looks(tmp_path: Path) -> None:
+    dimension = {"id": "right", "description": "calc.py adds", "about": {"file": "calc.py"}}
+    rubric = {
+        "kind": "rubric",
+        "rubric": {"name": "r", "description": "d", "dimensions": [dimension], "threshold": 0.5},
+    }
+    score = {"id": "right", "evidence": "exit code: 0", "reason": "it runs", "score": 1}
+    answer = json.dumps({"scores": [score], "failure_modes": [], "wins": []})
+    judge = LookingJudge([RUN], answer=answer, child=writes(calc_py=RIGHT))
+    verdict = await judged(judge, [rubric], workspace=project(tmp_path / "p"), reading={})
+    assert (verdict.verdict, verdict.criteria[0].source) == ("PASS", "look:1")
+
+
+async def test_what_a_judge_looked_at_is_on_record(home: Path) -> None:
+    child: list[ChatReply | str] = [Scripted.call("cancel_order", id="W1"), "The order W1 is cancelled."]
+    judge = LookingJudge([look("get_order", id="W1")], answer=met(by='"status": "cancelled"'), child=child)
+    async with Delegator(client=judge.client(**CANCELLED), tools=Shop().tools()) as delegator:
+        report = await delegator.run(Task(goal="x", acceptance_criteria=["the order W1 is cancelled"]))
+        (result,) = report.results
+        assert result.handle
+        stored: Any = await delegator.read(result.handle)
+    (seen,) = stored["result"]["verdict"]["judge"]["looks"]
+    assert (seen["tool"], seen["output"]) == ("get_order", '{"order": "W1", "status": "cancelled"}')
+    assert seen["model"] == record_of(result.verdict).model
