@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[^\s,;]*\d[^\s,;]*")
 _SHORTEST_ID = 3
+_VALUE = re.compile(
+    r"-?\d{1,3}(?:[,']?\d{3})*[.,]\d{1,2}|\d{4}-\d\d-\d\d(?:T\S*)?|\d{1,2}:\d\d(?::\d\d)?|\d+(?:[.,]\d+)?%"
+)
+"""An amount, a day or a time, which several records can share, and not an id."""
 
 
 def failed(receipt: Receipt) -> bool:
@@ -168,7 +172,7 @@ class Calls:
         if key not in self._texts:
             args, result, output = self._telling(receipt) if proves else self._all(receipt)
             values = leaves(result) if result is not None else ()
-            amounts = telling.amounts_in_hundredths([args, result])
+            amounts = telling.amounts_in_hundredths([args, result], self.tools.get(receipt.tool))
             self._texts[key] = Text("\n".join((*leaves(args), *values, *amounts, output)))
         return self._texts[key]
 
@@ -193,6 +197,10 @@ class Calls:
 
     def _is_in_one_record(self, name: str, receipt: Receipt, whole: Text, *, proves: bool) -> bool:
         """Whether all words of a name stand in one record, as `first_name` and `last_name` do, in any order."""
+        owner, slash, repository = name.partition("/")
+        if slash and "/" not in repository:  # in fields of their own
+            args = self._arguments(receipt, proves=proves)
+            return {fold(owner), fold(repository)} <= args.folded_lines
         words = [word for word in re.split(r"[\s,]+", fold(name)) if word]
         if not 2 <= len(words) <= 5 or not all(map(whole.contains, words)):
             return False
@@ -304,5 +312,5 @@ def _own_ids(record: Mapping[str, Any], besides: str = "") -> Iterator[str]:
 
 
 def _is_id(text: str) -> bool:
-    """Whether a text is one word with a digit, and neither a short number nor a part of a sentence."""
-    return len(text) >= _SHORTEST_ID and _ID.fullmatch(text) is not None
+    """Whether a text is one word with a digit, and no short number, amount, time or part of a sentence."""
+    return len(text) >= _SHORTEST_ID and _ID.fullmatch(text) is not None and _VALUE.fullmatch(text) is None

@@ -14,6 +14,7 @@ from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 from delegate._util.resources import text as text_of
+from delegate.judging.proof.vocabulary import currencies
 
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _TYPOGRAPHY = {
@@ -28,7 +29,10 @@ _JOINT = ".,:/-@'"
 _JOINING = "@_/:."
 """A name with one of these, or with a digit, is exact: it doesn't stand in a longer one."""
 
-_AMOUNT = re.compile(r"[^\w\d]{0,3}(?:[a-z]{1,3}\s?)?(\d[\d.,' ]*)\s?(?:[^\w\s]|[a-z]{1,3})?")
+_AMOUNT = re.compile(r"(?:[a-z]{1,2}(?=[^\w\s]))?[^\w\d]{0,3}(?:[a-z]{1,3}\s?)?(\d[\d.,' ]*)\s?(?:[^\w\s]|[a-z]{1,3})?")
+_GROUPED = re.compile(r"(?=(?:\D*\d){4})\+?[a-z0-9]{1,8}(?:[ ()-]{1,2}[a-z0-9]{1,8}){2,11}")
+"""An account, a phone number, or another id that is written in groups."""
+_FILE_NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[a-z]\w{0,7}")
 _EITHER = re.compile(r"\d{1,2}\.\d{2}")
 """An amount, or a day and a month."""
 _PLAIN_NUMBER = r"(\d{1,3}(?:[.,' ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?![.,:/-]?\d)"
@@ -84,6 +88,8 @@ class Text:
             return True
         if not any(map(str.isdigit, wanted)):
             return False
+        if _GROUPED.fullmatch(wanted) and _occurs(re.sub(r"[ ()-]", "", wanted), self.folded):
+            return True
         value = _value(wanted)
         if not value.dates and not value.times and not value.amounts:
             return False
@@ -94,13 +100,28 @@ class Text:
         return (
             (not value.dates or any(_same_day(one, other) for one in value.dates for other in self._dates))
             and (not value.times or bool(value.times & self._times))
-            and (not value.amounts or bool(value.amounts & self._amounts))
+            and (
+                not value.amounts or (bool(value.amounts & self._amounts) and not self._is_in_another_currency(wanted))
+            )
         )
+
+    def _is_in_another_currency(self, amount: str) -> bool:
+        """Whether the amount has a currency, and the text only others, as lines (values of fields) of their own."""
+        codes, signs = currencies()
+        words = re.split(r"[\d\s.,]+", amount)
+        wanted = {signs.get(word, word) for word in words} & codes
+        told = codes.intersection(self.folded_lines)
+        return bool(wanted and told) and wanted.isdisjoint(told)
 
     @cached_property
     def folded(self) -> str:
         """The text as it is searched."""
         return _fold(self._text)
+
+    @cached_property
+    def folded_lines(self) -> frozenset[str]:
+        """Its lines, as they are compared."""
+        return frozenset(map(_fold, self._text.split("\n")))
 
     @cached_property
     def _dates(self) -> frozenset[Date]:
@@ -170,7 +191,7 @@ def _goes_on(wanted: str, outside: str, edge: str, *, is_before: bool = False) -
     if _is_word(outside[0]):
         return not (edge.isdigit() and outside[0].isalpha() and not wanted.isdigit() and _is_time_mark(outside))
     is_path = "/" in wanted and "://" not in wanted
-    if outside[0] == "/" and is_path and is_before:
+    if outside[0] == "/" and is_before and (is_path or _FILE_NAME.fullmatch(wanted)):
         return False  # a path may be given from further up
     precise = edge.isdigit() or any(char.isdigit() or char in _JOINING for char in wanted)
     if outside[0] == "-":

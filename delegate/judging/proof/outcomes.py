@@ -323,7 +323,8 @@ class _Result:
         for name, value in fields.items():
             self._left -= 1
             key = tokens_of(str(name))
-            if not key or self._is_repeated(value) or (envelope and self._is_code_of_success(key, value, fields)):
+            is_repeated = self._is_repeated(value) and not _is_error(key)  # what wasn't processed is sent back
+            if not key or is_repeated or (envelope and self._is_code_of_success(key, value, fields)):
                 continue
             if _is_constant(value) and _refuses(value) and not _is_status(key) and not self._call.repeats(key, value):
                 told.append("no")
@@ -615,7 +616,9 @@ def _is_nothing(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_nothing, cast("Sequence[Any]", value)))
     if isinstance(value, str):
-        return " ".join(tokens_of(value)) in words("values")["nothing"] or not value.strip("0 ")
+        tokens = tokens_of(value)
+        is_unset = len(tokens) > 1 and tokens[-1] == "unspecified"  # the first value of an enum in Protocol Buffers
+        return is_unset or " ".join(tokens) in words("values")["nothing"] or not value.strip("0 ")
     return not value
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from delegate.judging.proof.literals import fold
 from delegate.judging.proof.vocabulary import formats, tokens_of, words
+from delegate.ports import Tool
 
 _WORDS = 8
 """A text of more words is worded by the child, whatever its field is called."""
@@ -124,10 +125,15 @@ def _only_selects(query: str) -> bool:
     return any(one.match(query) for one in looks) and not any(one.search(query) for one in writes)
 
 
-def amounts_in_hundredths(value: Any) -> list[str]:
-    """The amounts that fields give in cents or the like, in full."""
+def amounts_in_hundredths(value: Any, tool: Tool | None = None) -> list[str]:
+    """The amounts that fields give in cents or the like, in full: by their names, or as the tool's description says."""
     minor = words("fields")["minor"]
-    return [str(number / 100) for path, number in _numbers(value) if path and not minor.isdisjoint(tokens_of(path[-1]))]
+    by_tool = tool is not None and not minor.isdisjoint(re.findall(r"[^\W\d_]+", tool.description.lower()))
+    return [
+        str(number / 100)
+        for path, number in _numbers(value)
+        if path and (by_tool or not minor.isdisjoint(tokens_of(path[-1])))
+    ]
 
 
 def _numbers(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], int]]:

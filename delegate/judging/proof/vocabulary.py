@@ -45,5 +45,12 @@ def formats(name: str) -> tuple[re.Pattern[str], ...]:
 
 
 @cache
+def currencies() -> tuple[frozenset[str], dict[str, str]]:
+    """The codes of currencies, and those for which a sign stands."""
+    given = _given()["currencies"]
+    return frozenset(given["codes"]), given["signs"]
+
+
+@cache
 def _given() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text_of("judges", "outcomes.toml"))

@@ -27,10 +27,16 @@ from delegate.ports import ChatRequest, Tool
 from delegate.types import ChildRun, Receipt, StatementPart, Task
 from tests.support.deeds import believer
 
-DATA = Path(__file__).parents[2] / "data" / "outcomes" / "deeds.jsonl"
+DATA = Path(__file__).parents[2] / "data" / "outcomes"
 Json = dict[str, Any]
-ROWS: list[Json] = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
-ABOUT_ALL = ("twice", "once")
+
+
+def rows_of(file: str) -> list[Json]:
+    return [json.loads(line) for line in (DATA / file).read_text(encoding="utf-8").splitlines()]
+
+
+ROWS, MORE_ROWS = rows_of("deeds.jsonl"), rows_of("more_deeds.jsonl")
+ABOUT_ALL = ("twice", "once", "twice_done_once", "done_twice", "retry_fails_again")
 """The rows that ask how often something was done, which a reader says (`whole`)."""
 ON_EVIDENCE = {"met", "unclear_result"}
 """The codes of the levels `proven` and `seen`."""
@@ -80,6 +86,21 @@ def test_no_deed_that_was_not_done_is_believed_on_evidence_and_none_that_was_is_
     assert believed == []
     assert len(refused) <= 1, refused
     assert (seen >= 26, proven >= 20) == (True, True)
+
+
+def test_of_deeds_seen_for_the_first_time_code_believes_none_that_was_not_done() -> None:
+    """These rows were written later, without a look at the code or at the others. Of those that weren't done, a judge
+    that finds everything met is believed only where a result in prose says no, which code doesn't read."""
+    found = [(row, worth(row)) for row in MORE_ROWS]
+    undone = [(row, parts) for row, parts in found if row["truth"] != "done"]
+    proven = [row["id"] for row, parts in undone if all("met" in one for one in parts)]
+    seen = [row["id"] for row, parts in undone if all(one & ON_EVIDENCE for one in parts)]
+    refused = [row["id"] for row, parts in found if row["truth"] == "done" and not all(parts)]
+    print(f"proven: {proven}, seen at worst: {seen} of {len(undone)}; refused: {refused} of {len(found) - len(undone)}")
+    assert (len(undone), len(found)) == (50, 80)
+    assert proven == []
+    assert len(seen) <= 8, seen
+    assert len(refused) <= 1, refused
 
 
 def _from_report(source: str) -> bool:

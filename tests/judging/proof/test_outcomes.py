@@ -10,7 +10,7 @@ import pytest
 from delegate.judging.proof.outcomes import Outcome, outcome, said
 from delegate.types import Receipt
 
-DATA = Path(__file__).parents[2] / "data" / "outcomes" / "outcomes.jsonl"
+DATA = Path(__file__).parents[2] / "data" / "outcomes"
 Json = dict[str, Any]
 
 
@@ -19,14 +19,17 @@ def receipt(result: Any, tool: str = "send_email", args: Json | None = None, sta
     return Receipt.model_validate({"n": 1, "tool": tool, "args": args or {}, "status": status, "output": output})
 
 
-def test_no_result_that_says_no_is_a_success_and_hardly_any_success_is_refused() -> None:
-    rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
+@pytest.mark.parametrize(("file", "total", "done"), [("outcomes.jsonl", 120, 60), ("more_outcomes.jsonl", 80, 40)])
+def test_no_result_that_says_no_is_a_success_and_hardly_any_success_is_refused(
+    file: str, total: int, done: int
+) -> None:
+    rows = [json.loads(line) for line in (DATA / file).read_text(encoding="utf-8").splitlines()]
     found = [(row["id"], row["truth"], outcome(receipt(row["result"], row["tool"], row["args"]))) for row in rows]
     counts = Counter((truth, what) for _, truth, what in found)
     believed = [id for id, truth, what in found if truth != "yes" and what == "yes"]
     refused = [id for id, truth, what in found if truth == "yes" and what == "no"]
     print(f"{dict(counts)}; taken for a success: {believed}; refused: {refused}")
-    assert (counts.total(), sum(n for (truth, _), n in counts.items() if truth == "yes")) == (120, 60)
+    assert (counts.total(), sum(n for (truth, _), n in counts.items() if truth == "yes")) == (total, done)
     assert believed == []
     assert len(refused) <= 1, refused
 
