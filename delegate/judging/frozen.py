@@ -9,16 +9,18 @@ from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delegate._util.redaction import logger
 from delegate.errors import CallError, ToolError
 from delegate.judging.submission import Submission
 from delegate.sandbox import files
 from delegate.sandbox.commands import Approve, CommandResult, Commands
-from delegate.sandbox.machinery import folders_on_path
-from delegate.sandbox.snapshot import Frozen, Snapshot
 from delegate.sandbox.threads import run_in_thread
 from delegate.types import ShellCriterion
+
+if TYPE_CHECKING:
+    from delegate.sandbox.snapshot import Frozen, Snapshot
 
 _SCANNED_BYTES = 16 << 20
 _log = logger(__name__)
@@ -38,7 +40,7 @@ class FrozenWork:
         self.changed: str | None = None
         """A file that changed between the end of the child and the snapshot."""
 
-    async def open(self) -> Frozen | None:
+    async def open(self) -> "Frozen | None":
         """The snapshot, which is taken at the first call; None if there is none (see `problem`)."""
         async with self._opening:
             if not self._is_open:
@@ -63,7 +65,7 @@ class FrozenWork:
         elif await self._commands.mechanism() == "process" and await self._names_its_path(frozen.start):
             self.problem = "files of before refer to the workspace by its path, so a copy isn't independent of it"
 
-    def _changed_meanwhile(self, end: Snapshot) -> str | None:
+    def _changed_meanwhile(self, end: "Snapshot") -> str | None:
         """An artifact of which the snapshot has something else than what was listed."""
         for one in self._submission.run.artifacts:
             if one.sha256 is not None and one.path in end.origin:
@@ -78,7 +80,7 @@ class FrozenWork:
             return False
         return await self._names_its_path(self._frozen.end)
 
-    async def _names_its_path(self, snapshot: Snapshot | None) -> bool:
+    async def _names_its_path(self, snapshot: "Snapshot | None") -> bool:
         folder = self._submission.folder
         if snapshot is None or folder is None:
             return False
@@ -90,6 +92,8 @@ class FrozenWork:
         folder = self._submission.folder
         if folder is None or folder.owned:
             return frozenset()
+        from delegate.sandbox.machinery import folders_on_path  # loaded only where commands run
+
         return folders_on_path(str(folder.root), os.environ.get("PATH", ""))
 
     @asynccontextmanager
@@ -145,7 +149,7 @@ class FrozenWork:
                 await self._frozen.end.remove()
 
 
-def _contains(snapshot: Snapshot, wanted: bytes) -> bool:
+def _contains(snapshot: "Snapshot", wanted: bytes) -> bool:
     """Whether a file contains these bytes, among the first of a snapshot. Blocks."""
     left = _SCANNED_BYTES
     for path, state in snapshot.origin.items():

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache, partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from delegate.budget import metering
 from delegate.budget.costs import Charge
@@ -21,7 +21,7 @@ from delegate.errors import BudgetExceeded, ProviderError
 from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
 from delegate.judging.judge.evidence import PAGE_TOKENS
 from delegate.judging.judge.record import JudgeRecorder
-from delegate.judging.looks.looks import LookLimits, Looks
+from delegate.judging.looks.look import LookLimits
 from delegate.models.catalog import Catalog, Model, tokens_of
 from delegate.models.connections import Connection
 from delegate.models.false_pass import FalsePassTable
@@ -38,6 +38,9 @@ from delegate.models.routing import (
 from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.records.recorder import encodable
 from delegate.types import JsonObject, Tier
+
+if TYPE_CHECKING:
+    from delegate.judging.looks.looks import Looks
 
 MAX_ATTEMPTS = 3
 """Models tried per question. The last one is at an endpoint that hasn't failed, if there is one."""
@@ -95,7 +98,7 @@ class JudgeQuestion:
     """Limit for the answer, without reasoning."""
     nonce: str
     """The mark of the fences."""
-    looks: Looks | None = None
+    looks: "Looks | None" = None
     """What the judge may look at before it answers."""
     tokens: int = field(init=False)
     """Estimated length of the prompt, rounded up so that similar prompts share a cached routing."""

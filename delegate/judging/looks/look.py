@@ -68,3 +68,11 @@ def is_covered(length: int, spans: Iterable[tuple[int, int]]) -> bool:
 
 
 NO_LOOKS: Mapping[str, Look] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class LookLimits:
+    """How much a judge may look: so many looks in so many turns, per question. With 0 looks, it can't."""
+
+    looks: int = 8
+    turns: int = 4

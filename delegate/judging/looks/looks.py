@@ -8,7 +8,6 @@ decide something.
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.sources import Sources
 from delegate.judging.looks import state, work
 from delegate.judging.looks.commands import RUN, SealedCommands, may_run
-from delegate.judging.looks.look import NO_LOOKS, Found, Look, LookKind
+from delegate.judging.looks.look import NO_LOOKS, Found, Look, LookKind, LookLimits
 from delegate.judging.looks.work import Work
 from delegate.models.catalog import Model
 from delegate.ports import Tool, ToolCall, ToolReply, ToolSpec
@@ -42,14 +41,6 @@ OWN_TOOLS = (*_TEXTS, RUN)
 """The tools that are ours, and not the worker's."""
 _OWN_NAMES = frozenset(spec.name for spec in OWN_TOOLS)
 _log = logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LookLimits:
-    """How much a judge may look: so many looks in so many turns, per question. With 0 looks, it can't."""
-
-    looks: int = 8
-    turns: int = 4
 
 
 class Looking:
