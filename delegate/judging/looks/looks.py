@@ -174,7 +174,7 @@ class Looks:
         if args is None:
             raise ToolError("the arguments are not a JSON object")
         if tool := self._looking.state_tools.get(call.name):
-            return await state.call(tool, args, self._looking.sources.submission)
+            return await state.call(tool, args, self._looking.sources.submission, tuple(self._seen.values()))
         args = {name: value for name, value in args.items() if value is not None}  # models write null for omitted ones
         if problem := await validate(args, spec.parameters):
             raise ToolError(f"invalid arguments: {problem}")

