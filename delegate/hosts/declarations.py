@@ -16,11 +16,12 @@ from typing import Any, TypeVar, cast
 from delegate import trust
 from delegate._util.resources import text as text_of
 from delegate.errors import ConfigError
-from delegate.ports import Tool
+from delegate.ports import Effect, Tool
 
 NAME = "tools.toml"
 T = TypeVar("T", bound=Tool)
-_FIELDS = frozenset({"name", "server", "parameters", "acts", "succeeded", "identifies"})
+_REACHES_OUT: frozenset[Effect] = frozenset({"network"})
+_FIELDS = frozenset({"name", "server", "parameters", "acts", "succeeded", "identifies", "open_world"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Declaration:
     acts: bool | None = None
     succeeded: Mapping[str, Any] | None = None
     identifies: tuple[str, ...] | None = None
+    open_world: bool | None = None
+    """Whether a call reaches others than the server, as a search of the web does; in place of `openWorldHint`."""
 
     def is_of(self, tool: Tool) -> bool:
         """Whether it is about this tool, which may have the name of its server before its own."""
@@ -55,11 +58,16 @@ class Declaration:
 def declared(tool: T, annotations: object = None) -> T:
     """The tool with what the files and its MCP annotations say of its calls. What it declares itself stays.
 
+    A tool that only reads may still hand on what it is asked, as a search of the web does. It has the effect `network`
+    unless its server or a file says that it reaches nobody else.
+
     Raises:
         ConfigError: a `tools.toml` is wrong.
     """
+    open_world: bool | None = None
     for one in _declarations():
         if one.is_of(tool):
+            open_world = one.open_world if open_world is None else open_world
             tool = replace(
                 tool,
                 acts=one.acts if tool.acts is None else tool.acts,
@@ -68,6 +76,10 @@ def declared(tool: T, annotations: object = None) -> T:
                 else tool.succeeded,
                 identifies=one.identifies if tool.identifies is None else tool.identifies,
             )
+    if open_world is None:
+        open_world = _hint(annotations, "openWorldHint") is not False  # MCP: true where it isn't given
+    if _hint(annotations, "readOnlyHint") is True and tool.effects is None and open_world:
+        return replace(tool, effects=_REACHES_OUT)
     return replace(tool, acts=True) if tool.acts is None and _only_adds(annotations) else tool
 
 
@@ -76,10 +88,14 @@ def _only_adds(annotations: object) -> bool:
 
     `readOnlyHint: false` alone is also said of tools that run commands, whose output proves less.
     """
-    hints = ("readOnlyHint", "destructiveHint")
+    return all(_hint(annotations, hint) is False for hint in ("readOnlyHint", "destructiveHint"))
+
+
+def _hint(annotations: object, name: str) -> object:
+    """One of the MCP annotations, which may be an object or a mapping."""
     if isinstance(annotations, Mapping):
-        return all(cast("Mapping[str, object]", annotations).get(hint) is False for hint in hints)
-    return all(getattr(annotations, hint, None) is False for hint in hints)
+        return cast("Mapping[str, object]", annotations).get(name)
+    return getattr(annotations, name, None)
 
 
 def _declarations() -> Iterator[Declaration]:
@@ -123,7 +139,7 @@ def _one(file: str, fields: Any) -> Declaration:
         )
     wrong = [
         name
-        for name, kind in (("server", str), ("acts", bool), ("succeeded", dict))
+        for name, kind in (("server", str), ("acts", bool), ("succeeded", dict), ("open_world", bool))
         if name in given and not isinstance(given[name], kind)
     ]
     wrong += [name for name in ("parameters", "identifies") if name in given and not _are_texts(given[name])]

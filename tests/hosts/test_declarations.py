@@ -1,6 +1,7 @@
 """What files say of the tools of MCP servers, and whose files count."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +62,35 @@ def test_annotations_say_that_a_tool_acts_if_it_only_adds_something(
     assert declared(tool("pay"), annotations).acts is acts
 
 
+@pytest.mark.parametrize(
+    ("annotations", "reaches_out"),
+    [
+        ({"readOnlyHint": True}, True),
+        ({"readOnlyHint": True, "openWorldHint": None}, True),
+        ({"readOnlyHint": True, "openWorldHint": True}, True),
+        (SimpleNamespace(readOnlyHint=True, openWorldHint=True), True),
+        ({"readOnlyHint": True, "openWorldHint": False}, False),
+        (SimpleNamespace(readOnlyHint=True, openWorldHint=False), False),
+    ],
+)
+def test_a_tool_that_reads_may_reach_others_unless_its_server_says_that_it_does_not(
+    annotations: Any, reaches_out: bool, folder: Path
+) -> None:
+    known = declared(tool("web_search", read_only=True), annotations)
+    assert (known.effects == frozenset({"network"})) is reaches_out
+    assert known.read_only
+
+
+def test_a_file_says_whether_a_tool_that_reads_reaches_others(folder: Path) -> None:
+    trust.own_folder().mkdir(parents=True, exist_ok=True)
+    said = '[[tools]]\nname = "find"\nopen_world = false\n[[tools]]\nname = "ask"\nopen_world = true\n'
+    (trust.own_folder() / "tools.toml").write_text(said)
+    reads = {"readOnlyHint": True}
+    assert declared(tool("find", read_only=True), reads).effects is None
+    assert declared(tool("ask", read_only=True), reads | {"openWorldHint": False}).effects == frozenset({"network"})
+    assert declared(tool("find"), {"readOnlyHint": False}).effects is None
+
+
 def test_the_operators_own_file_counts(folder: Path) -> None:
     trust.own_folder().mkdir(parents=True, exist_ok=True)
     (trust.own_folder() / "tools.toml").write_text(MINE)
@@ -92,6 +122,7 @@ def test_a_file_of_the_working_folder_counts_only_while_it_is_trusted_as_it_is(f
         ("[[tools]]\nacts = true", "a tool has no name"),
         ('[[tools]]\nname = "pay"\nact = true', "there is no field act"),
         ('[[tools]]\nname = "pay"\nacts = "yes"', "acts has a value of the wrong type"),
+        ('[[tools]]\nname = "pay"\nopen_world = 1', "open_world has a value of the wrong type"),
         ('[[tools]]\nname = "pay"\nidentifies = "to"', "identifies has a value of the wrong type"),
     ],
 )
