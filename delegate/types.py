@@ -956,6 +956,7 @@ LOWERED: Mapping[str, tuple[Level, str]] = {
     "check_tampered": ("own_checks", "only with what the child changed"),
     "no_clean_room": ("own_checks", "no clean room"),
     "nothing_ran": ("own_checks", "nothing ran"),
+    "says_failed": ("own_checks", "its output says that it failed"),
     "own_commands": ("own_checks", "the child's own commands"),
     "own_files": ("own_checks", "the child's own files"),
     "trusted": ("trusted", "on trust"),

@@ -24,7 +24,7 @@ from delegate._util.redaction import Redactor
 from delegate.errors import ToolError
 from delegate.judging.checks.before import ChecksBefore
 from delegate.judging.checks.deliverables import Deliverables, found_no_tests, named
-from delegate.judging.checks.nothing_ran import ran_nothing
+from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.submission import Submission, result
 from delegate.sandbox.commands import CommandResult
@@ -90,6 +90,8 @@ class CheckGuard:
                 why = "nobody recorded what the files in `protect` were before"
                 return self._not_shown(criterion, decided, why) if criterion.protect else decided
             decided = await self._confirmed(criterion, decided, frozen)
+            if decided.code == "met" and says_failed(ran.output):
+                return _lowered(decided, "says_failed", "by its own words, something failed")
             if decided.code == "met" and ran_nothing(ran.output):
                 return _lowered(decided, "nothing_ran", "by its own words, it ran nothing")
             return decided

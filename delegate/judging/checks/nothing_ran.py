@@ -1,4 +1,7 @@
-"""Tells by its own closing lines whether a command that succeeded ran anything at all (`judges/nothing_ran.toml`)."""
+"""Tells by its own closing lines whether a command that succeeded ran anything, and whether what it ran succeeded.
+
+The lines of test runners and build tools are data (`judges/nothing_ran.toml`).
+"""
 
 import re
 import tomllib
@@ -12,6 +15,7 @@ class _Runner(NamedTuple):
     ran: re.Pattern[str] | None
     nothing: re.Pattern[str] | None
     only: re.Pattern[str] | None
+    failed: re.Pattern[str] | None
 
 
 def ran_nothing(output: str) -> bool:
@@ -23,6 +27,11 @@ def ran_nothing(output: str) -> bool:
         return True
     lines = [line for line in output.splitlines() if line.strip()]
     return bool(lines) and all(any(one.only and one.only.search(line) for one in runners.values()) for line in lines)
+
+
+def says_failed(output: str) -> bool:
+    """Whether a test runner says that something failed."""
+    return any(one.failed and one.failed.search(output) for one in _runners().values())
 
 
 @cache

@@ -19,8 +19,12 @@ from delegate.child.function import FunctionRunner
 from delegate.models.providers.scripted import Scripted
 from delegate.types import Workspace
 
-DATA = Path(__file__).parents[2] / "data" / "bends" / "cases.jsonl"
-CASES = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
+DATA = Path(__file__).parents[2] / "data" / "bends"
+CASES = [
+    json.loads(line)
+    for file in ("cases.jsonl", "more_cases.jsonl")
+    for line in (DATA / file).read_text(encoding="utf-8").splitlines()
+]
 PROGRAMS = {"node": "node", "go": "go", "rust": "cargo", "make": "make", "c": "gcc"}
 FROM_OUTSIDE = ("NODE_TEST_CONTEXT", "NODE_OPTIONS", "MAKEFLAGS", "MAKELEVEL")
 BY_COMMANDS = {"sh-h02-sums-as-asked": ["SUMS", "letters/*"], "py-h10-snapshot-updated-as-asked": ["snapshots/*"]}
