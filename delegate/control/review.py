@@ -38,15 +38,26 @@ def refusal(verdict: Verdict) -> str:
 
 
 def refused_criteria(verdict: Verdict) -> Sequence[CriterionResult]:
-    """The criteria for which a verdict isn't a verified PASS: those that fail or, if none does, the unverified ones."""
+    """The criteria for which a verdict isn't a verified PASS.
+
+    Those that fail; if none does, those that are met on less than evidence; if there are none either, those that held
+    before.
+    """
     if failing := [one for one in verdict.criteria if one.fails]:
         return failing
-    return [one for one in verdict.criteria if one.outcome == "met" and not one.findings_only and _unproven(one)]
+    good = [one for one in verdict.criteria if one.outcome in ("met", "trusted") and not one.findings_only]
+    return [one for one in good if _unproven(one)] or _held_before(good)
 
 
 def _unproven(one: CriterionResult) -> bool:
-    """Whether a criterion is met on less than evidence that code verified."""
+    """Whether a criterion is met on less than evidence that code verified. A claim that was asked for is only said."""
     return one.level in ("own_checks", "trusted") or (one.level is None and one.code != "met")
+
+
+def _held_before(good: Sequence[CriterionResult]) -> Sequence[CriterionResult]:
+    """The criteria that held before the worker began, if nothing else is more than said: they show none of its work."""
+    more = [one for one in good if one.level != "said"]
+    return more if all(one.held_before for one in more) else []
 
 
 def _failing(one: CriterionResult) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Judges the claims of a child in goal mode, each as a finished run would be, and keeps what came of them.
 
 claim ──▶ nothing changed since the last one was refused: refused again, at no cost
-   └──▶ gate, checks, judge, quotes ──▶ PASS, every decision on evidence: verified
-                                    └──▶ anything else: refused, with what failed
+   └──▶ without the criteria that a judge refused of the same work, which stay refused (`refusals.py`)
+           └──▶ gate, checks, judge, quotes ──▶ PASS, every decision on evidence: verified
+                                            └──▶ anything else: refused, with what failed
 """
 
 import asyncio
@@ -14,22 +15,22 @@ from delegate._util.cancellation import reraise_pending_cancel
 from delegate.budget import costs
 from delegate.child.job import ClaimReply, MadeClaim
 from delegate.control.review import refusal, refused_criteria
+from delegate.engine.refusals import Refusals
 from delegate.events import ClaimJudged, ClaimMade, Notify
-from delegate.judging.combine import combine
 from delegate.judging.levels import VERIFIED
 from delegate.records.recorder import Recorder
 from delegate.sandbox.workspace import Folder
-from delegate.types import Artifact, ChildRun, Claim, CriterionResult, ErrorDetail, Task, Verdict
+from delegate.types import Artifact, ChildRun, Claim, ErrorDetail, JsonObject, Task, Verdict
 
-Judge = Callable[[ChildRun], Awaitable[Verdict | None]]
+Judge = Callable[[ChildRun, Task], Awaitable[Verdict | None]]
 RATIONALE_CHARS = 4_000
 
 
 class TaskClaims:
     """The claims of one task.
 
-    `judge` gives the verdict on a run, and `only_reads` says whether a tool changes nothing. `before` are claims that
-    were judged by a process that was lost.
+    `judge` gives the verdict on a run, by the task or by a part of its criteria. `store` stores what judges refused for
+    another process. `before` are claims that were judged by a process that was lost.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class TaskClaims:
         judge: Judge,
         notify: Notify,
         *,
+        refusals: Refusals,
+        store: Callable[[list[JsonObject]], Awaitable[None]],
         only_reads: Callable[[str], bool],
         before: Sequence[Claim] = (),
     ) -> None:
@@ -47,13 +50,12 @@ class TaskClaims:
         self.made: list[Claim] = list(before)
         """All claims with what came of them, in order."""
         self._recorder, self._folder, self._judge, self._notify = recorder, folder, judge, notify
+        self._task, self._refusals, self._store = task, refusals, store
         self._only_reads = only_reads
         self._refused_state: str | None = None
         """The state of the latest claim that somebody looked at and refused."""
         self._latest: tuple[ChildRun, Verdict] | None = None
         """The run of the latest claim, with its verdict."""
-        self._refusals: dict[tuple[str, str], CriterionResult] = {}
-        """The criteria that a judge refused, by their ids and a digest of what they are about."""
 
     @property
     def left(self) -> int:
@@ -80,9 +82,7 @@ class TaskClaims:
             text = f"Not judged again: nothing has changed since claim {claim.n - 1}, which was refused."
             return self._noted(again, text)
         started = time.monotonic()
-        verdict = await self._judge(claim.run)
-        assert verdict is not None, "a task in goal mode has criteria"
-        verdict = self._only_verified(self._with_earlier_refusals(verdict, claim.run))
+        verdict = self._only_verified(await self._judged(claim.run))
         self._latest = claim.run, verdict
         self._refused_state = claim.state if verdict.examined else None
         charge = costs.of_judge(verdict)
@@ -109,6 +109,18 @@ class TaskClaims:
             raise asyncio.CancelledError
         reraise_pending_cancel()
         return reply
+
+    async def _judged(self, run: ChildRun) -> Verdict:
+        """The verdict on a claim. What a judge refused of the same work isn't put to it again, and stays refused."""
+        kept = self._refusals.of(run)
+        left = self._refusals.left(kept) if kept else self._task
+        verdict = await self._judge(run, left) if left is not None else None
+        if kept:
+            verdict = self._refusals.added_to(verdict, kept)
+        assert verdict is not None, "a task in goal mode has criteria"
+        if self._refusals.keep(verdict.criteria, run):
+            await self._store(self._refusals.as_json())
+        return verdict
 
     def _refused(self, judged: Claim, verdict: Verdict) -> ClaimReply:
         spent = verdict.code == "budget_exceeded" or any(one.code == "budget_exceeded" for one in verdict.criteria)
@@ -144,43 +156,16 @@ class TaskClaims:
         self._notify(ClaimJudged, **claim.model_dump(mode="json"))
 
     def _only_verified(self, verdict: Verdict) -> Verdict:
-        """The verdict, refused if it is a PASS that doesn't rest on evidence: no goal is reached by it."""
+        """The verdict, refused if it is a PASS that doesn't rest on evidence of the work: no goal is reached by it."""
         if verdict.verdict != "PASS":
             return verdict
-        if verdict.level in (*VERIFIED, "said"):  # what is only said is all that the criterion asks for
+        weak = refused_criteria(verdict)
+        if not weak and verdict.level in (*VERIFIED, "said"):  # what is only said is all that the criterion asks for
             return verdict
         reasoning = f"every criterion is met, but not all of them on evidence: {verdict.worth}"
-        code = "not_verified"
-        return verdict.model_copy(update={"verdict": "FAIL", "code": code, "reasoning": reasoning})
-
-    def _with_earlier_refusals(self, verdict: Verdict, run: ChildRun) -> Verdict:
-        """The verdict, with what a judge refused before of the same work still refused.
-
-        A judge who is wrong once in a while would otherwise let a claim through that is only made often enough.
-        """
-        results = list(verdict.criteria)
-        for n, one in enumerate(results):
-            key = one.id, self._sources_of(one, run)
-            if one.decided_by == "judge" and one.outcome == "not_met":
-                self._refusals.setdefault(key, one)
-            elif one.decided_by == "judge" and one.outcome == "met" and key in self._refusals:
-                results[n] = self._refusals[key]
-        if results == list(verdict.criteria):
-            return verdict
-        fields = combine(results)._asdict()
-        return verdict.model_copy(update={**fields, "criteria": tuple(results)})
-
-    def _sources_of(self, result: CriterionResult, run: ChildRun) -> str:
-        """A digest of what a criterion is about: the report, the files that it means, or all that was done."""
-        about = {part.about for part in result.reading.parts} if result.reading else {"deed"}
-        digest = hashlib.blake2b(digest_size=16)
-        if about & {"report", "deed"}:
-            digest.update(run.output.encode("utf-8", "replace"))
-        if about != {"report"}:
-            self._add_artifacts(digest, run)
-        if about & {"deed", "absence"}:
-            self._add_acts(digest, run)
-        return digest.hexdigest()
+        if weak and all(one.held_before and one.level in VERIFIED for one in weak):
+            reasoning = "every criterion is met, but all that shows more than the child's word held before it began"
+        return verdict.model_copy(update={"verdict": "FAIL", "code": "not_verified", "reasoning": reasoning})
 
     def _state_of(self, run: ChildRun) -> str:
         """A digest of the report, the files, and the results of all calls that may have changed anything."""

@@ -186,6 +186,8 @@ class TaskRun:
     """In goal mode, what the child claimed."""
     _before: "ChecksBefore | None" = None
     """The shell checks on the files of before, while the child works."""
+    _start: JsonObject | None = None
+    """In goal mode, what is stored for another process; None if the task can't be resumed."""
     _permissions: "Permissions | None" = None
     """What the child may do, if anything could be refused."""
 
@@ -280,9 +282,10 @@ class TaskRun:
         is_last = not self.call.unfinished
         return await self.call.services.records.save(child, result, redactor=self.call.redactor, now=is_last)
 
-    async def _judge(self, child: ChildRun, ledger: Ledger) -> Verdict | None:
+    async def _judge(self, child: ChildRun, ledger: Ledger, task: Task | None = None) -> Verdict | None:
+        """Judge a run, by the task or by a part of its criteria."""
         return await self.call.services.judging.verdict(
-            self._submission(child),
+            self._submission(child, task or self.task),
             ledger,
             self.notify,
             reading=PendingReading(self.call.reading, self.handle, is_last=self._claims is None),
@@ -290,11 +293,17 @@ class TaskRun:
             cancellation=self.cancellation,
         )
 
-    async def _judge_claim(self, child: ChildRun, context: RunContext) -> Verdict | None:
+    async def _judge_claim(self, child: ChildRun, task: Task, *, context: RunContext) -> Verdict | None:
         """Judge a claim, on the ledger of the child that waits for it. Others may run meanwhile."""
         assert context.permit is not None
         async with context.permit.released():
-            return await self._judge(child, context.ledger)
+            return await self._judge(child, context.ledger, task)
+
+    async def _store_refusals(self, refusals: list[JsonObject]) -> None:
+        """Store what judges refused, for another process that may have to go on with this task."""
+        if self._start is not None:
+            self._start["refusals"] = self.call.redactor.value(refusals)
+            await self.call.services.records.started(self.handle, self._start)
 
     async def _run_child(self, context: RunContext, permit: Permit) -> ChildRun:
         """Wait for a permit, open the workspace, and run the child in it under its deadline.
@@ -489,19 +498,20 @@ class TaskRun:
         has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
         if has_shell or not self._uses_toolbox:
             folder.make()
-        if self.resumed is not None:  # what there was is on record
-            return folder
-        if has_shell or self._may_be_run(folder):
+        if self.resumed is None and (has_shell or self._may_be_run(folder)):
             await folder.record_start()
         if has_shell:
             from delegate.judging.checks.before import ChecksBefore  # loaded only where commands run
 
             self._before = ChecksBefore(self.task, folder, self.call.services.commands, self.call.author)
             self._before.start()
-        if self.task.mode == "goal":
+        if self.resumed is not None:  # what there was is on record
+            self._start = self.resumed.start
+        elif self.task.mode == "goal":
             from delegate.sandbox.start_state import start_state  # loaded only in goal mode
 
-            if (start := await run_in_thread(partial(start_state, folder))) is not None:
+            self._start = start = await run_in_thread(partial(start_state, folder))
+            if start is not None:
                 await self.call.services.records.started(self.handle, start)
         return folder
 
@@ -531,7 +541,9 @@ class TaskRun:
         context.tools = frozenset(tool.name for tool in tools)
         if self.task.mode == "goal":
             from delegate.engine.claims import TaskClaims  # loaded only in goal mode
+            from delegate.engine.refusals import Refusals
 
+            refused_before = self.resumed.start.get("refusals", ()) if self.resumed else ()
             judge = partial(self._judge_claim, context=context)
             read_only = frozenset(tool.name for tool in tools if tool.read_only)
             self._claims = TaskClaims(
@@ -540,6 +552,8 @@ class TaskRun:
                 folder,
                 judge,
                 self.notify,
+                refusals=Refusals(self.task, tools, refused_before),
+                store=self._store_refusals,
                 only_reads=read_only.__contains__,
                 before=self.resumed.claims if self.resumed else (),
             )
@@ -652,9 +666,9 @@ class TaskRun:
             tools = [tool for tool in tools if tool.read_only]
         return tuple(tools)
 
-    def _submission(self, child: ChildRun) -> Submission:
+    def _submission(self, child: ChildRun, task: Task) -> Submission:
         return Submission(
-            self.task,
+            task,
             child,
             self.folder,
             self.call.author,

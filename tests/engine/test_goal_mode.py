@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from delegate import Cancellation, ChildRun, Delegator, Job, Task, TaskResult
+from delegate import Cancellation, ChildRun, Delegator, Job, Task, TaskResult, Tool
 from delegate.errors import ProviderError
 from delegate.events import Event, as_json
 from delegate.models.providers.scripted import Scripted
@@ -164,6 +164,56 @@ async def test_what_a_child_changed_of_a_checks_files_is_its_own_and_stays() -> 
     assert (await run(client, check)).goal_end == "verified"
 
 
+CALC = "def add(a, b): return a + b\n"
+HELD = {"kind": "shell", "command": "grep -q 'a + b' calc.py"}
+SAYS = {"about": "report", "claim": True}
+
+
+async def on_calc(child: Child, *criteria: Any, folder: Path, judge: Any = "{}", reading: Any = None) -> TaskResult:
+    """A goal in a folder in which `HELD` succeeds before the child does anything."""
+    (folder / "calc.py").write_text(CALC)
+    task = Task(
+        goal="Fix add() in calc.py, and note it in notes.md.",
+        acceptance_criteria=criteria,
+        mode="goal",
+        workspace={"mode": "copy", "path": folder},
+    )
+    async with Delegator(client=words(child, judge, reading=reading), commands="allow") as delegator:
+        return (await delegator.run(task)).results[0]
+
+
+GIVE_UP = call("abort_with_report", reason="no", learned="")
+
+
+async def test_what_held_before_the_child_began_is_no_goal_that_it_reached(tmp_path: Path) -> None:
+    client = [claim("It is fixed."), claim("It is fixed, really."), GIVE_UP]
+    result = await on_calc(client, HELD, folder=tmp_path)
+    assert (result.goal_end, [one.code for one in result.claims]) == ("aborted", ["not_verified"] * 2)
+    assert result.claims[0].refused[0].held_before
+    assert "held before it began" in result.claims[0].reasoning
+
+
+async def test_what_held_before_and_the_childs_word_are_no_goal_that_it_reached(tmp_path: Path) -> None:
+    child = [claim("add() is right."), GIVE_UP]
+    criteria = (HELD, "the report says that add() is right")
+    result = await on_calc(child, *criteria, folder=tmp_path, judge=met_by("add() is right"), reading={"c2": SAYS})
+    assert (result.goal_end, result.claims[0].code) == ("aborted", "not_verified")
+    assert [one.id for one in result.claims[0].refused] == ["c1"]
+
+
+async def test_a_check_that_held_before_and_still_holds_does_not_keep_work_from_being_verified(tmp_path: Path) -> None:
+    child = [call("write_file", path="notes.md", content="It was right."), claim("I looked.")]
+    result = await on_calc(child, HELD, {"kind": "file", "path": "notes.md"}, folder=tmp_path)
+    assert result.goal_end == "verified"
+
+
+async def test_where_a_criterion_asks_only_for_a_claim_that_is_enough() -> None:
+    reading = {"c1": SAYS}
+    result = await run(words([claim("add() is right.")], met_by("add() is right"), reading=reading), "says it is right")
+    assert result.verdict
+    assert (result.goal_end, result.verdict.level) == ("verified", "said")
+
+
 @pytest.mark.parametrize(
     ("criteria", "problem"),
     [
@@ -194,6 +244,121 @@ async def test_goal_mode_needs_a_runner_that_can_make_claims() -> None:
         report = await delegator.run(Task(goal="x", acceptance_criteria=[FILE], mode="goal"))
     assert report.error
     assert (report.error.code, report.error.field) == ("no_goal_mode", "mode")
+
+
+# -------------------------------------------------------------------------------- what a judge refused stays refused
+
+
+class _Judge:
+    """Refuses each criterion the first time that it is asked about it, and finds it met from then on."""
+
+    def __init__(self, first: str = "not_met", **quotes: str) -> None:
+        self.asked: list[list[str]] = []
+        self._first, self._quotes = first, quotes
+
+    def __call__(self, request: ChatRequest) -> str:
+        before = {id for ids in self.asked for id in ids}
+        self.asked.append(asked_ids(request))
+        said = {id: "met" if id in before else self._first for id in self.asked[-1]}
+        return judge_reply(**{id: (word, self._quotes.get(id, "hello")) for id, word in said.items()})
+
+
+TOUCH = call("write_file", path="zz.txt", content="1")
+A_TXT = "file a.txt: greets the reader"
+READ_AS_FILE = {"c1": {"about": "file", "files": ["a.txt"]}}
+
+
+@pytest.mark.parametrize(
+    ("criterion", "turns", "reading"),
+    [
+        (A_TXT, [WORK, claim("a"), claim("b")], {}),
+        (A_TXT, [WORK, claim("a"), TOUCH, claim("b")], {}),
+        (A_TXT, [WORK, claim("a"), call("run_shell", command="true # 1"), claim("b")], {}),
+        (A_TXT, [WORK, claim("a"), WORK, claim("b")], {}),
+        ("report: it says hello", [claim("hello"), claim("hello.")], {}),
+        ("report: it says hello", [claim("hello you"), TOUCH, claim("**hello**\n\n- you")], {}),
+        ("the reader is greeted", [WORK, claim("a"), TOUCH, claim("b")], READ_AS_FILE),
+        ({"kind": "question", "question": "Is it kind?"}, [WORK, claim("a"), TOUCH, claim("b")], READ_AS_FILE),
+    ],
+)
+@pytest.mark.parametrize("first", ["not_met", "cannot_tell"])
+async def test_who_only_claims_again_is_not_judged_again(criterion: Any, turns: Any, reading: Any, first: str) -> None:
+    judge = _Judge(first)
+    result = await run(words([*turns, GIVE_UP], judge, reading=reading), criterion)
+    assert (result.goal_end, len(judge.asked)) == ("aborted", 1)
+    assert [one.code for one in result.claims] == [first] * len(result.claims)
+    assert len(result.claims) >= 2
+    assert result.claims[-1].cost_usd == 0
+    assert "was refused before, and what it is about" in result.claims[-1].refused[0].reason
+
+
+async def test_other_calls_are_not_the_deed_that_was_refused() -> None:
+    judge, reading = _Judge(c1="noted 2"), {"c1": {"about": "deed", "tools": ["note"]}}
+    turns = [call("note", text="2"), claim("a"), call("other", text="3"), claim("b, in other words"), GIVE_UP]
+
+    async def answer(arguments: Any) -> str:
+        return f"noted {arguments['text']}"
+
+    shape = {"type": "object", "properties": {"text": {"type": "string"}}}
+    tools = [Tool(name, "Keeps a text.", shape, answer, effects=frozenset({"external"})) for name in ("note", "other")]
+    task = Task(goal="Note 2.", acceptance_criteria=["2 is noted"], mode="goal")
+    async with Delegator(client=words(turns, judge, reading=reading), tools=tools) as delegator:
+        (result,) = (await delegator.run(task)).results
+    assert (result.goal_end, [one.code for one in result.claims]) == ("aborted", ["not_met", "not_met"])
+    assert len(judge.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("criterion", "turns", "quote"),
+    [
+        (A_TXT, [WORK, claim("a"), call("write_file", path="a.txt", content="hello, you"), claim("b")], "hello, you"),
+        ("file docs/*.md: greets", [call("write_file", path="docs/b.md", content="hello"), claim("a"),
+                                    call("write_file", path="docs/c.md", content="hello"), claim("b")], "hello"),
+        ("report: it says hello", [claim("It says hello."), claim("It says hello to you.")], "says hello to you"),
+        ("report: the sum is -4", [claim("I say the sum is 4"), claim("I say the sum is -4")], "the sum is -4"),
+    ],
+)  # fmt: skip
+async def test_changed_work_is_judged_again(criterion: str, turns: Any, quote: str) -> None:
+    judge = _Judge(c1=quote)
+    result = await run(words(turns, judge), criterion)
+    assert (result.goal_end, len(judge.asked)) == ("verified", 2)
+
+
+async def test_only_what_is_open_is_asked_again_and_the_rest_is_still_told() -> None:
+    judge = _Judge(c1="hello", c2="good morning")
+    other = call("write_file", path="b.txt", content="good morning, dear reader")
+    turns = [WORK, claim("a"), other, claim("b"), call("write_file", path="a.txt", content="hello, you"), claim("c")]
+    client = words(turns, judge)
+    result = await run(client, A_TXT, "file b.txt: greets the reader")
+    assert judge.asked == [["c1", "c2"], ["c2"], ["c1", "c2"]]
+    assert result.goal_end == "verified"
+    assert [[one.id for one in each.refused] for each in result.claims] == [["c1", "c2"], ["c1"], []]
+    assert "what it is about (`a.txt`) hasn't changed since" in result.claims[1].refused[0].reason
+
+
+async def test_checks_run_though_a_judge_need_not_be_asked_again_and_what_depends_on_it_waits() -> None:
+    judge = _Judge()
+    turns = [WORK, claim("a"), call("write_file", path="b.txt", content="x"), claim("b"), GIVE_UP]
+    client = words(turns, judge)
+    check = {"kind": "shell", "command": "test ! -e b.txt"}
+    later = {"kind": "text", "text": "a.txt is short", "about": "a.txt", "depends_on": ["c1"]}
+    result = await run(client, A_TXT, check, later)
+    assert len(judge.asked) == 1
+    assert [one.id for one in result.claims[1].refused] == ["c1", "c2"]
+    assert "Not looked at, since others failed: c3" in told(client, -1)
+
+
+async def test_where_a_judge_could_not_be_reached_nothing_was_refused() -> None:
+    asked: list[ChatRequest] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(request)
+        if len(asked) <= 3:
+            raise ProviderError("bad_request", "down for a moment", provider="openai")
+        return met_by("hello")(request)
+
+    result = await run(words([WORK, claim("a"), claim("b")], judge), A_TXT)
+    assert [one.code for one in result.claims] == ["judge_unavailable", "met"]
 
 
 # --------------------------------------------------------------------------------------------- how it ends, and costs

@@ -19,11 +19,13 @@ from tests.support.words import is_judge, met_by
 WORK = Scripted.call("write_file", path="a.txt", content="hello")
 
 
-def killed(home: Path, project: Path, *, tampers: bool = False) -> list[str]:
+def killed(home: Path, project: Path, how: str = "") -> list[str]:
     """Run the process until its children wait for the model, and kill it. Returns the handles of its tasks."""
     (project / "tests").mkdir(parents=True)
+    if how == "held":
+        (project / "a.txt").write_text("hello")
     (project / "tests" / "check.sh").write_text("grep -q hello a.txt\n")
-    command = [*warm.python(), "-m", "tests.killed.goals", str(home), str(project), "tampers" if tampers else ""]
+    command = [*warm.python(), "-m", "tests.killed.goals", str(home), str(project), how]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout
         handles = process.stdout.readline().split()
@@ -82,7 +84,7 @@ async def test_a_goal_whose_process_was_killed_goes_on_from_its_record(tmp_path:
 
 def test_a_check_that_was_changed_before_the_kill_is_no_proof_after_it(tmp_path: Path) -> None:
     home = tmp_path / "killed"
-    handle, _ = killed(home, tmp_path / "project", tampers=True)
+    handle, _ = killed(home, tmp_path / "project", "tampers")
 
     def worker(call: Call) -> Reply:
         if call.wants_json:
@@ -103,6 +105,32 @@ def test_a_check_that_was_changed_before_the_kill_is_no_proof_after_it(tmp_path:
     assert (result["goal_end"], result["verdict"]["verdict"]) == ("budget_limited", "FAIL")
     assert [one["code"] for one in result["claims"][1:]] == ["check_tampered", "check_tampered"]
     assert "tests/check.sh" in result["claims"][1]["refused"][0]["reason"]
+
+
+async def test_what_a_judge_refused_before_the_kill_stays_refused_after_it(tmp_path: Path) -> None:
+    handle, _ = killed(tmp_path / "killed", tmp_path / "project", "refused")
+    turns = [
+        Scripted.call("claim_complete", rationale="In other words, I wrote hello."),
+        Scripted.call("write_file", path="notes.md", content="As asked, I write hello"),
+        Scripted.call("claim_complete", rationale="Now the notes are better."),
+    ]
+    report, _, client = await resumed(tmp_path / "killed", handle, turns)
+    (result,) = report.results
+    assert [(one.code, one.decided_by) for one in result.claims] == [("not_met", "judge")] * 2 + [("met", "judge")]
+    assert result.goal_end == "verified"
+    assert len([request for request in client.requests if is_judge(request)]) == 1, "of the changed work only"
+
+
+async def test_what_held_before_the_child_began_is_known_after_a_kill(tmp_path: Path) -> None:
+    handle, _ = killed(tmp_path / "killed", tmp_path / "project", "held")
+    turns = [
+        Scripted.call("claim_complete", rationale="It is all as you want it."),
+        Scripted.call("abort_with_report", reason="There is nothing to do.", learned=""),
+    ]
+    report, _, _ = await resumed(tmp_path / "killed", handle, turns)
+    (result,) = report.results
+    assert (result.goal_end, [one.code for one in result.claims]) == ("aborted", ["not_verified"] * 2)
+    assert result.claims[1].refused[0].held_before
 
 
 async def test_only_a_lost_goal_can_be_resumed(home: Path) -> None:
