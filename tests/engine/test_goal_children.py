@@ -125,7 +125,7 @@ CHILDREN: dict[str, Child] = {
         [turn(*(claim(f"{turns} {n}") for n in range(50))) for turns in range(9)], "budget_limited", claims=3
     ),
     "claims until its money is spent": Child(
-        [turn(claim(f"{n}")) for n in range(50)], "budget_limited", (GREETS,), quote="nothing",
+        [turn(write("a.txt", f"{n}"), claim(f"{n}")) for n in range(50)], "budget_limited", (GREETS,), quote="nothing",
         fields={"max_claims": 50, "max_cost_usd": 0.05},
     ),
     "claims fifty times and writes in between": Child(
