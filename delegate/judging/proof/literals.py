@@ -1,8 +1,9 @@
 """Finds literals (ids, addresses, proper names, amounts, dates, times) in a text, however they are written there.
 
-A literal stands in a text as a whole: 50 isn't in 50.25, and 12 not in 12-99. Letters are compared without case, width
-and accents. Amounts, dates and times are compared by value: `1,500.00` is 1500, `3. Mai 2026` is 2026-05-03, `2 PM` is
-14:00. Names of months are those of the Unicode CLDR, in all of its languages.
+A literal stands in a text as a whole: 50 isn't in 50.25 or 50,000, 12 not in 12-99 or 12abc, and A7 not in A7#2.
+Letters are compared without case, width and accents. Amounts, dates and times are compared by value, and amounts with
+their sign: `1,500.00` is 1500, `3. Mai 2026` is 2026-05-03, `2 PM` is 14:00. Names of months are those of the Unicode
+CLDR, in all of its languages.
 """
 
 import json
@@ -14,9 +15,10 @@ from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 from delegate._util.resources import text as text_of
-from delegate.judging.proof.vocabulary import currencies
+from delegate.judging.proof.vocabulary import currencies, units
 
 _ACCENTS = re.compile("[\u0300-\u036f]")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _TYPOGRAPHY = {
     **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b\u00b4`"), "'"),
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f\u00ab\u00bb"), '"'),
@@ -26,18 +28,23 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 """Letters of scripts that put no space between words, or join endings to them."""
 _JOINT = ".,:/-@'"
 """Between two digits or letters, these can be inside of an id, an address or a number."""
+_ANCHOR = "#"
+"""The same, but only behind it: `A7#2` isn't A7, and `acme/shop#318` is 318."""
 _JOINING = "@_/:."
 """A name with one of these, or with a digit, is exact: it doesn't stand in a longer one."""
 
-_AMOUNT = re.compile(r"(?:[a-z]{1,2}(?=[^\w\s]))?[^\w\d]{0,3}(?:[a-z]{1,3}\s?)?(\d[\d.,' ]*)\s?(?:[^\w\s]|[a-z]{1,3})?")
+_AMOUNT = re.compile(
+    r"(?:[a-z]{1,2}(?=[^\w\s]))?[^\w\d]{0,3}(?:[a-z]{1,3}\s?)?(\d[\d.,' ]*?)"
+    r"(?:([^\W\d_]{1,3})|\s?(?:[^\w\s]|[^\W\d_]{1,3}))?"
+)
 _GROUPED = re.compile(r"(?=(?:\D*\d){4})\+?[a-z0-9]{1,8}(?:[ ()-]{1,2}[a-z0-9]{1,8}){2,11}")
 """An account, a phone number, or another id that is written in groups."""
 _FILE_NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[a-z]\w{0,7}")
 _EITHER = re.compile(r"\d{1,2}\.\d{2}")
 """An amount, or a day and a month."""
 _PLAIN_NUMBER = r"(\d{1,3}(?:[.,' ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?![.,:/-]?\d)"
-_NUMBER = re.compile(rf"(?<![\w.,:/-])(?<!\d ')-?{_PLAIN_NUMBER}(?=\W|$|h\b|[a-z]{{2,4}}\b)")
-_CURRENCY_NUMBER = re.compile(rf"(?<=[^\w\s.,:/-]){_PLAIN_NUMBER}")
+_NUMBER = re.compile(rf"(?<![\w.,:/-])(?<!\d ')(?<!-[^\w\s.,:/-])(-?){_PLAIN_NUMBER}(?=\W|$|([a-z]{{1,4}})\b)")
+_CURRENCY_NUMBER = re.compile(rf"(?<=[^\w\s.,:/-])(?<!-[^\w\s.,:/-]){_PLAIN_NUMBER}(?=\W|$|([a-z]{{1,4}})\b|\d)")
 _ISO_DATE = re.compile(r"(?<!\d)(\d{4})[-/.\u5e74](\d{1,2})[-/.\u6708](\d{1,2})(?!\d)")
 _KOREAN_DATE = re.compile(r"(?:(\d{4})\s?\ub144\s?)?(\d{1,2})\s?\uc6d4\s?(\d{1,2})\s?\uc77c")
 _CJK_DATE = re.compile(r"(?:(\d{4})\s?\u5e74\s?)?(\d{1,2})\s?\u6708\s?(\d{1,2})\s?[\u65e5\u53f7]")
@@ -71,7 +78,8 @@ def fold(text: str) -> str:
 def _fold(text: str) -> str:
     if text.isascii():
         return " ".join(text.lower().split())
-    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.translate(_TYPOGRAPHY)))
+    text = _INVISIBLE.sub("", text.translate(_TYPOGRAPHY))
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return " ".join(unicodedata.normalize("NFC", plain).casefold().split())
 
 
@@ -133,7 +141,7 @@ class Text:
 
     @cached_property
     def _amounts(self) -> frozenset[Decimal]:
-        return _amounts_in(self.folded)
+        return frozenset(value for line in self.folded_lines for value in _amounts_in(line))
 
 
 def stands_in(literal: str, text: str) -> bool:
@@ -188,6 +196,8 @@ def _goes_on(wanted: str, outside: str, edge: str, *, is_before: bool = False) -
     """Whether a word, an id or a number goes on outside of its edge. `outside` begins next to the edge."""
     if not outside or not _is_word(edge) or _UNSPACED.match(edge) or _UNSPACED.match(outside[0]):
         return False
+    if is_before and _is_minus(outside) and _AMOUNT.fullmatch(wanted):
+        return True  # -50 isn't 50
     if _is_word(outside[0]):
         return not (edge.isdigit() and outside[0].isalpha() and not wanted.isdigit() and _is_time_mark(outside))
     is_path = "/" in wanted and "://" not in wanted
@@ -196,7 +206,14 @@ def _goes_on(wanted: str, outside: str, edge: str, *, is_before: bool = False) -
     precise = edge.isdigit() or any(char.isdigit() or char in _JOINING for char in wanted)
     if outside[0] == "-":
         precise = True  # `checkout-admin` isn't `checkout`
-    return precise and len(outside) > 1 and outside[0] in _JOINT and outside[1].isalnum()
+    joints = _JOINT if is_before else _JOINT + _ANCHOR
+    return precise and len(outside) > 1 and outside[0] in joints and outside[1].isalnum()
+
+
+def _is_minus(outside: str) -> bool:
+    """Whether what is before a number makes it negative: `-`, `-$`."""
+    sign = outside[1:] if unicodedata.category(outside[0]) == "Sc" else outside
+    return sign[:1] == "-" and not sign[1:].isalnum()
 
 
 def _is_time_mark(outside: str) -> bool:
@@ -229,8 +246,19 @@ def _value(literal: str) -> _Value:
         return _Value(dates, frozenset(_times_in(rest)) if any(map(str.isdigit, rest)) else frozenset(), frozenset())
     if times := _times_of(literal):
         return _Value(frozenset(), times, frozenset())
+    return _Value(frozenset(), frozenset(), frozenset(_amounts_of(literal)))
+
+
+def _amounts_of(literal: str) -> Iterator[Decimal]:
+    """The values that a literal can have which is an amount, with its sign and currency."""
     found = _AMOUNT.fullmatch(literal)
-    return _Value(frozenset(), frozenset(), frozenset(_readings(found[1].strip())) if found else frozenset())
+    if found is None or (found[2] and not _is_unit(found[2])):
+        return
+    before = literal[: found.start(1)]
+    if "-" in before and any(map(str.isalpha, before)):
+        return  # `A-7` is no amount
+    readings = _readings(found[1].strip())
+    yield from (-one for one in readings) if "-" in before else readings
 
 
 def _times_of(literal: str) -> frozenset[int]:
@@ -254,12 +282,25 @@ def _minutes(found: re.Match[str]) -> Iterator[int]:
 
 
 def _amounts_in(text: str) -> frozenset[Decimal]:
-    numbers = {found for pattern in (_NUMBER, _CURRENCY_NUMBER) for found in pattern.findall(text)}
-    return frozenset(value for number in numbers for value in _readings(number))
+    found = {*_NUMBER.findall(text), *(("", *one) for one in _CURRENCY_NUMBER.findall(text))}
+    return frozenset(
+        -value if sign else value
+        for sign, number, unit in found
+        if not unit or _is_unit(unit)
+        for value in _readings(number, in_text=True)
+    )
 
 
-def _readings(number: str) -> Iterator[Decimal]:
-    """The values that a number can have: a point or comma can separate thousands or fractions."""
+def _is_unit(letters: str) -> bool:
+    """Whether letters right behind a number are a unit or a currency: `30min`, and not `12abc`."""
+    return not letters.isascii() or letters in units() or letters in currencies()[0]
+
+
+def _readings(number: str, *, in_text: bool = False) -> Iterator[Decimal]:
+    """The values that a number can have: a point or comma can separate thousands or fractions.
+
+    A comma before three digits separates thousands where a program wrote it, and before three zeros anyway.
+    """
     bare = re.sub(r"[' ]", "", number).rstrip(".,")
     if not re.fullmatch(r"\d[\d.,]*", bare):
         return
@@ -269,7 +310,8 @@ def _readings(number: str) -> Iterator[Decimal]:
     if not marks:
         yield Decimal(bare).normalize()
         return
-    if len(set(marks)) == 2 or len(marks) == 1:  # the last mark can begin the fraction
+    is_thousands = marks == [","] and len(last) == 3 and not bare.startswith("0") and (in_text or last == "000")
+    if (len(set(marks)) == 2 or len(marks) == 1) and not is_thousands:  # the last mark can begin the fraction
         yield Decimal(f"{re.sub(r'[.,]', '', bare[: -len(last) - 1])}.{last}").normalize()
     if len(set(marks)) == 1 and all(len(group) == 3 for group in groups):
         yield Decimal(re.sub(r"[.,]", "", bare)).normalize()

@@ -5,6 +5,10 @@ the vocabulary of protocols in `judges/outcomes.toml`, at any depth. A "no" anyw
 call and don't count: records of something else that come with it, such as a history; fields that only repeat what the
 call was made with; and sentences, whatever they say.
 
+A yes needs a word of a protocol that says so: a flag, a status, a count, a code. The id of what was made is one too,
+but only where nothing stands beside it that could say the opposite in another language: `{"id": 7, "estado":
+"rechazado"}` is unclear.
+
 A result has an *envelope*, which is about the call: the outermost object, what wraps it, such as `data`, and the
 entries of a batch. What is further in is a *record*, in which only failures and what it says of its own status count.
 """
@@ -16,7 +20,7 @@ from http import HTTPStatus
 from typing import Any, Literal, TypeGuard, cast
 
 from delegate.judging.proof.results import http_status, short_answer, values_in
-from delegate.judging.proof.vocabulary import field_words, status_words, tokens_of, words
+from delegate.judging.proof.vocabulary import currencies, field_words, status_words, tokens_of, words
 from delegate.types import JsonObject, Receipt
 
 Outcome = Literal["yes", "no", "unclear"]
@@ -26,6 +30,9 @@ Said = Literal["yes", "no", "in_part", "not_yet", "doubtful", "unclear"]
 `doubtful` says something that isn't in the vocabulary or doesn't agree with the arguments; `unclear` says nothing."""
 Success = JsonObject | Callable[[Any], bool]
 """A JSON Schema of the results that show success, or a function that tells it of a result."""
+
+_Signal = Said | Literal["made", "unknown"]
+"""What a field says: also the id of what was made, and a word or a flag of which it isn't known what it says."""
 
 _ORDER: tuple[Said, ...] = ("no", "in_part", "not_yet", "doubtful", "unclear", "yes")
 """What decides, of several signals."""
@@ -71,7 +78,7 @@ def said(receipt: Receipt, success: Success | None = None, *, reads: bool = Fals
     for one in sorted({leaf for leaf in map(str, _scalars(receipt.args)) if len(leaf) >= _LONG}, key=len, reverse=True):
         text = text if text.lstrip()[:1] in ("{", "[") else text.replace(one, " ")
     values = [found.value for found in values_in(text)]
-    signals: list[Said] = [signal for value in values for signal in _Result(call).signals(value)]
+    signals: list[_Signal] = [signal for value in values for signal in _Result(call).signals(value)]
     if short := short_answer(text) or (None if values else _word(text, call)):
         signals.append(short)
     if http_status((text.lstrip().splitlines() or [""])[0]) == HTTPStatus.ACCEPTED:
@@ -79,17 +86,17 @@ def said(receipt: Receipt, success: Success | None = None, *, reads: bool = Fals
     if (
         call.is_elsewhere()
         or any(map(call.contradicts, values))
-        or (values and not signals and not any(map(call.can_read, values)))
+        or (values and set(signals) <= {"unknown"} and not any(map(call.can_read, values)))
     ):
         signals.append("doubtful")
     return _together(signals)
 
 
-def _together(signals: Sequence[Said]) -> Said:
+def _together(signals: Sequence[_Signal]) -> Said:
     for one in _ORDER:
         if one in signals:
             return one
-    return "unclear"
+    return "yes" if "made" in signals and "unknown" not in signals else "unclear"
 
 
 def _as_declared(receipt: Receipt, success: Success) -> Said:
@@ -197,10 +204,37 @@ class _Call:
                 return not any(abs(done / one) in (100, 1000) for one in numbers if one)
         return False
 
+    def left_out(self, key: tuple[str, ...], value: Any) -> Said | None:
+        """What a list says of the entries for which it was done: that there are none, or fewer than the call had.
+
+        Such lists are called `accepted`, or as the tool: `invited` of `invite_members`.
+        """
+        if not isinstance(value, list):
+            return None
+        names, done = words("fields"), [str(one) for one in _scalars(value)]
+        bare = [word for word in key if word not in _AUXILIARY]
+        if len(bare) != 1 or not (bare[0] in names["achieved"] or self.brings_about(bare[0])):
+            return None
+        if not value:
+            return "no"
+        asked = [[str(one) for one in _scalars(part)] for part in self.parts if isinstance(part, list)]
+        return "in_part" if any(done and set(done) < set(one) for one in asked) else None
+
     def can_read(self, result: Any) -> bool:
         """Whether any field of a result is in the vocabulary, or was set by the call."""
         keys = [tokens_of(key) for key, _ in _fields(result)]
         return not keys or any(_kind(key) in self.args or not field_words().isdisjoint(key) for key in keys)
+
+    def knows(self, text: str) -> bool:
+        """Whether a text says nothing new: it was among the arguments, is what the tool is for, or is a currency."""
+        folded = text.strip().casefold()
+        verbs = {verb.removesuffix("s") for verb in self.verbs}
+        tokens = tokens_of(text)
+        return (
+            folded in self.values
+            or folded in currencies()[0]
+            or (bool(tokens) and all(token.removesuffix("s") in verbs for token in tokens))
+        )
 
     def brings_about(self, word: str) -> bool:
         """Whether a status is what the tool's name says that it does: `cancelled` of `cancel_order`."""
@@ -209,7 +243,7 @@ class _Call:
     def is_elsewhere(self) -> bool:
         """Whether it was sent to a host of a trial environment."""
         hosts = (found[1] for one in self.values if (found := _HOST.match(one)))
-        return any(not words("fields")["sandbox_host"].isdisjoint(re.split(r"[.-]", host)) for host in hosts)
+        return any(not words("fields")["sandbox"].isdisjoint(re.split(r"[.-]", host)) for host in hosts)
 
     def ends_something(self) -> bool:
         return not words("verbs")["ending"].isdisjoint(self.verbs)
@@ -260,6 +294,7 @@ def _kind(key: tuple[str, ...]) -> str:
 
 def _same_stem(word: str, verb: str) -> bool:
     """Whether a word is a form of the verb: `sent` of `send`, `cancelled` of `cancel`. With -ing, it isn't done."""
+    verb = f"{verb[:-1]}i" if verb.endswith("y") and not word.startswith(verb) else verb  # `paid` of `pay`
     shared = next((n for n, (one, other) in enumerate(zip(word, verb, strict=False)) if one != other), None)
     shared = min(len(word), len(verb)) if shared is None else shared
     is_form = len(verb) >= 3 and shared >= max(3, len(verb) - 1) and len(word) - shared <= 4
@@ -276,16 +311,16 @@ class _Result:
         self._call = call
         self._left = _MAX_VALUES
 
-    def signals(self, value: Any) -> list[Said]:
+    def signals(self, value: Any) -> list[_Signal]:
         """What a result says."""
         return list(self._value(value, envelope=True, depth=0))
 
-    def _part(self, value: Any, depth: int) -> Iterator[Said]:
+    def _part(self, value: Any, depth: int) -> Iterator[_Signal]:
         """What an object says that a finished record has: its status may be about something else."""
         for one in self._value(value, envelope=False, depth=depth):
             yield "doubtful" if one in ("no", "in_part", "not_yet") else one
 
-    def _value(self, value: Any, *, envelope: bool, depth: int) -> Iterator[Said]:
+    def _value(self, value: Any, *, envelope: bool, depth: int) -> Iterator[_Signal]:
         self._left -= 1
         if depth > _MAX_DEPTH or self._left < 0:
             yield "unclear"  # a no may be in what isn't looked at
@@ -297,16 +332,17 @@ class _Result:
         elif isinstance(value, str) and envelope:
             yield from self._text(value, depth)
 
-    def _entries(self, entries: Sequence[Any], *, envelope: bool, depth: int) -> Iterator[Said]:
+    def _entries(self, entries: Sequence[Any], *, envelope: bool, depth: int) -> Iterator[_Signal]:
         """Of several entries, some of which failed, the call is done in part."""
         each = [list(self._value(one, envelope=envelope, depth=depth + 1)) for one in entries]
-        told: Sequence[Said] = [_together(one) for one in each if one]
+        told = [_together(one) for one in each if one]
         if "no" in told and any(one != "no" for one in told):
             yield "in_part"
         else:
-            yield from told
+            for signals in each:
+                yield from signals
 
-    def _text(self, text: str, depth: int) -> Iterator[Said]:
+    def _text(self, text: str, depth: int) -> Iterator[_Signal]:
         if self._call.repeats((), text) or text.strip().casefold() in self._call.values:
             return
         for one in values_in(text) if len(text) > 1 else ():
@@ -315,9 +351,9 @@ class _Result:
         if (answer := short_answer(text)) is not None:
             yield answer
 
-    def _object(self, fields: Mapping[str, Any], *, envelope: bool, depth: int) -> Iterator[Said]:
+    def _object(self, fields: Mapping[str, Any], *, envelope: bool, depth: int) -> Iterator[_Signal]:
         counts: list[int] = []
-        told: list[Said] = []
+        told: list[_Signal] = []
         status = fields.get("status")
         finished = "id" in fields and isinstance(status, str) and _word(status, self._call) == "yes"
         for name, value in fields.items():
@@ -328,10 +364,14 @@ class _Result:
                 continue
             if _is_constant(value) and _refuses(value) and not _is_status(key) and not self._call.repeats(key, value):
                 told.append("no")
-            if (count := self._count(key, value)) is not None:
+            if (short := self._call.left_out(key, value)) is not None:
+                told.append(short)
+            elif (count := self._count(key, value)) is not None:
                 counts.append(count)
             elif (found := _field(key, value, self._call, envelope=envelope)) is not None:
                 told.append(found)
+            elif _is_unknown(key, value, self._call, envelope=envelope):
+                told.append("unknown")
             told += self._inside(key, value, envelope=envelope, depth=depth, finished=finished)
         if counts:
             told.append("yes" if any(counts) else "no")
@@ -345,7 +385,7 @@ class _Result:
 
     def _inside(
         self, key: tuple[str, ...], value: Any, *, envelope: bool, depth: int, finished: bool
-    ) -> Iterator[Said]:
+    ) -> Iterator[_Signal]:
         names = words("fields")
         if _is_error(key) or (
             not names["content"].isdisjoint(key) and not self._is_subject(key) and "response" not in key
@@ -384,6 +424,7 @@ class _Result:
         is_count = " ".join(key) in names["count_alone"] or (
             not told.isdisjoint(names["count"]) and told <= names["count"] | names["count_beside"]
         )
+        is_count = is_count or (len(told) == 1 and self._call.brings_about(next(iter(told))))
         if not is_count:
             return None
         if isinstance(value, (list, tuple)):
@@ -392,7 +433,7 @@ class _Result:
         return None if number is None or number >= _TIMESTAMP or self._call.repeats(key, value) else number
 
 
-def _field(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> Said | None:
+def _field(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> _Signal | None:
     """What one field says of the call; None if it says nothing."""
     names, bare = words("fields"), tuple(word for word in key if word not in _AUXILIARY)
     if call.is_trial(" ".join(key), value):
@@ -410,11 +451,13 @@ def _field(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> 
     if _waits(key, value):
         return "not_yet"
     if (truth := _truth(value)) is not None and _number(value) is None:
+        if truth and envelope and set(key) <= names["sandbox"]:
+            return "doubtful"
         return None if call.repeats(key, value) else _flag(bare, truth, call, envelope=envelope)
     return _other(key, value, call, envelope=envelope)
 
 
-def _other(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> Said | None:
+def _other(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> _Signal | None:
     """What a field says whose value is no word of a protocol: a severity, a progress, a message, a time, an id."""
     if key[-1] in ("severity", "level") and isinstance(value, str):
         return "no" if set(tokens_of(value)) & words("values")["broken"] else None
@@ -488,8 +531,8 @@ def _status(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) ->
     names = words("fields")
     is_own = set(key[:-1]) <= names["status_beside"] or not set(key[:-1]).isdisjoint(call.verbs)
     if isinstance(value, bool):
-        return ("yes" if value else "no") if envelope and key[-1] != "state" else None
-    if not isinstance(value, str):
+        return ("yes" if value else "no") if envelope and is_own and key[-1] != "state" else None
+    if not isinstance(value, str) or _number(value) is not None:
         return None
     found = _word(value, call)
     if found is None:
@@ -530,7 +573,7 @@ def _flag(bare: tuple[str, ...], truth: bool, call: _Call, *, envelope: bool) ->
     return None
 
 
-def _made(key: tuple[str, ...], value: Any, call: _Call) -> Said | None:
+def _made(key: tuple[str, ...], value: Any, call: _Call) -> _Signal | None:
     """Whether a field is the id of something new: none that the call was made with, and none of the transport."""
     names = words("fields")
     if key[-1] not in names["id"]:
@@ -540,7 +583,50 @@ def _made(key: tuple[str, ...], value: Any, call: _Call) -> Said | None:
         return None
     if value in (None, ""):
         return "doubtful" if key == ("id",) else None
-    return None if str(value).strip().casefold() in call.values else "yes"
+    return None if str(value).strip().casefold() in call.values else "made"
+
+
+def _is_unknown(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> bool:
+    """Whether a field may say that it wasn't done, in words that aren't in the vocabulary.
+
+    That is a word or a sentence that the call wasn't made with, a flag that is false, or a code.
+    """
+    if _is_error(key) or call.repeats(key, value):
+        return False
+    if isinstance(value, list):
+        texts = (one for one in cast("list[Any]", value) if isinstance(one, str))
+        return key[-1] not in words("fields")["content"] and any(
+            _is_unknown(key, one, call, envelope=envelope) for one in texts
+        )
+    if isinstance(value, bool):
+        return envelope and not value and not _is_false_anyway(key)
+    number, is_code = _number(value), key in (("code",), ("result", "code"), ("response", "code"))
+    if number is not None:
+        return (is_code or _is_status(key)) and number != 0 and not 200 <= number < 300
+    if not isinstance(value, str) or not value or call.knows(value) or not (is_code or _is_wording(value)):
+        return False
+    tokens, values = set(tokens_of(value)), words("values")
+    good = values["yes"] | values["steps"] | values["neutral"] | values["true"] | values["nothing"]
+    is_kind = key[-1] in words("fields")["kind"]
+    return not (tokens.isdisjoint(values["no"] | values["pending"]) if is_kind else tokens <= good)
+
+
+def _is_wording(text: str) -> bool:
+    """Whether a text is a word, several, or a name of a code, and no id, time, address or the like."""
+    bare = (word.strip(".,;:!?()'\"").replace("_", "").replace("-", "") for word in text.split())
+    return _is_constant(text) or (any(map(str.isalpha, text)) and all(map(str.isalpha, bare)))
+
+
+def _is_false_anyway(key: tuple[str, ...]) -> bool:
+    """Whether a flag is about something that isn't wanted, so that false is no bad news: `declined`, `test`."""
+    names, values = words("fields"), words("values")
+    unwanted = values["no"] | values["pending"] | values["ended"] | names["error"] | names["needs"]
+    ended = words("verbs")["ending"]
+    return (
+        " ".join(key) in names["trial"]
+        or not (unwanted | names["sandbox"]).isdisjoint(key)
+        or any(word in ended or any(_same_stem(word, verb) for verb in ended) for word in key)
+    )
 
 
 # -------------------------------------------------------------------------------------------------- words and numbers
@@ -592,7 +678,7 @@ def _rest(rest: Sequence[str], call: _Call) -> Said | None:
         elif one in values["yes"]:
             found.append("yes")
         elif one not in values["neutral"] and len(one) > 4 and one.endswith("ing"):
-            found.append("not_yet")
+            found.append("doubtful")
     return _together(found) if found else None
 
 

@@ -52,5 +52,11 @@ def currencies() -> tuple[frozenset[str], dict[str, str]]:
 
 
 @cache
+def units() -> frozenset[str]:
+    """What can stand right behind a number."""
+    return frozenset(_given()["currencies"]["units"])
+
+
+@cache
 def _given() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text_of("judges", "outcomes.toml"))

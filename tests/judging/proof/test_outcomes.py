@@ -19,7 +19,10 @@ def receipt(result: Any, tool: str = "send_email", args: Json | None = None, sta
     return Receipt.model_validate({"n": 1, "tool": tool, "args": args or {}, "status": status, "output": output})
 
 
-@pytest.mark.parametrize(("file", "total", "done"), [("outcomes.jsonl", 120, 60), ("more_outcomes.jsonl", 80, 40)])
+@pytest.mark.parametrize(
+    ("file", "total", "done"),
+    [("outcomes.jsonl", 120, 60), ("more_outcomes.jsonl", 80, 40), ("third_outcomes.jsonl", 40, 20)],
+)
 def test_no_result_that_says_no_is_a_success_and_hardly_any_success_is_refused(
     file: str, total: int, done: int
 ) -> None:
@@ -91,6 +94,36 @@ def test_what_only_looks_like_a_no_is_a_success(result: Any) -> None:
     ],
 )
 def test_fields_are_read_by_what_the_call_was_for(tool: str, args: Json, result: Any, wanted: Outcome) -> None:
+    assert outcome(receipt(result, tool, args)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "result", "wanted"),
+    [
+        ("charge", {"amount": 50}, {"id": "ch_1", "paid": False, "captured": False}, "unclear"),
+        ("pay_invoice", {"invoice": "in_7"}, {"id": "in_7x", "status": "open", "paid": False}, "no"),
+        ("transfer", {"amount": 5}, {"id": "t1", "state": "RJCT"}, "unclear"),
+        ("refund", {"order": "A7"}, {"id": "777", "estado": "rechazado"}, "unclear"),
+        ("refund", {"order": "A7"}, {"refund": {"id": "777", "stan": "w trakcie rozpatrywania"}}, "unclear"),
+        ("refund", {"order": "A7"}, {"id": "777", "結果": "失敗"}, "unclear"),
+        ("refund", {"order": "A7"}, {"id": "777", "message": "It was declined by the issuer."}, "unclear"),
+        ("refund", {"order": "A7"}, {"id": "777", "type": "declined"}, "unclear"),
+        ("refund", {"order": "A7"}, {"id": "777", "livemode": False}, "unclear"),
+        ("refund", {"order": "A7"}, {"id": "777", "_mock": True}, "unclear"),
+        ("refund", {"order": "A7"}, {"id": "777", "result": {"code": "E102"}}, "unclear"),
+        ("refund", {"order": "A7"}, {"id": "777", "order": "A7", "object": "refund", "currency": "eur"}, "yes"),
+        ("refund", {"order": "A7"}, {"id": "777", "deleted": False, "failed": False, "test": False}, "yes"),
+        ("refund", {"order": "A7"}, {"id": "777", "success": True, "estado": "listo"}, "yes"),
+        ("upload", {"file": "a.pdf"}, {"id": "u1", "uploaded": []}, "no"),
+        ("send", {"to": ["a@b", "c@d"]}, {"id": "m1", "accepted": ["a@b"]}, "no"),
+        ("send", {"to": ["a@b", "c@d"]}, {"id": "m1", "accepted": ["a@b", "c@d"]}, "yes"),
+        ("archive_tickets", {"ids": [3, 4]}, {"archived": 2}, "yes"),
+        ("archive_tickets", {"ids": [3, 4]}, {"archived": 0}, "no"),
+    ],
+)
+def test_an_id_alone_is_a_yes_only_where_nothing_unknown_stands_beside_it(
+    tool: str, args: Json, result: Any, wanted: Outcome
+) -> None:
     assert outcome(receipt(result, tool, args)) == wanted
 
 
