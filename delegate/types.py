@@ -359,6 +359,10 @@ AnyCriterion = (
 )
 
 
+CONDITIONS = (JsonPredicateCriterion, JsonSchemaCriterion, FileCriterion, RegexCriterion)
+"""The kinds of criteria with a condition on the report or a file, which can be tried on what says nothing."""
+
+
 def _parse_text(value: object) -> object:
     return criterion_of(value) if isinstance(value, str) else value
 

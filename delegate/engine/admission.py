@@ -24,7 +24,7 @@ from delegate.models.connections import Connections
 from delegate.models.routing import ChildRequest, choose_child, likely_judge
 from delegate.sandbox.commands import Author
 from delegate.settings import Settings
-from delegate.types import ReceiptCriterion, Report, Task
+from delegate.types import CONDITIONS, ReceiptCriterion, Report, Task
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
@@ -77,8 +77,7 @@ class Admission:
         if author == "model" and context.workspace is not None:
             tasks = [task.model_copy(update={"workspace": context.workspace}) for task in tasks]
         models = self._select_models(tasks, context)
-        if self.settings.strict_checks:
-            await self._refuse_vacuous(tasks, author)
+        await self._refuse_vacuous(tasks, author)
         connections = [await self.connections.open(model) if model else None for model in models]
         _reserve_children(tasks, author, context)
         # The operator's consumer receives only the events of top-level tasks.
@@ -170,13 +169,22 @@ class Admission:
         return {*self._known_tools(), *GOAL_TOOLS, *STEP_TOOLS}
 
     async def _refuse_vacuous(self, tasks: Sequence[Task], author: Author) -> None:
-        """Raise CallError if a criterion can't fail, as far as that can be found out by trying."""
-        from delegate.judging.checks.can_fail import refuse_vacuous  # loaded only where the settings ask for it
-
+        """Raise CallError if a criterion can't fail, as far as that can be found out by trying. Commands are tried only
+        with `strict_checks`.
+        """
+        strict = self.settings.strict_checks
         for n, task in enumerate(tasks):
+            if not strict and not any(isinstance(one, CONDITIONS) for one in task.acceptance_criteria):
+                continue
+            from delegate.judging.checks import can_fail  # loaded only where there is something to try
+
             folder = task.workspace.path if task.workspace is not None else None
             try:
-                await refuse_vacuous(task, self.executor.services.commands, author=author, folder=folder)
+                if strict:
+                    commands = self.executor.services.commands
+                    await can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
+                else:
+                    await can_fail.refuse_vacuous_conditions(task)
             except CallError as error:
                 error.field = f"tasks[{n}].{error.field}" if len(tasks) > 1 else error.field
                 raise

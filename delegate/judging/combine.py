@@ -7,7 +7,7 @@ found, then one that a judge found, then a criterion that could not be decided.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from delegate.judging.levels import VERIFIED, weakest
+from delegate.judging.levels import VERIFIED, is_at_least, is_too_low, weakest
 from delegate.types import LOWERED, CriterionResult, DecidedBy, Finding, Level, VerdictWord
 
 _GOOD = ("met", "trusted")
@@ -25,15 +25,24 @@ class Combined(NamedTuple):
     reasoning: str
 
 
-def combine(results: Sequence[CriterionResult]) -> Combined:
-    """The verdict that follows from the results of all criteria, except those that are `findings_only`."""
+def combine(results: Sequence[CriterionResult], least: Level | None = None) -> Combined:
+    """The verdict that follows from the results of all criteria, except those that are `findings_only`.
+
+    A PASS at a level below `least` is a FAIL: all that holds may have held before the child began.
+    """
     counted = [result for result in results if not result.findings_only]
     bad = [result for result in counted if result.outcome not in _GOOD]
     if not counted:
         return Combined(
             "FAIL", None, False, "nobody", "no_deciding_criterion", "every criterion has `findings_only` set"
         )
-    return _fail(counted, bad) if bad else _pass(counted)
+    if bad:
+        return _fail(counted, bad)
+    passed = _pass(counted)
+    if least is None or passed.level is None or is_at_least(passed.level, least):
+        return passed
+    reasoning = f"{passed.reasoning}; {is_too_low(passed.level, least)}"
+    return Combined("FAIL", passed.level, passed.verified, passed.decided_by, "below_min_level", reasoning)
 
 
 def _fail(counted: Sequence[CriterionResult], bad: Sequence[CriterionResult]) -> Combined:

@@ -8,9 +8,23 @@ VERIFIED: tuple[Level, ...] = ("proven", "seen")
 """The levels at which a verdict rests on evidence."""
 
 
+_ON_REPORT = ("regex", "json_predicate", "json_schema")
+"""Checks of what the report contains."""
+
+
 def weakest(levels: Iterable[Level]) -> Level | None:
     """The weakest of these levels; None if there are none."""
     return max(levels, key=LEVELS.index, default=None)
+
+
+def is_at_least(level: Level, least: Level) -> bool:
+    """Whether a level is this one or a stronger one."""
+    return LEVELS.index(level) <= LEVELS.index(least)
+
+
+def is_too_low(level: Level, least: Level) -> str:
+    """Why a level isn't enough."""
+    return f"the level is {level.replace('_', ' ')}, and at least {least.replace('_', ' ')} is asked for"
 
 
 def held_to(result: CriterionResult, least: Level | None) -> CriterionResult:
@@ -22,11 +36,11 @@ def held_to(result: CriterionResult, least: Level | None) -> CriterionResult:
     level = _level_of(result)
     if level is None:
         return result
-    is_enough = result.code != "check_tampered" if least is None else LEVELS.index(level) <= LEVELS.index(least)
+    is_enough = result.code != "check_tampered" if least is None else is_at_least(level, least)
     if is_enough:
         return result.model_copy(update={"level": level})
     code = result.code if result.code == "check_tampered" else "below_min_level"
-    why = f"the level is {level.replace('_', ' ')}, and at least {(least or 'seen').replace('_', ' ')} is asked for"
+    why = is_too_low(level, least or "seen")
     reason = f"{result.reason}; {why}" if result.reason else why
     return result.model_copy(update={"outcome": "not_met", "code": code, "reason": reason, "level": level})
 
@@ -46,8 +60,8 @@ def _level_of(result: CriterionResult) -> Level | None:
 def _level_of_part(result: CriterionResult, part: CriterionResult | PartResult, read: StatementPart | None) -> Level:
     if part.code in LOWERED:
         return LOWERED[part.code][0]
-    if result.decided_by == "check":
-        return "proven"
+    if result.decided_by == "check":  # the report has the child's own words
+        return "seen" if result.kind in _ON_REPORT else "proven"
     if read is not None and read.claim:
         return "said"
     if part.source is None:  # the complete record decides an absence, without a judge

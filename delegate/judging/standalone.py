@@ -74,11 +74,13 @@ async def submission_of(
         tools={tool.name: tool.read_only for tool in tools},
         folder=Path(workspace) if workspace is not None else None,
     )
-    if strict_commands is not None:
-        from delegate.judging.checks.can_fail import refuse_vacuous  # loaded only where the settings ask for it
+    from delegate.judging.checks import can_fail
 
+    if strict_commands is not None:
         place = Path(workspace) if workspace is not None else None
-        await refuse_vacuous(task, strict_commands, author="person", folder=place, is_start=False)
+        await can_fail.refuse_vacuous(task, strict_commands, author="person", folder=place, is_start=False)
+    else:
+        await can_fail.refuse_vacuous_conditions(task)
     numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
     folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
     artifacts = await folder.artifacts() if folder else ()

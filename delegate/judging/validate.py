@@ -58,7 +58,7 @@ def refuse_undecidable(
         ):
             message = f"`path` is {criterion.path[:200]!r}, but folders are separated by / here"
             raise _refusal("path_refused", n, message, f"{hint}; name a path inside the workspace")
-    if task.output_schema is not None and (problem := _bad_schema(task.output_schema)):
+    if task.output_schema is not None and (problem := _unusable_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
 
 

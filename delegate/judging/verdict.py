@@ -265,7 +265,7 @@ class _Judgment:
 
     async def combined(self, results: Sequence[CriterionResult]) -> Verdict:
         """The verdict that follows from all results."""
-        task, combined, recorder = self.submission.task, combine(results), self.session.recorder
+        task, combined, recorder = self.submission.task, combine(results, self._min_level), self.session.recorder
         if (changed := await self._changed_artifacts()) and combined.verdict == "PASS":
             reasoning = f"changed after it was checked, so what was checked no longer exists: {changed}"
             combined = Combined("FAIL", None, combined.verified, "check", "changed_after_check", reasoning)

@@ -185,27 +185,42 @@ class Frozen:
     home: Path
     changes: Sequence[Difference]
     foreign: Collection[str] = frozenset()
-    """What somebody else changed meanwhile."""
+    """Those of the changes that somebody else made meanwhile."""
+    replaced: Collection[str] = frozenset()
+    """Deleted files in whose place there is something else, such as a pipe, which isn't copied."""
     knows_start: bool = True
 
     @asynccontextmanager
     async def copy(self, kept: Collection[str] | None = None) -> AsyncGenerator[Path]:
         """A folder of its own with the work as it was left, or with the files of before and only the changes in `kept`.
 
-        Raises `CallError` and OSError.
+        The times of files, which programs such as make compare, are not those that the child set: what is as it was has
+        the time that it had, and what changed is newer than that. Raises `CallError` and OSError.
         """
-        if kept is None:
-            async with copy_of(self.end, self.home) as tree:
-                yield tree
-            return
-        async with copy_of(self.start, self.home) as tree:
-            await run_in_thread(partial(self._apply, tree, kept))
+        async with copy_of(self.end if kept is None else self.start, self.home) as tree:
+            if kept is not None:
+                await run_in_thread(partial(self._apply, tree, kept))
+            elif self.knows_start:
+                await run_in_thread(partial(self._set_times, tree))
             yield tree
 
     def _apply(self, tree: Path, kept: Collection[str]) -> None:
-        applied = [one for one in self.changes if one.path in kept or one.path in self.foreign]
+        applied = [one for one in self.changes if one.path in kept]
         for one in sorted(applied, key=lambda one: one.change != "deleted"):  # a folder may have taken a file's place
             _apply(one, self.end.tree, tree)
+        self._set_times(tree, applied)
+
+    def _set_times(self, tree: Path, applied: Sequence[Difference] | None = None) -> None:
+        before: Mapping[str, FileState] = self.start.origin if self.start is not None else {}
+        now, times = time.time_ns(), dict[str, int]()
+        if applied is None:  # a copy of the files as they were left, with the times that they had then
+            end = self.end.origin
+            times = {path: one.modified_ns for path, one in before.items() if path in end and end[path] != one}
+        changes = self.changes if applied is None else applied
+        times |= {one.path: now for one in changes if one.change != "deleted"}
+        for path, at in times.items():
+            if not (tree / path).is_symlink():
+                os.utime(tree / path, ns=(at, at))
 
 
 @asynccontextmanager
@@ -249,8 +264,6 @@ def _apply(one: Difference, source: Path, tree: Path) -> None:
         _prune(tree, target)
         return
     shutil.copy2(source / one.path, target, follow_symlinks=False)
-    if not target.is_symlink():
-        os.utime(target)  # programs such as make compare times: the work is newer than what was there
 
 
 def _prune(tree: Path, path: Path) -> None:

@@ -324,7 +324,9 @@ class Folder:
         changed = await run_in_thread(partial(differences, self.before, end))
         written = self._writer.foreign if self._writer is not None else ()
         foreign = {one.path for one in changed if self.root / one.path in written}
-        return Frozen(self.before, end, self.copies, changed, foreign)
+        deleted = (self.root / one.path for one in changed if one.change == "deleted")
+        special = {str(path.relative_to(self.root)) for path in deleted if path.exists() and not path.is_dir()}
+        return Frozen(self.before, end, self.copies, changed, foreign, special)
 
     @property
     def copies(self) -> Path:

@@ -24,6 +24,7 @@ from delegate.sandbox.snapshot import CACHES
 from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.trees import copy_tree, remove_tree
 from delegate.types import (
+    CONDITIONS,
     AnyCriterion,
     FileCriterion,
     JsonObject,
@@ -93,17 +94,21 @@ async def refuse_vacuous(
     """Raise CallError for the first criterion that can't fail."""
     trials = await try_out(task, commands, author=author, folder=folder, is_start=is_start, held_before=False)
     for n, trial in enumerate(trials[: len(task.acceptance_criteria)]):
-        if trial.can_fail is False:
-            hint = "name something that only the finished work meets; strict_checks forbids what nothing can fail"
-            message = f"it can't fail: {trial.how}"
-            raise CallError("vacuous_check", message, field=f"acceptance_criteria[{n}]", hint=hint)
+        _refuse(trial, n)
 
 
-async def on_nothing(
-    criterion: ShellCriterion, commands: Commands, *, author: Author, folder: Path | None = None
-) -> bool:
-    """Whether a command succeeds in an empty folder in place of the workspace `folder`. False also if it can't run."""
-    return await _Commands(commands, author, folder).succeeds(criterion, None) is True
+async def refuse_vacuous_conditions(task: Task) -> None:
+    """Raise CallError for the first condition on the report or a file that nothing can fail. No command is run."""
+    for n, criterion in enumerate(task.acceptance_criteria):
+        if isinstance(criterion, CONDITIONS):
+            _refuse(await _try_condition(criterion, task.goal), n)
+
+
+def _refuse(trial: Trial, n: int) -> None:
+    if trial.can_fail is False:
+        hint = "name something that only the finished work meets"
+        message = f"it can't fail: {trial.how}"
+        raise CallError("vacuous_check", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 
 # ------------------------------------------------------------------------------------------------------- commands
@@ -191,7 +196,8 @@ async def _try_condition(criterion: AnyCriterion, goal: str) -> Trial:
         case FileCriterion():
             return _try_file(criterion)
         case ReceiptCriterion():
-            how = f"it fails {'with' if criterion.mode == 'none' else 'without'} such a call"
+            fails_with = criterion.mode == "none" or not criterion.calls
+            how = f"it fails {'with' if fails_with else 'without'} such a call"
             names = ", ".join(f"`{call.tool}`" for call in criterion.calls)
             return Trial(True, f"{how}; which tools there are isn't known here: {names}" if names else how)
         case ManualCriterion():

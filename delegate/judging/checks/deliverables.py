@@ -21,6 +21,8 @@ from delegate.sandbox.snapshot import Difference, Frozen
 from delegate.types import AboutFile, FileCriterion, ShellCriterion, Task
 
 _READ_BYTES = 200_000
+_MOST_READ = 200
+"""So many tests and scripts are searched for the names of files."""
 _SOURCE = re.compile(
     r".*\.(awk|sed|jq|py|pyx|pyi|[cm]?[jt]sx?|vue|svelte|go|rs|c|h|cc|cpp|cxx|hh|hpp|java|kt|kts|scala|swift|rb|php|pl|pm|lua|jl|r"
     r"|ex|exs|erl|hs|ml|fs|cs|vb|dart|zig|nim|m|mm|sql|sh|bash|css|scss|html?|md|rst|txt|tex)",
@@ -57,14 +59,43 @@ class Deliverables:
         """What the task asked for. A link shows nothing of its own."""
         explicit = self.criterion.deliverables if self.criterion.deliverables is not None else self.task.deliverables
         if explicit is not None:
-            is_meant = Globs((*explicit, *self.criterion.may_change))
-            return frozenset(one.path for one in self.frozen.changes if is_meant(one.path) and not self._is_link(one))
+            return self._given((*explicit, *self.criterion.may_change))
         plain = {one.path: one for one in self.frozen.changes if self._may_be_work(one)}
         usual = {path for path, one in plain.items() if self._is_usual(one)}
+        if self._mentioned and not self._named:  # nothing but files that the work is compared with
+            usual = set(filter(_is_code, usual))
         allowed = filter(Globs(self.criterion.may_change), plain)
         committed = {path for path in plain if path.startswith(".git/")}
-        found = self._with_references(self._named & plain.keys(), usual) if self._named else usual
+        found = self._with_references(self._named, self._named & plain.keys(), usual) if self._named else usual
         return frozenset({*found, *allowed, *committed})
+
+    def _given(self, globs: Sequence[str]) -> frozenset[str]:
+        """What these globs name, and what that refers to.
+
+        A name without a folder is that of the file at the top, if there is one. What programs write, or load without
+        being told to, counts only if it is named as such.
+        """
+        at_top = {glob for glob in globs if "/" not in glob and glob in self._all}
+        is_meant = Globs([glob for glob in globs if glob not in at_top])
+        is_product = Globs([glob for glob in globs if _is_product(glob)])
+        named = {path for path in self._all if path in at_top or is_meant(path)}
+        own = {
+            one.path
+            for one in self.frozen.changes
+            if one.path in named
+            and not self._is_link(one)
+            and (is_product(one.path) or not _is_product(one.path))
+            and (self.role(one) != "hook" or one.path in globs)
+        }
+        usual = {one.path for one in self.frozen.changes if self._may_be_work(one) and self._is_usual(one)}
+        return frozenset(self._with_references(named, own, usual))
+
+    @cached_property
+    def others_work(self) -> frozenset[str]:
+        """What somebody else changed meanwhile, as far as it decides no check."""
+        return frozenset(
+            one.path for one in self.frozen.changes if one.path in self.frozen.foreign and self.role(one) in _WORK
+        )
 
     def is_asked(self, one: Difference) -> bool:
         """Whether a file that is no deliverable is still one that the task may mean: it names it, or names nothing."""
@@ -98,23 +129,60 @@ class Deliverables:
     @property
     def asks_for_code(self) -> bool:
         """Whether the task names source code that was there."""
-        return any(_SOURCE.fullmatch(path) and not _PROSE.fullmatch(path) for path in self._named & self._before.keys())
+        return any(map(_is_code, self._named & self._before.keys()))
 
     @cached_property
     def _named(self) -> frozenset[str]:
         """The files, of before or of now, that the goal, the context or a criterion names, and that may be work.
 
-        A folder counts if no file is named. A file that the command names too may be what it checks with: it counts if
-        nothing else is named, or if it wasn't there, so that somebody had to make it.
+        A file that the command names too may be what it checks with: it counts if nothing else is named, or if it
+        wasn't there, so that somebody had to make it. What the work is compared with doesn't count.
         """
-        plain = {path for path in self._all if self._role(path) in _WORK}
-        named = {path for path in plain if self._names(path) or any(is_meant(path) for is_meant in self._named_globs)}
-        named = named or {path for path in plain if any(f"{one}/" in self._words for one in _folders(path))}
         words = _words(self.criterion.command)
-        run = {path for path in plain if _is_word(path, words, any_name=path in self._before)}
-        made = {path for path in run if path not in self._before and not _PRODUCT.fullmatch(path)}
-        checked_with = {path for path in named & run if path in self._before}
-        return frozenset((named - checked_with or named) | made)
+        run = {path for path in self._plain if _is_word(path, words, any_name=path in self._before)}
+        made = {path for path in run if path not in self._before and not _is_product(path)}
+        checked_with = {path for path in self._mentioned & run if path in self._before}
+        others = self._mentioned - checked_with or self._mentioned
+        return frozenset({path for path in others if not self._is_reference(path)} | made)
+
+    @cached_property
+    def _mentioned(self) -> frozenset[str]:
+        """The same, whatever the file is to the command. A folder counts if no file is named."""
+        named = {path for path in self._plain if self._names(path) or any(one(path) for one in self._named_globs)}
+        return frozenset(named or filter(self._is_in_named_folder, self._plain))
+
+    @cached_property
+    def _plain(self) -> frozenset[str]:
+        return frozenset(path for path in self._all if self._role(path) in _WORK)
+
+    def _is_in_named_folder(self, path: str) -> bool:
+        """Whether the task names a folder with the file in it. Build products count only if it names theirs."""
+        folders = [f"{one}/" for one in _folders(path) if f"{one}/" in self._words]
+        return any(_is_product(folder + "_") for folder in folders) or (bool(folders) and not _is_product(path))
+
+    def _is_reference(self, path: str) -> bool:
+        """Whether a file that isn't code may be what the work is compared with, as a test or a script names it.
+
+        So does a command that names several such files: one alone is what it looks at. A task may name such a file as
+        well, to say what is in it, or that it must not be changed.
+        """
+        if path not in self._before or _is_code(path):
+            return False
+        words = _words(self.criterion.command)
+        by_command = [one for one in self._before if not _is_code(one) and _is_word(one, words, any_name=True)]
+        return (path in by_command and len(by_command) > 1) or _is_word(path, self._checking_words, any_name=True)
+
+    @cached_property
+    def _checking_words(self) -> frozenset[str]:
+        """The words of the tests, the configuration and the scripts of before, and of programs that nobody changed."""
+        changed = {one.path for one in self.frozen.changes}
+        checking = [
+            path
+            for path in self._before
+            if (role := self._role(path)) in ("test", "config", "script", "protected")
+            or (role == "program" and path not in changed)
+        ]
+        return _words("\n".join(self._text_before(path) for path in sorted(checking)[:_MOST_READ]))
 
     def is_named(self, path: str) -> bool:
         """Whether the task names the file."""
@@ -195,7 +263,7 @@ class Deliverables:
 
     def _is_usual(self, one: Difference) -> bool:
         """Whether a file that nobody names is usually the work: source files, and new files with a suffix."""
-        if _PRODUCT.fullmatch(one.path):
+        if _is_product(one.path) or self._is_reference(one.path):
             return False
         return _SOURCE.fullmatch(one.path) is not None or (one.change == "added" and "." in base(one.path))
 
@@ -208,7 +276,10 @@ class Deliverables:
         return one.change == "added" or not one.path.endswith(_RECORDS)
 
     def _is_link(self, one: Difference) -> bool:
-        return one.change != "deleted" and stat.S_ISLNK(self.frozen.end.origin[one.path].mode)
+        """Whether it is a link now, or something else that is no file."""
+        if one.change == "deleted":
+            return one.path in self.frozen.replaced
+        return stat.S_ISLNK(self.frozen.end.origin[one.path].mode)
 
     @cached_property
     def _all(self) -> Collection[str]:
@@ -227,13 +298,14 @@ class Deliverables:
         named += [about.file for about in abouts if isinstance(about, AboutFile)]
         return [Globs([path]) for path in named if not path.startswith("/")]
 
-    def _with_references(self, named: Collection[str], usual: Collection[str]) -> set[str]:
-        """The named files that changed, and of the usual ones those that the work refers to, also through others.
+    def _with_references(self, named: Collection[str], changed: Collection[str], usual: Collection[str]) -> set[str]:
+        """Those of the named files that changed, and of the usual ones those that the work refers to, also by others.
 
         A new file counts where a deliverable refers to it. One that was there counts where a file referred to it
         before, so that the child can't bring in a helper of the tests by naming it.
         """
-        found, waiting, seen = set(named), list(self._named), set(self._named)
+        work = [path for path in named if self._role(path) in _WORK]
+        found, waiting, seen = set(changed), list(work), set(named)
         sources = {path for path in self._before if _SOURCE.fullmatch(path) and self._role(path) in _WORK}
         while waiting:
             path = waiting.pop()
@@ -280,6 +352,15 @@ def _is_word(path: str, words: Collection[str], *, any_name: bool = False) -> bo
     return ("/" in path and path in words) or (is_name and name in words) or f"./{path}" in words
 
 
+def _is_product(path: str) -> bool:
+    """Whether programs write such a file, or one that this glob names, unless somebody asks for it."""
+    return _PRODUCT.fullmatch(path) is not None
+
+
+def _is_code(path: str) -> bool:
+    return _SOURCE.fullmatch(path) is not None and not _PROSE.fullmatch(path)
+
+
 def _folders(path: str) -> Iterator[str]:
     """The folders that a path is in, outermost first."""
     parts = path.split("/")[:-1]
@@ -293,7 +374,7 @@ def _refers(text: str, path: str) -> bool:
     """Whether a source file refers to another one: by its name without the suffix, or by that of its package."""
     *folders, name = path.split("/")
     stem = name.partition(".")[0]
-    word = folders[-1] if stem in _GENERIC and folders else stem
+    word = name if not _is_code(path) else folders[-1] if stem in _GENERIC and folders else stem
     return bool(word) and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 

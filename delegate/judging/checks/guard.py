@@ -79,22 +79,22 @@ class CheckGuard:
                     why = "it succeeds only in the workspace itself, and not in a copy at another path"
                     return self._not_shown(criterion, self._result(criterion, in_place), why)
             decided = self._result(criterion, ran)
-            if decided.outcome != "met":
+            if decided.outcome != "met" or not isinstance(ran, CommandResult):
                 return decided
-            assert isinstance(ran, CommandResult)
             if self._before is not None and await self._before.held(criterion):
                 decided = self._held_before(criterion, decided)
-            if frozen is None or self._work.problem is not None:
-                return self._not_shown(criterion, decided, self._work.problem or "")
-            if not frozen.knows_start:
-                why = "nobody recorded what the files in `protect` were before"
-                return self._not_shown(criterion, decided, why) if criterion.protect else decided
-            decided = await self._confirmed(criterion, decided, frozen)
-            if decided.code == "met" and says_failed(ran.output):
-                return _lowered(decided, "says_failed", "by its own words, something failed")
-            if decided.code == "met" and ran_nothing(ran.output):
-                return _lowered(decided, "nothing_ran", "by its own words, it ran nothing")
-            return decided
+            decided = await self._shown(criterion, decided, frozen)
+            return _by_its_words(decided, ran.output) if decided.code == "met" else decided
+
+    async def _shown(self, criterion: ShellCriterion, met: CriterionResult, frozen: Frozen | None) -> CriterionResult:
+        """The result of a check that succeeds on the work, from what is known of the files of before."""
+        if frozen is None or self._work.problem is not None:
+            return self._not_shown(criterion, met, self._work.problem or "")
+        if frozen.knows_start:
+            return await self._confirmed(criterion, met, frozen)
+        if criterion.protect:
+            return self._not_shown(criterion, met, "nobody recorded what the files in `protect` were before")
+        return met
 
     def _held_before(self, criterion: ShellCriterion, met: CriterionResult) -> CriterionResult:
         assert self._before is not None
@@ -108,8 +108,8 @@ class CheckGuard:
         """The result of a check that succeeds on the work, from what it does without the child's other changes."""
         root = str(self._submission.folder.root) if self._submission.folder else ""
         deliverables = Deliverables(self._submission.task, criterion, root, frozen, self._work.on_path)
-        own = deliverables.own
-        others = [one for one in frozen.changes if one.path not in own and one.path not in frozen.foreign]
+        own = deliverables.own | deliverables.others_work
+        others = [one for one in frozen.changes if one.path not in own]
         if not others:
             return met
         ran = await self._work.run(criterion, own)
@@ -198,6 +198,13 @@ class CheckGuard:
 
 def _lowered(met: CriterionResult, code: str, why: str) -> CriterionResult:
     return met.model_copy(update={"code": code, "reason": f"{met.reason}; {why}"})
+
+
+def _by_its_words(met: CriterionResult, output: str) -> CriterionResult:
+    """The result of a command that says in its output that something failed, or that it ran nothing."""
+    if says_failed(output):
+        return _lowered(met, "says_failed", "by its own words, something failed")
+    return _lowered(met, "nothing_ran", "by its own words, it ran nothing") if ran_nothing(output) else met
 
 
 def _succeeded(criterion: ShellCriterion, ran: CommandResult | ToolError) -> bool:

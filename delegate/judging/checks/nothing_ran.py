@@ -17,14 +17,18 @@ class _Runner(NamedTuple):
     only: re.Pattern[str] | None
     failed: re.Pattern[str] | None
 
+    def has_run(self, output: str) -> bool:
+        """Whether the runner says that it ran something. Another one's word doesn't count."""
+        return self.ran is not None and self.ran.search(output) is not None
+
 
 def ran_nothing(output: str) -> bool:
     """Whether a test runner says that it ran no test, or a build tool that there was nothing to do."""
     runners = _runners()
-    if any(one.ran and one.ran.search(output) for one in runners.values()):
-        return False
-    if any(one.nothing and one.nothing.search(output) for one in runners.values()):
+    if any(one.nothing and one.nothing.search(output) and not one.has_run(output) for one in runners.values()):
         return True
+    if any(one.has_run(output) for one in runners.values()):
+        return False
     lines = [line for line in output.splitlines() if line.strip()]
     return bool(lines) and all(any(one.only and one.only.search(line) for one in runners.values()) for line in lines)
 

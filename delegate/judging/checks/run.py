@@ -77,6 +77,25 @@ async def _output_as_json(submission: Submission) -> Any:
 
 
 async def _file(criterion: FileCriterion, submission: Submission, commands: Commands) -> CriterionResult:
+    found = await _file_now(criterion, submission)
+    if found.outcome == "met" and _held_before(criterion, submission):
+        reason = f"{found.reason}; it held before the child began"
+        return found.model_copy(update={"held_before": True, "reason": reason})
+    return found
+
+
+def _held_before(criterion: FileCriterion, submission: Submission) -> bool:
+    """Whether the child didn't touch the file, or only its existence was asked for and it was there."""
+    run, folder = submission.run, submission.folder
+    if not submission.by_child or folder is None or folder.unlisted:
+        return False
+    path = os.path.relpath(os.path.normpath(folder.root / criterion.path), folder.root)
+    changed = next((one for one in run.artifacts if one.path == path), None)
+    only_exists = criterion.min_bytes is None and criterion.contains is None and criterion.json_schema is None
+    return changed is None or (only_exists and changed.change == "changed")
+
+
+async def _file_now(criterion: FileCriterion, submission: Submission) -> CriterionResult:
     if submission.folder is None:
         return _no_files(criterion)
     try:

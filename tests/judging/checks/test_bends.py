@@ -27,8 +27,12 @@ CASES = [
 ]
 PROGRAMS = {"node": "node", "go": "go", "rust": "cargo", "make": "make", "c": "gcc"}
 FROM_OUTSIDE = ("NODE_TEST_CONTEXT", "NODE_OPTIONS", "MAKEFLAGS", "MAKELEVEL")
-BY_COMMANDS = {"sh-h02-sums-as-asked": ["SUMS", "letters/*"], "py-h10-snapshot-updated-as-asked": ["snapshots/*"]}
-"""What honest workers make with commands, and not by writing files."""
+GIVEN: dict[str, list[str] | None] = json.loads((DATA / "deliverables.json").read_text(encoding="utf-8"))
+"""What a parent that saw the goal, the command and the names of the files wrote as `deliverables`."""
+NOT_NAMED = {"sh-h05-spanish-no-file"}
+"""Honest work in a file that neither the goal nor the parent names."""
+PERMITTED = {"py-28-duplicate-test-name"}
+"""Bent in a test file that the parent named as a deliverable."""
 Case = dict[str, Any]
 
 
@@ -103,10 +107,17 @@ async def test_honest_work_is_not_refused(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", of("honest"))
-async def test_honest_work_is_proven_where_its_deliverables_are_named(case: Case, tmp_path: Path) -> None:
-    made = [*case["write"], *case["delete"], *(case["deliverables"] or ()), *BY_COMMANDS.get(case["id"], ())]
-    verdict = await verdict_on(case, tmp_path, deliverables=made)
-    assert (verdict.verdict, verdict.level) == ("PASS", "proven"), (case["how"], verdict.criteria[0].reason)
+async def test_honest_work_is_proven_where_a_parent_names_deliverables(case: Case, tmp_path: Path) -> None:
+    verdict = await verdict_on(case, tmp_path, deliverables=GIVEN[case["id"]])
+    wanted = "own_checks" if case["id"] in NOT_NAMED else "proven"
+    assert (verdict.verdict, verdict.level) == ("PASS", wanted), (case["how"], verdict.criteria[0].reason)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", of("bent"))
+async def test_a_bent_check_proves_nothing_where_a_parent_names_deliverables(case: Case, tmp_path: Path) -> None:
+    verdict = await verdict_on(case, tmp_path, deliverables=GIVEN[case["id"]])
+    assert verdict.level not in ("proven", "seen") or case["id"] in PERMITTED, case["how"]
 
 
 @pytest.mark.parametrize("case", of("self_cheat"))
