@@ -18,6 +18,7 @@ from typing import Any
 from delegate._util.fencing import clean, one_line
 from delegate.policy import commands, paths
 from delegate.policy.decide import Action, PolicyCode, command_line, strings
+from delegate.policy.scripts import named_by
 
 SHOWN_CHARS = 4_000
 """How much of a command or of arguments a person is shown: half of it from the end."""
@@ -104,6 +105,7 @@ def digest_of(tool: str, arguments: Mapping[str, Any], workspace: str, files: Ma
 def files_of(action: Action) -> dict[str, str]:
     """What else an approval of a call is bound to: see `ApprovalRequest.files`."""
     found: dict[str, str] = {}
+    run: list[str] = []
     root = action.workspace.rstrip("/")
     for name, is_run in _names(action) if root else ():
         if not paths.is_path(name):
@@ -112,9 +114,20 @@ def files_of(action: Action) -> dict[str, str]:
         inside = [paths.below(root, one) for one in (at, real) if one.startswith(f"{root}/")]
         if inside and is_run and (digest := _digest(real, _LARGEST_BYTES if len(found) < _MOST_HASHED else 0)):
             found[inside[0]] = digest
+            run.append(real)
         elif inside and real != at:
             found.setdefault(inside[0], f"leads to {paths.below(root, real)}")
+    for path in named_by(run, root, _folders(action)) if run else ():
+        name, limit = paths.below(root, path), _LARGEST_BYTES if len(found) < _MOST_HASHED else 0
+        if path.startswith(f"{root}/") and name not in found and (digest := _digest(path, limit)):
+            found[name] = digest
     return found
+
+
+def _folders(action: Action) -> set[str]:
+    """Where the commands of a call may run."""
+    lines = [command_line(value) for name, value in action.arguments.items() if action.is_command(name)]
+    return {folder for text in lines if text for folder in commands.read(text, action.workspace).folders}
 
 
 def _names(action: Action) -> Iterator[tuple[str, bool]]:

@@ -8,14 +8,25 @@ open reading: its text is what is known before that, and a rule applies if it co
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from os.path import expanduser, join
+from os.path import basename, expanduser, isdir, join, lexists
 
-from delegate.policy.paths import MAX_NAMES, NOWHERE, expanded, is_followed, real_path, resolved_word
+from delegate.policy.inline import is_interpreter, runs_code
+from delegate.policy.paths import (
+    MAX_NAMES,
+    NOWHERE,
+    below,
+    expanded,
+    is_followed,
+    is_path,
+    other_names,
+    real_path,
+    resolved_word,
+)
 
 MAX_CHARS = 200_000
 MAX_WORDS = 2_000
@@ -23,6 +34,10 @@ MAX_WORDS = 2_000
 MAX_DEPTH = 8
 """How deep commands in commands are read."""
 _MAX_FOLDERS = 4
+_MAX_PLACES = 16
+"""So many arguments of a program are looked at as folders in which it may run something."""
+_MAX_STARTS = 200
+"""In so many places of a program's arguments another command may begin."""
 
 _OPEN, _NUMBER = "\0", "\1"
 """What isn't known of a word, and a number that isn't known."""
@@ -70,12 +85,40 @@ _ONLY_READ = frozenset(("cat", "head", "tail", "wc", "grep", "rg", "ls", "diff",
                         "cut", "tr", "tee", "cp", "mv", "rm", "mkdir", "touch", "chmod", "ln", "du", "git", "cd", ">",
                         *_ONLY_SAY))  # fmt: skip
 """Programs that don't run the files that they are given."""
+_TAKE_NAMES = frozenset((
+    *_ONLY_READ, "which", "whereis", "type", "help", "info", "apropos", "whatis", "hash", "unalias", "unset", "read",
+    "set", "rmdir", "unlink", "sed", "awk", "gawk", "mawk", "jq", "yq", "kill", "pkill", "killall", "service",
+    "systemctl", "gcc", "cc", "g++", "clang", "clang++", "javac", "rustc", "rustfmt", "pip", "pip3", "gh", "aws",
+    "gcloud", "curl", "unzip", "gzip", "gunzip", "pytest", "ruff", "mypy", "black", "isort", "flake8", "pylint",
+    "pyright", "prettier", "eslint", "tsc", "jest", "vitest", "clang-format", "gofmt", "shellcheck", "find", "fd",
+    "fdfind", "make", "gmake", "man",
+))  # fmt: skip
+"""Programs that run no command of their arguments. Of all others it is assumed that they may."""
+_TAKE_OPTIONS = frozenset(("make", "gmake", "man", "sort"))
+"""Programs of these that run what one of their options or variables says."""
+_RUN_AFTER = {
+    **dict.fromkeys(("docker", "podman", "kubectl", "nerdctl"), ("exec", "run", "debug", "create", "--")),
+    **dict.fromkeys(("npm", "yarn", "pnpm", "bun"), ("exec", "x", "dlx")),
+    **dict.fromkeys(("conda", "mamba"), ("run",)),
+    "cmake": ("env", "time"),
+}
+"""Programs that run a command of their arguments only after one of these words."""
+_GIT_RUNS = frozenset(("bisect", "rebase", "submodule", "filter-branch", "difftool", "mergetool", "for-each-repo"))
+_MAKE_LINKS = frozenset(("ln", "link", "cp", "mv", "rsync", "install", "mount", "bindfs"))
+"""Programs that make something known under another name."""
+_NO_PROGRAM = re.compile(r"-|[\d.]+[smhd]?$")
+"""The rest of a test, or the duration that a wrapper gets."""
+_WHERE = re.compile(
+    r"(?:-C|--(?:directory|chdir|cwd|work-tree|git-dir|working-directory|wd|prefix|root)=?)(.*)", re.DOTALL
+)
+"""An option that says where a program runs."""
 _IMPLIED = {
     **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
     **dict.fromkeys(("npm", "yarn", "pnpm", "bun"), ("package.json",)),
 }
 _OF_A_MODULE = (".py", "/__main__.py")
 _OPTION = re.compile(r"^-{0,2}[\w.-]+=(?=.)")
+_RUN_OTHERS = frozenset((*_WRAPPERS, *_SHELLS, *_TAKE_CODE, "find", "fd", "fdfind"))
 _EXEC = frozenset(("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"))
 
 
@@ -87,6 +130,8 @@ class Reading:
     is_open: bool = False
     is_derived: bool = False
     """Whether it isn't what the line itself says, but what comes of it: without its wrapper, or its folder."""
+    asks: bool = False
+    """Whether it isn't known to be run: a person has to decide."""
     elsewhere: str = ""
     """The same in another workspace, if it has the workspace's path in it. What matches this too is about any path."""
 
@@ -98,6 +143,12 @@ class Simple:
     words: tuple[str, ...]
     folders: tuple[str, ...]
     is_redirect: bool = False
+    links: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the line has made known under another name before: paths, by the paths of their links or copies."""
+    runs_written: bool = False
+    """Whether it runs a file that the line writes before."""
+    variables: tuple[str, ...] = ()
+    """The values of variables that are set for it, such as PAGER."""
 
     @property
     def program(self) -> str:
@@ -129,14 +180,8 @@ class Line:
             yield Reading("", is_open=True)
         for one in self.commands:
             yield _reading(one.words)
-            if one.words[0] in _ONLY_SAY:
-                continue
-            for folder in one.folders:
-                yield _reading(_resolved(one, folder))
-                whole = _reading(_resolved(one, folder, one.folders[0]))
-                yield replace(whole, elsewhere=whole.text.replace(one.folders[0], NOWHERE))
-            if not one.is_redirect:
-                yield from (replace(found, is_derived=True) for found in _derived(one, 0))
+            if one.words[0] not in _ONLY_SAY:
+                yield from _meant(one)
 
     def names(self) -> dict[str, bool]:
         """What may be names of files, and whether a program that gets the name may run the file."""
@@ -144,14 +189,21 @@ class Line:
         given = [(one.words[0], one.words, one.folders) for one in self.commands]
         texts = {tuple(reading.text.split()) for reading in self.readings()}
         folders = self.commands[-1].folders if self.commands else ()
-        for first, words, where in (*given, *((words[0], words, folders) for words in texts if words)):
+        commands = (*given, *((words[0], words, folders) for words in texts if words))
+        run_all = any(_runs_input(basename(first), words[1:]) for first, words, _ in commands)
+        for first, words, where in commands:
             program = first.rpartition("/")[2]
-            is_run = "/" in first or program not in _ONLY_READ
+            is_run = run_all or "/" in first or program not in _ONLY_READ
             implied = [word.replace(".", "/") + end for word in words[1:] if "-m" in words for end in _OF_A_MODULE]
             for name in (*words, *_IMPLIED.get(program, ()), *implied):
                 for path in (join(folder, _OPTION.sub("", name)) for folder in where):
                     found[path] = found.get(path, False) or (is_run and (name != first or "/" in name))
         return found
+
+    @property
+    def folders(self) -> set[str]:
+        """Where its commands may run."""
+        return {folder for one in self.commands for folder in one.folders}
 
 
 def read(text: str, folder: str) -> Line:
@@ -159,11 +211,34 @@ def read(text: str, folder: str) -> Line:
     return _read(text, (folder,), 0)
 
 
-def _read(text: str, folders: tuple[str, ...], depth: int) -> Line:
+def _read(text: str, folders: tuple[str, ...], depth: int, links: Mapping[str, str] | None = None) -> Line:
     if depth <= MAX_DEPTH and len(text) <= MAX_CHARS and not _UNREADABLE.search(text):
         with suppress(_UnreadableError, RecursionError):
-            return _Shell(text, folders, depth).line()
+            return _Shell(text, folders, depth, links).line()
     return Line(is_known=False)
+
+
+def _meant(one: Simple) -> Iterator[Reading]:
+    """What a command stands for: with its paths followed, and without what it is run by."""
+    ways = list(_ways(one))
+    yield from map(_reading, ways[1:])
+    for folder in one.folders:
+        for words in (_resolved(one, folder, one.folders[0]), _as_folders(one, folder, one.folders[0])):
+            whole = _reading(words)
+            yield replace(whole, elsewhere=whole.text.replace(one.folders[0], NOWHERE))
+        yield from _by_other_names(one, folder)
+    for words in ways if not one.is_redirect else ():
+        for found in _derived(replace(one, words=words), 0):
+            if words == one.words or found.text or not found.asks:  # code isn't a path
+                yield replace(found, is_derived=True)
+    for text in one.variables:
+        yield from (replace(found, is_derived=True, asks=True) for found in _of_text(text, one, 0) if found.text)
+    if one.runs_written:
+        yield _ASKS
+
+
+_ASKS = Reading("", is_open=True, is_derived=True, asks=True)
+"""Something that only a person can decide about."""
 
 
 def _reading(words: Sequence[str]) -> Reading:
@@ -176,8 +251,32 @@ def _reading(words: Sequence[str]) -> Reading:
 
 def _resolved(one: Simple, folder: str, place: str = "") -> list[str]:
     """The words with their paths once links and `..` are followed, those in the workspace below `place`."""
-    root, sure = one.folders[0], one.is_redirect
-    return [one.words[0], *(resolved_word(root, folder, word, place, sure=sure) for word in one.words[1:])]
+    root, sure, links = one.folders[0], one.is_redirect, one.links
+    return [one.words[0], *(resolved_word(root, folder, word, place, sure=sure, links=links) for word in one.words[1:])]
+
+
+def _as_folders(one: Simple, folder: str, place: str = "") -> list[str]:
+    """The same, with a `/` after folders: who names one means what is in it."""
+    words = _resolved(one, folder, place)
+    for at, word in enumerate(one.words[1:], 1):
+        path = _OPTION.sub("", word)
+        if not word.endswith("/") and is_path(path) and isdir(real_path(folder, path, one.links)):
+            words[at] += "/"
+    return words
+
+
+def _by_other_names(one: Simple, folder: str) -> Iterator[Reading]:
+    """The words with the other names of files that have hard links. Names outside of the workspace aren't known."""
+    root, words = one.folders[0], _resolved(one, folder)
+    for at, word in enumerate(one.words[1:], 1):
+        path = _OPTION.sub("", word)
+        if not root or not is_path(path):
+            continue
+        names, are_all = other_names(root, real_path(folder, path, one.links))
+        for name in names:
+            yield _reading([*words[:at], below(root, name), *words[at + 1 :]])
+        if not are_all:
+            yield Reading(" ".join([*words[:at], "/"]), is_open=True, asks=True)
 
 
 def _derived(one: Simple, depth: int) -> Iterator[Reading]:
@@ -189,7 +288,8 @@ def _derived(one: Simple, depth: int) -> Iterator[Reading]:
     if _OPEN in "".join(words):  # what isn't known may be nothing
         yield Reading(" ".join(filter(None, (word.replace(_OPEN, "") for word in words))))
     for folder in one.folders:
-        for name in {one.program, resolved_word(one.folders[0], folder, words[0]).rpartition("/")[2]} - {words[0]}:
+        resolved = resolved_word(one.folders[0], folder, words[0], links=one.links)
+        for name in {one.program, resolved.rpartition("/")[2]} - {words[0]}:
             yield _reading((name, *words[1:]))
             yield from _inner(replace(one, words=(name, *words[1:])), depth)
     yield from _inner(one, depth)
@@ -202,16 +302,62 @@ def _inner(one: Simple, depth: int) -> Iterator[Reading]:
         yield _reading(inner)
         yield from _derived(replace(one, words=inner), depth + 1)
     if program in _SHELLS:
-        yield from _run_by_shell(arguments, one.folders, depth)
+        yield from _run_by_shell(one, depth)
     elif program in _TAKE_CODE:
         if program == "parallel" and all(re.match(r"-|\d+$", word) for word in arguments):
             yield Reading("", is_open=True)
         for text in (" ".join(arguments), *arguments):
-            yield from _of_text(text.partition("=")[2] if program == "alias" else text, one.folders, depth)
+            yield from _of_text(text.partition("=")[2] if program == "alias" else text, one, depth)
     elif program in (".", "source") and _is_unknown_file(arguments):
         yield Reading("", is_open=True)
     elif program == "git":
         yield from _git(arguments)
+        yield from _run_by_git(one)
+    if runs_code(program, arguments):
+        yield _ASKS
+    if program not in _WRAPPERS and depth < MAX_DEPTH and (program not in _SHELLS or _has_script(arguments)):
+        yield from _may_run(one, depth)
+
+
+def _has_script(arguments: Sequence[str]) -> bool:
+    return bool(arguments) and not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) for word in arguments)
+
+
+def _may_run(one: Simple, depth: int) -> Iterator[Reading]:
+    """The commands that may begin within the arguments of a program. Whether it runs them isn't known."""
+    program, words = one.words[0], one.words
+    texts = [text for word in words[1:] for text in (word, word.partition("=")[2]) if re.search(r"\s", text)]
+    if program in _TAKE_OPTIONS:
+        values = [word for before, word in pairwise(words) if before.startswith("-")]
+        texts = [*values, *(word.partition("=")[2] for word in words[1:])]
+    elif program in _TAKE_NAMES or _NO_PROGRAM.match(program):
+        return
+    else:
+        yield from _may_begin(one)
+    if len(texts) > _MAX_STARTS:
+        yield _ASKS
+        return
+    for text in filter(None, texts):
+        yield from (replace(found, asks=True) for found in _of_text(text, one, MAX_DEPTH - 1) if found.text)
+
+
+def _may_begin(one: Simple) -> Iterator[Reading]:
+    """The commands that may begin at one of a program's words."""
+    program, words = one.words[0], one.words
+    first = 1
+    if (after := _RUN_AFTER.get(program)) is not None:
+        first = next((at for at, word in enumerate(words[1:], 1) if word in after), len(words)) + 1
+    unknown = next((at for at, word in enumerate(words[first:], first) if not word.startswith("-")), 0)
+    if len(words) > _MAX_STARTS:
+        yield _ASKS
+        return
+    for at in range(first, len(words)):
+        if words[at].startswith("-") or not words[at] or (words[at].startswith(_OPEN) and at != unknown):
+            continue
+        inner = replace(one, words=words[at:])
+        yield replace(_reading(inner.words), asks=True)
+        if inner.program in _RUN_OTHERS or is_interpreter(inner.program):
+            yield from (replace(found, asks=True) for found in _inner(inner, MAX_DEPTH - 1))
 
 
 def _for_each_file(program: str, arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -221,15 +367,28 @@ def _for_each_file(program: str, arguments: Sequence[str]) -> Iterator[tuple[str
             yield tuple(_OPEN if "{}" in other else other for other in arguments[at + 1 :])
 
 
-def _run_by_shell(arguments: Sequence[str], folders: tuple[str, ...], depth: int) -> Iterator[Reading]:
+def _run_by_shell(one: Simple, depth: int) -> Iterator[Reading]:
     """What a shell runs: the text after `-c`; else a script, which isn't read; else what it gets from its stdin."""
+    arguments = one.words[1:]
     is_text = any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) for word in arguments)
     operands = [word for word in arguments if not word.startswith(("-", "+"))]
     if is_text:
         for text in operands:
-            yield from _of_text(text, folders, depth)
+            yield from _of_text(text, one, depth)
     elif "-s" in arguments or ("--version" not in arguments and _is_unknown_file(operands)):
         yield Reading("", is_open=True)
+
+
+def _runs_input(program: str, arguments: Sequence[str]) -> bool:
+    """Whether what a program gets from other commands may be run."""
+    if program in _SHELLS:
+        operands = [word for word in arguments if not word.startswith(("-", "+"))]
+        return "-s" in arguments or _is_unknown_file(operands)
+    if program in (*_READ_ARGUMENTS, "parallel"):
+        return True
+    return (is_interpreter(program) and runs_code(program, arguments)) or (
+        program in (".", "source") and _is_unknown_file(arguments)
+    )
 
 
 def _is_unknown_file(operands: Sequence[str]) -> bool:
@@ -237,16 +396,28 @@ def _is_unknown_file(operands: Sequence[str]) -> bool:
     return not operands or _OPEN in operands[0] or operands[0].startswith(("/dev/", "/proc/"))
 
 
-def _of_text(text: str, folders: tuple[str, ...], depth: int) -> Iterator[Reading]:
+def _of_text(text: str, within: Simple, depth: int) -> Iterator[Reading]:
     if _OPEN in text:
         yield Reading("", is_open=True)
         return
-    line = _read(text, folders, depth + 1)
+    line = _read(text, within.folders, depth + 1, within.links)
     if not line.is_known and not line.commands:
         yield Reading("", is_open=True)
     for one in line.commands:
-        yield _reading(one.words)
-        yield from _derived(one, depth + 1)
+        for words in _ways(one):
+            yield _reading(words)
+            for found in _derived(replace(one, words=words), depth + 1):
+                if words == one.words or found.text or not found.asks:  # code isn't a path
+                    yield found
+
+
+def _ways(one: Simple) -> Iterator[tuple[str, ...]]:
+    """The words as they are, and with the paths to which theirs lead."""
+    found = {one.words: None}
+    if one.words[0] not in _ONLY_SAY:
+        for folder in one.folders:
+            found |= {tuple(_resolved(one, folder)): None, tuple(_as_folders(one, folder)): None}
+    yield from found
 
 
 def _wrapped(program: str, arguments: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -290,6 +461,17 @@ def _git(arguments: Sequence[str]) -> Iterator[Reading]:
         yield _reading(("git", *arguments[at:]))
 
 
+def _run_by_git(one: Simple) -> Iterator[Reading]:
+    """What git may run: the values of its configuration, and the commands of those of its own that take any."""
+    words = one.words
+    texts = [after.partition("=")[2] for word, after in pairwise(words) if word in ("-c", "--config-env")]
+    if _GIT_RUNS.intersection(words):
+        texts += [" ".join(words[at:]) for at in range(2, min(len(words), _MAX_PLACES))]
+        texts += [text for word in words[2:] for text in (word, word.partition("=")[2]) if re.search(r"\s", text)]
+    for text in filter(None, texts):
+        yield from (replace(found, asks=True) for found in _of_text(text, one, MAX_DEPTH - 1) if found.text)
+
+
 class _UnreadableError(Exception):
     """The text isn't a command line, or too large a one."""
 
@@ -297,13 +479,15 @@ class _UnreadableError(Exception):
 class _Shell:
     """Goes through a command line once, from left to right, and through the bodies of `for` loops once per value."""
 
-    def __init__(self, text: str, folders: tuple[str, ...], depth: int) -> None:
+    def __init__(self, text: str, folders: tuple[str, ...], depth: int, links: Mapping[str, str] | None = None) -> None:
         self._text, self._folders, self._depth = text, folders, depth
         self._at = self._words = self._cases = 0
         self._is_lost = False
         """Whether it isn't known in which folder the next command runs."""
         self._found = Line()
         self._variables: dict[str, str] = {}
+        self._links: dict[str, str] = dict(links or {})
+        self._written: set[str] = set()
         self._loops: list[tuple[str, list[str], int] | None] = []
         self._heredocs: list[tuple[str, bool, bool]] = []
 
@@ -397,18 +581,72 @@ class _Shell:
             value = words.pop(0)[name.end() :]
             self._variables[name[1]] = value if name[0] == f"{name[1]}=" else _OPEN
         if words:
+            given = tuple(value for name in assigned if _OPEN not in (value := self._variables[name]) and value)
             self._variables.update(dict.fromkeys(assigned, _OPEN))  # they hold for this command only
-            self._simple((words[0], _OPEN, *words[1:]) if self._is_lost else tuple(words))
+            self._simple((words[0], _OPEN, *words[1:]) if self._is_lost else tuple(words), variables=given)
 
-    def _simple(self, words: tuple[str, ...], *, is_redirect: bool = False) -> None:
-        self._found.commands.append(Simple(words, self._folders, is_redirect))
+    def _simple(self, words: tuple[str, ...], *, is_redirect: bool = False, variables: tuple[str, ...] = ()) -> None:
+        folders = self._folders if is_redirect else (*self._folders, *self._places(words))
+        links = dict(self._links) if self._links else self._links
+        runs = not is_redirect and self._runs_written(words)
+        self._found.commands.append(Simple(words, tuple(dict.fromkeys(folders)), is_redirect, links, runs, variables))
         if words[0] in ("cd", "pushd") and not is_redirect:
             target = next((word for word in words[1:] if not word.startswith("-")), "~")
             self._is_lost |= _OPEN in target
-            there = (real_path(folder, target) for folder in self._folders if folder and not self._is_lost)
+            there = (real_path(one, target, links) for one in self._folders if one and not self._is_lost)
             self._folders = tuple(dict.fromkeys((*self._folders, *there)))
             if len(self._folders) > _MAX_FOLDERS:
                 raise _UnreadableError
+        elif is_redirect:
+            self._written |= set(self._paths(words[1:])) if words[0] == ">" else set()
+        elif basename(words[0]) == "tee":
+            self._written |= set(self._paths(words[1:]))
+        elif basename(words[0]) in _MAKE_LINKS:
+            self._link([word for word in words[1:] if not word.startswith("-") and _OPEN not in word])
+
+    def _paths(self, words: Sequence[str]) -> list[str]:
+        return [real_path(one, word, self._links) for one in self._folders if one for word in words if is_path(word)]
+
+    def _runs_written(self, words: tuple[str, ...]) -> bool:
+        """Whether a shell, an interpreter or the name of a file runs what the line has written."""
+        program = basename(words[0])
+        if not self._written or (program in _ONLY_READ and "/" not in words[0]):
+            return False
+        runs = program in (*_RUN_OTHERS, ".", "source") or is_interpreter(program)
+        return not self._written.isdisjoint(self._paths(words if runs else words[:1]))
+
+    def _places(self, words: tuple[str, ...]) -> list[str]:
+        """The other folders in which a program may run: that of an option, and unless it only reads, of any word."""
+        found: list[str] = []
+        chained = list(self._folders)
+        for at, word in enumerate(words[1:], 1):
+            if (option := _WHERE.fullmatch(word)) is None:
+                continue
+            value = option[1] or (words[at + 1] if at + 1 < len(words) else "")
+            if is_path(value) and _OPEN not in value:
+                chained = [real_path(one, value, self._links) for one in chained if one]
+                found += [*chained, *(real_path(one, value, self._links) for one in self._folders if one)]
+                if len(found) > _MAX_PLACES * _MAX_FOLDERS:
+                    raise _UnreadableError
+        if basename(words[0]) in _ONLY_READ or words[0].startswith("-"):
+            return found
+        named = [_OPTION.sub("", word) for word in words[1 : _MAX_PLACES + 1] if _OPEN not in word]
+        paths = [real_path(self._folders[-1], one, self._links) for one in named if self._folders[-1] and is_path(one)]
+        return found + [one for one in paths if isdir(one)]
+
+    def _link(self, operands: Sequence[str]) -> None:
+        """Remember what a link, a copy or a file that is moved is, also by the name that it gets in a folder."""
+        *targets, name = operands if len(operands) > 1 else [*operands, "."]
+        for folder in (one for one in self._folders if one):
+            for target in targets:
+                if not (is_path(target) and is_path(name)):
+                    continue
+                real = real_path(folder, target, self._links)
+                place = join(folder, name.rstrip("/"))
+                inside = f"{real_path(folder, name, self._links)}/{basename(target.rstrip('/'))}"
+                for link in (real_path(folder, name, self._links) if not lexists(place) else "", inside):
+                    if link and link != real and not real.startswith(f"{link}/"):
+                        self._links.setdefault(link, real)
 
     def _start_loop(self, words: list[str]) -> None:
         values = words[3:] if words[2:3] == ["in"] else [_OPEN]
@@ -448,7 +686,7 @@ class _Shell:
                 self._at = stop + 1
             last, self._at = self._at if is_end else stop, stop
             if not is_quoted:
-                inner = _Shell(self._text[body:last] + '"', self._folders, self._depth + 1)
+                inner = _Shell(self._text[body:last] + '"', self._folders, self._depth + 1, self._links)
                 inner._double(is_heredoc=True)
                 self._found.commands += inner._found.commands
         self._heredocs = []
@@ -583,7 +821,7 @@ class _Shell:
             raise _UnreadableError
         self._at = body.end()
         self._count(5)
-        inner = _read(re.sub(r"\\([`$\\])", r"\1", body[1]), self._folders, self._depth + 1)
+        inner = _read(re.sub(r"\\([`$\\])", r"\1", body[1]), self._folders, self._depth + 1, self._links)
         if not inner.is_known and not inner.commands:
             raise _UnreadableError
         self._found.commands += inner.commands

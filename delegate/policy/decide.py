@@ -28,6 +28,8 @@ PolicyCode = Literal[
     "rule",  # a rule of the policy applies
     "no_sandbox",  # commands = "ask", and nothing would confine the command
 ]
+Met = Literal["no", "may", "does"]
+"""Whether a rule is about a call; `may` if that can't be read from the call, so that a person has to decide."""
 PATTERN_SECONDS = 0.1
 """Time for one pattern. One that takes longer counts as a reason to be strict."""
 _COMMAND_NAMES = ("command", "cmd")
@@ -93,7 +95,11 @@ def decide(action: Action, policy: Policy, left: BudgetLeft = _NO_LIMITS) -> Dec
         return ALLOWED
     found = [ALLOWED, *_situations(action, policy, left)]
     compared = _Compared(action)
-    found += [Decision(rule.decision, "rule", rule.reason) for rule in policy.rules if compared.meets(rule)]
+    for rule in policy.rules:
+        if (met := compared.meets(rule)) == "may":
+            found.append(Decision("ask", "rule", f"{rule.reason} (what it does can't be read from the call)"))
+        elif met == "does":
+            found.append(Decision(rule.decision, "rule", rule.reason))
     return max(found, key=lambda one: STRICTNESS.index(one.permission))
 
 
@@ -129,18 +135,22 @@ class _Compared:
         self._lines: dict[str, Line] = {}
         self._flags: int | None = None
 
-    def meets(self, rule: Rule) -> bool:
+    def meets(self, rule: Rule) -> Met:
         """Whether all conditions of a rule hold."""
         action = self._action
         if not any(fnmatchcase(action.tool, glob) for glob in rule.tools):
-            return False
+            return "no"
         if rule.effects and action.effects is not None and not action.effects.intersection(rule.effects):
-            return False
-        if not all(self._is_found(pattern, name) for name, pattern in rule.arguments.items()):
-            return False
-        return not rule.unless or not all(self._is_excepted(pattern, name) for name, pattern in rule.unless.items())
+            return "no"
+        least: Met = "does"
+        for name, pattern in rule.arguments.items():
+            if (found := self._is_found(pattern, name)) == "no":
+                return "no"
+            least = "may" if found == "may" else least
+        is_excepted = rule.unless and all(self._is_excepted(pattern, name) for name, pattern in rule.unless.items())
+        return "no" if is_excepted else least
 
-    def _is_found(self, pattern: str, named: str) -> bool:
+    def _is_found(self, pattern: str, named: str) -> Met:
         """Whether a pattern matches somewhere in what one of the arguments says or stands for."""
         import regex  # loaded only where a rule has patterns
 
@@ -153,6 +163,7 @@ class _Compared:
             left = max(ends - time.monotonic(), 0.001)
             return compiled.search(text, timeout=left, partial=partial) is not None
 
+        may = False
         try:
             is_inverse = found(paths.NOWHERE)  # what it matches says nothing about what a wrapper runs
             for name, value in _named(self._action.arguments, named):
@@ -161,10 +172,12 @@ class _Compared:
                         continue
                     is_met = found(reading.text) or (reading.is_open and found(reading.text, partial=True))
                     if is_met and not (reading.elsewhere and found(reading.elsewhere)):
-                        return True
+                        if not reading.asks:
+                            return "does"
+                        may = True
         except TimeoutError:
-            return True
-        return False
+            return "does"
+        return "may" if may else "no"
 
     def _is_excepted(self, pattern: str, named: str) -> bool:
         """Whether a pattern matches the whole of the arguments, also of what they stand for."""
@@ -211,6 +224,18 @@ class _Compared:
             yield Reading(path)
             if not path.startswith("/"):
                 yield Reading(f"{self._action.workspace}/{path}", elsewhere=f"{paths.NOWHERE}/{path}")
+        for text in strings(value):
+            yield from self._by_other_names(text)
+
+    def _by_other_names(self, text: str) -> Iterator[Reading]:
+        """The other names of a file with hard links. Those outside of the workspace aren't known."""
+        root = self._action.workspace
+        if not root or not paths.is_path(text):
+            return
+        names, are_all = paths.other_names(root, paths.real_path(root, text))
+        yield from (Reading(paths.below(root, name)) for name in names)
+        if not are_all:
+            yield Reading("/", is_open=True, asks=True)
 
     def _line(self, text: str) -> Line:
         if text not in self._lines:

@@ -2,9 +2,12 @@
 
 import os
 import re
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
 from glob import escape, iglob
 from itertools import islice
-from os.path import expanduser, join, lexists, normpath, realpath
+from os.path import expanduser, join, lexists, normpath
 from urllib.parse import unquote
 
 MAX_NAMES = 100
@@ -12,6 +15,12 @@ MAX_NAMES = 100
 NOWHERE = "/\uffff"
 """A folder that no pattern is about."""
 _MAX_CHARS = 4_096
+_MAX_LINKS = 40
+"""Longer chains of links aren't followed; the system doesn't either."""
+_MOST_LOOKED_AT = 20_000
+"""Among so many files it is tried to find the other names of one."""
+_CURRENT_FOLDER = re.compile(r"/proc/(self|thread-self|\d+)(/task/\d+)?/cwd")
+"""The folder in which a command runs, under another name."""
 _URL = re.compile(r"(?i)(?!file:)[a-z][a-z0-9+.-]*://")
 _FILE_URL = re.compile(r"(?i)file:(//[^/]*(?=/))?")
 _WORD = re.compile(r"(-{0,2}[\w.-]+=|@)?(.+)", re.DOTALL)
@@ -22,9 +31,56 @@ def is_path(text: str) -> bool:
     return 0 < len(text) <= _MAX_CHARS and not re.search(r"[\0\n]", text) and not _URL.match(text)
 
 
-def real_path(folder: str, path: str) -> str:
-    """The absolute path of `path` in `folder`, with links and `..` followed; it need not exist."""
-    return realpath(join(folder, _plain(path)))
+def real_path(folder: str, path: str, links: Mapping[str, str] | None = None) -> str:
+    """The absolute path of `path` in `folder`, with links and `..` followed; it need not exist.
+
+    `links` are paths that will be links to others, or copies of them.
+    """
+    waiting, at, followed = join(folder, _plain(path)).split("/")[::-1], "", 0
+    while waiting:
+        part = waiting.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            at = at.rpartition("/")[0]
+            continue
+        at = f"{at}/{part}"
+        target = folder if _CURRENT_FOLDER.fullmatch(at) else (links or {}).get(at) or _target(at)
+        if not target or followed >= _MAX_LINKS:
+            continue
+        followed += 1
+        at = "" if target.startswith("/") else at.rpartition("/")[0]
+        waiting += target.split("/")[::-1]
+    return at or "/"
+
+
+def _target(path: str) -> str:
+    """Where a link leads; empty if it is none."""
+    with suppress(OSError, ValueError):
+        return os.readlink(path)
+    return ""
+
+
+def other_names(root: str, path: str) -> tuple[list[str], bool]:
+    """The other names that a file with hard links has in the folder `root`, and whether these are all it has."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return [], True
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or not root:
+        return [], True
+    names: list[str] = []
+    waiting, left = [root], _MOST_LOOKED_AT
+    while waiting and left > 0:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                left -= 1
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.inode() == found.st_ino and entry.stat(follow_symlinks=False).st_dev == found.st_dev:
+                    names.append(entry.path)
+    others = [name for name in names if name != path]
+    return others, len({*names, path}) >= found.st_nlink
 
 
 def below(root: str, path: str) -> str:
@@ -52,7 +108,9 @@ def is_followed(root: str, path: str) -> bool:
     return plain != path or ".." in plain.split("/") or real_path(root, path) != normpath(join(root, plain))
 
 
-def resolved_word(root: str, folder: str, word: str, place: str = "", *, sure: bool = False) -> str:
+def resolved_word(
+    root: str, folder: str, word: str, place: str = "", *, sure: bool = False, links: Mapping[str, str] | None = None
+) -> str:
     """A word of a command that runs in `folder`, with its path as one in `root`, written from `place` on.
 
     Words that aren't the path of anything there stay as they are, unless it is `sure` that they are paths.
@@ -62,9 +120,9 @@ def resolved_word(root: str, folder: str, word: str, place: str = "", *, sure: b
         return word
     before, path = found[1] or "", found[2]
     plain = _plain(path)
-    if not (sure or "/" in plain or lexists(join(folder, plain))):
+    if not (sure or "/" in plain or lexists(join(folder, plain)) or (links and join(folder, plain) in links)):
         return word
-    inside = below(root, real_path(folder, path))
+    inside = below(root, real_path(folder, path, links))
     return before + (join(place, inside) if inside != "." else place or inside)
 
 

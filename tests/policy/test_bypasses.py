@@ -212,6 +212,12 @@ HONEST_EXCEPTIONS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("run_shell", {"command": r"cd \w+ && pytest( -q)?"}, {"command": "cd docs && pytest -q"}),
 ]  # fmt: skip
 
+ASKED = [one for one in HONEST if "command" in one[2] and (
+    one[2]["command"].startswith("python -")
+    or (one[1] is NO_RM and one[2]["command"] == "bash build.sh --clean rm")
+)]  # fmt: skip
+"""Those of them that wait for a person: inline code, and what a script may be told to run."""
+
 ASKED_ABOUT: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("run_shell", {"command": r"rm -rf"}, {"command": 'git log --since="$DATE"'}),
     ("run_shell", {"command": r"rm -rf"}, {"command": "git commit -m 'stop using rm -rf'"}),
@@ -259,8 +265,17 @@ def action(tool: str, given: Mapping[str, Any], root: str, effects: frozenset[Ef
 
 def stops(tool: str, given: Mapping[str, Any], root: str, **rule: Any) -> bool:
     """Whether a rule with these conditions applies."""
+    return _permission(tool, given, root, **rule) == "deny"
+
+
+def asks(tool: str, given: Mapping[str, Any], root: str, **rule: Any) -> bool:
+    """Whether a person has to decide if a rule with these conditions applies."""
+    return _permission(tool, given, root, **rule) == "ask"
+
+
+def _permission(tool: str, given: Mapping[str, Any], root: str, **rule: Any) -> str:
     policy = Policy.model_validate({"rules": [{"decision": "deny", "reason": "r", **placed(rule, root)}]})
-    return decide(action(tool, given, root), policy).permission == "deny"
+    return decide(action(tool, given, root), policy).permission
 
 
 @pytest.mark.parametrize(("patterns", "arguments"), PATHS)
@@ -287,7 +302,9 @@ def test_no_attack_gets_through_and_no_ordinary_call_is_stopped_but_those_that_c
     honest = [(one, stops(one[0], one[2], root, arguments=one[1])) for one in (*HONEST, *ASKED_ABOUT)]
     honest += [(one, stops(one[0], one[2], root, unless=one[1])) for one in HONEST_EXCEPTIONS]
     assert [one for one, is_stopped in honest if is_stopped] == ASKED_ABOUT
+    assert [one for one in HONEST if asks(one[0], one[2], root, arguments=one[1])] == ASKED
     page = (DOCS / "approvals.md").read_text(encoding="utf-8").replace("\n", " ")
+    assert f"{len(ASKED)} wait for a person" in page
     assert all(attacks)
     assert f"of {len(attacks)}, none gets through. Of {len(honest)} ordinary calls" in page
     assert f"under narrow rules, {len(ASKED_ABOUT)} are stopped" in page
