@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[^\s,;]*\d[^\s,;]*")
 _SHORTEST_ID = 3
+_MAX_IDS = 12
+"""Of how many ids beside a name further ones are looked for. A name with more of them is that of a list."""
 _VALUE = re.compile(
     r"-?\d{1,3}(?:[,']?\d{3})*[.,]\d{1,2}|\d{4}-\d\d-\d\d(?:T\S*)?|\d{1,2}:\d\d(?::\d\d)?|\d+(?:[.,]\d+)?%"
 )
 """An amount, a day or a time, which several records can share, and not an id."""
+_PROPER_NAME = re.compile(
+    r"[A-Z\u00c0-\u00de\u0400-\u042f][^\W\d_]*(?:[ '.-]+[^\W\d_]+)+|[\u3040-\u9fff\uac00-\ud7af]{2,8}"
+)
+"""What can be a name: several words, of which the first begins with a capital, or a short word without such letters."""
 
 
 def failed(receipt: Receipt) -> bool:
@@ -79,8 +85,12 @@ class Calls:
         return self._said(receipt) == "not_yet"
 
     def is_doubtful(self, receipt: Receipt) -> bool:
-        """Whether the result says something that code can't read, or that doesn't agree with the arguments."""
-        return self._said(receipt) == "doubtful"
+        """Whether the result says something that code can't read, or that doesn't agree with the arguments, or a later
+        call may have changed what was done.
+        """
+        from delegate.judging.proof.undoing import may_be_changed
+
+        return self._said(receipt) == "doubtful" or may_be_changed(receipt, self)
 
     def did_succeed(self, receipt: Receipt) -> bool:
         """Whether this call succeeded, or nothing says that it didn't."""
@@ -141,18 +151,37 @@ class Calls:
             return True
         # Only in what it was called with: a result names the owner of a record, to whom others belong too.
         args = self._arguments(receipt, proves=proves)
-        return any(args.contains(id) for id in self.ids_of(name))
+        return any(args.contains(id) for id in self.ids_of(name)) or any(map(args.contains, self._linked_ids(name)))
 
     def is_identified(self, receipt: Receipt, names: Sequence[str]) -> bool:
-        """Whether a name stands in the arguments with which the tool says that its calls are identified, if it does."""
+        """Whether a name stands in the arguments with which the tool says that its calls are identified. Where it says
+        nothing, whether all names are those of what the call was for, and aren't only mentioned in an argument.
+        """
         tool = self.tools.get(receipt.tool)
         if tool is None or not tool.identifies:
-            return True
+            return all(self._is_meant(name, receipt, names) for name in names)
         told = telling.at(receipt.args, tool.identifies)
         text = Text("\n".join(leaves(told)))
         return not leaves(told) or any(
-            text.contains(name) or any(text.contains(id) for id in self.ids_of(name)) for name in names
+            text.contains(name) or any(text.contains(id) for id in self._linked_ids(name, sure=True)) for name in names
         )
+
+    def _is_meant(self, name: str, receipt: Receipt, names: Sequence[str]) -> bool:
+        """Whether a name is linked to the call by an id, stands in the tool's own output, or is an argument's value.
+
+        It isn't where another argument has a value like it that nothing links to the name: `order: B2, label: A7`.
+        """
+        args, result, output = self._telling(receipt)
+        if any(self._arguments(receipt, proves=True).contains(id) for id in self._linked_ids(name, sure=True)):
+            return True
+        if any(self._arguments(receipt, proves=True).contains(id) for id in self._linked_ids(name)):
+            return False  # it may be another one of several
+        repeated = {fold(one) for one in telling.texts(args)}
+        own = [one for one in leaves(result) if fold(one) not in repeated]
+        if Text("\n".join((*own, output))).contains(name):
+            return True
+        known = {*names, *(id for one in names for id in self.ids_of(one))}
+        return telling.is_named(args, name, receipt.tool, known)
 
     def allows(self, receipt: Receipt, name: str) -> bool:
         """Whether the call was made with this name, or with an id of the record to which it belongs."""
@@ -213,6 +242,42 @@ class Calls:
         if name not in self._ids:
             self._ids[name] = frozenset(id for receipt in self._lookups for id in self._linked(name, receipt))
         return self._ids[name]
+
+    def _linked_ids(self, name: str, *, sure: bool = False) -> frozenset[str]:
+        """The ids that look-ups link to a name, also by one more id: a customer's name, her number, her subscription.
+
+        With `sure`, the second look-up showed only one record, so that none of her others can be meant.
+        """
+        if name not in self._further:
+            self._further[name] = self._find_further(name)
+        return self.ids_of(name) | self._further[name][sure]
+
+    def _find_further(self, name: str) -> tuple[frozenset[str], frozenset[str]]:
+        found: set[str] = set()
+        only: set[str] = set()
+        firsts = self.ids_of(name) if len(self.ids_of(name)) <= _MAX_IDS else ()
+        for first in firsts:
+            for receipt in self._lookups if self._is_of_one(first, name) else ():
+                if not self._text(receipt, proves=False).contains(first):
+                    continue
+                records = _records_of(first, receipt, self._results[receipt.n])
+                if any(_names_another(record, name) for record in records):
+                    continue
+                ids = {id for record in records if (id := _first_id(record, besides=first))}
+                found |= ids
+                only |= ids if len(records) == 1 else set()
+        return frozenset(found), frozenset(only)
+
+    def _is_of_one(self, id: str, name: str) -> bool:
+        """Whether the look-ups that show the name show the id in no record of another one."""
+        results = (self._results[one.n] for one in self._lookups if self._text(one, proves=False).contains(name))
+        records = [record for result in results for record in _records(result)]
+        with_id = [text for text in map(Text, map(_own_text, records)) if text.contains(id)]
+        return bool(with_id) and all(text.contains(name) for text in with_id)
+
+    @cached_property
+    def _further(self) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+        return {}
 
     @cached_property
     def _lookups(self) -> list[Receipt]:
@@ -300,6 +365,25 @@ def _ids_beside(name: str, value: Any) -> Iterator[str]:
         is_only = isinstance(part, Mapping) or len(cast("Sequence[Any]", part)) == 1 if found else False
         if is_only:
             yield from (key, *_own_ids(record)) if _is_id(key) else _own_ids(record)
+
+
+def _records_of(id: str, receipt: Receipt, result: Any) -> list[Mapping[str, Any]]:
+    """The records in a result that contain the id; or all of them, where just that was asked for."""
+    records = [record for record in _records(result) if any(_scalars(part) for part in record.values())]
+    found = [record for record in records if stands_in(id, _own_text(record))]
+    return found or (records if any(fold(one) == fold(id) for one in leaves(receipt.args)) else [])
+
+
+def _names_another(record: Mapping[str, Any], name: str) -> bool:
+    """Whether a record has a name, of somebody or something, that isn't this one."""
+    texts = [text for value in record.values() for text in _scalars(value)]
+    return any(_PROPER_NAME.fullmatch(text) and not stands_in(name, text) for text in texts)
+
+
+def _first_id(record: Mapping[str, Any], *, besides: str) -> str | None:
+    """The id of a record itself, which comes before those of what it belongs to."""
+    ids = (text for value in record.values() for text in _scalars(value) if _is_id(text))
+    return next((id for id in ids if fold(id) != fold(besides)), None)
 
 
 def _own_ids(record: Mapping[str, Any], besides: str = "") -> Iterator[str]:

@@ -149,6 +149,17 @@ def stands_in(literal: str, text: str) -> bool:
     return Text(text).contains(literal)
 
 
+def is_amount(literal: str) -> bool:
+    """Whether a literal is an amount, a day or a time, which is compared by value."""
+    value = _value(fold(literal))
+    return bool(value.amounts or value.dates or value.times)
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether a text has letters of scripts that put no space between words."""
+    return _UNSPACED.search(text) is not None
+
+
 def missing(literals: Sequence[str], text: str) -> list[str]:
     """The literals that don't stand in the text."""
     searched = Text(text)

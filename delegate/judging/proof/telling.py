@@ -5,11 +5,11 @@ child's words. Comments in commands and queries go too.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from delegate.judging.proof.literals import fold
-from delegate.judging.proof.vocabulary import formats, tokens_of, words
+from delegate.judging.proof.literals import fold, is_amount, is_unspaced, stands_in
+from delegate.judging.proof.vocabulary import currencies, formats, tokens_of, words
 from delegate.ports import Tool
 
 _WORDS = 8
@@ -17,6 +17,8 @@ _WORDS = 8
 _REPEATED = 12
 """A part of the child's words of this length, found in an output, is a repetition of them."""
 _COMMENT = re.compile(r"/\*.*?\*/|(?:^|(?<=[\s;]))(?:#|--\s|//\s|REM\s)[^\n]*", re.DOTALL)
+_LIST = re.compile(r"[,;|<>()\n]")
+_ID_OF_LETTERS = re.compile(r"(?=[^\W\d_])(?=\D*\d)[A-Za-z0-9_-]{2,40}")
 Worded = Callable[[Sequence[str], str], bool]
 """Whether the text at this path is the child's own words."""
 
@@ -70,6 +72,63 @@ def is_title(args: Mapping[str, Any], name: str) -> bool:
             key = tokens_of(path[-1]) if path else ()
             return bool(key and key[-1] in words("fields")["title"]) or " " in wanted
     return False
+
+
+def texts(args: Any) -> list[str]:
+    """All texts and numbers in arguments."""
+    return [text for _, text in _values(args)]
+
+
+def is_named(args: Any, name: str, tool: str, known: Collection[str]) -> bool:
+    """Whether a name that stands in arguments is the value of one, and isn't mentioned in a longer text.
+
+    Where another argument has a value like it, as in `order: B2` beside `label: A7`, one of them is only mentioned.
+    Which one is known only where the field is in the name of the tool. `known` are values that the other may have.
+    """
+    values = list(_values(args))
+    places = [(path, text) for path, text in values if stands_in(name, text)]
+    if not places:
+        return True
+    among = [path for path, _ in places]  # the others of a list are no rivals
+    rivals = [
+        path
+        for path, text in values
+        if path not in among
+        and _shape(name)
+        and _shape(text) == _shape(name)
+        and not any(stands_in(one, text) for one in known)
+    ]
+    verbs = set(tokens_of(tool))
+    return any(
+        (_is_program(path) or _is_value(name, text, {*verbs, *(tokens_of(path[-1]) if path else ())}))
+        and (not rivals or (bool(path) and not verbs.isdisjoint(tokens_of(path[-1]))))
+        for path, text in places
+    )
+
+
+def _is_value(name: str, text: str, labels: Collection[str]) -> bool:
+    """Whether a text is the name, a list with it, or something of one word that contains it, such as a path.
+
+    Words of the field and of the tool can stand beside it, as in `Room A7`, and fewer others than the name has.
+    """
+    words_of_name = fold(name).split()
+    for one in re.split(r"[,;|<>()\n]+", text) if _LIST.search(text) else [text]:
+        if not stands_in(name, one):
+            continue
+        beside = re.findall(r"[^\W\d_]+", fold(one).replace(fold(name), " ")) if is_unspaced(one) else fold(one).split()
+        others = [word for word in beside if word.isalpha() and word not in words_of_name and word not in labels]
+        others = [word for word in others if word not in currencies()[0]]
+        is_word = len(one.split()) == 1 and not is_unspaced(one)
+        if is_word or len(others) < len(words_of_name) + is_amount(name):
+            return True
+    return False
+
+
+def _shape(text: str) -> str:
+    """What an id of one word looks like, the same for A7 and B2, or CMD-7781 and CMD-9020. Empty for other texts."""
+    if not _ID_OF_LETTERS.fullmatch(text):
+        return ""
+    return re.sub(r"(?<![a-z])[a-z](?![a-z])", "?", re.sub(r"\d", "9", text.lower()))
 
 
 def without(value: Any, own: Sequence[str]) -> Any:
@@ -167,3 +226,15 @@ def _texts(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
             yield from _texts(part, path)
     elif isinstance(value, str):
         yield path, value
+
+
+def _values(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """All texts and numbers, with the fields in which they are."""
+    if isinstance(value, Mapping):
+        for key, part in cast("Mapping[str, Any]", value).items():
+            yield from _values(part, (*path, str(key)))
+    elif isinstance(value, (list, tuple)):
+        for part in cast("Sequence[Any]", value):
+            yield from _values(part, path)
+    elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield path, str(value)

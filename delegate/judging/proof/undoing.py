@@ -1,7 +1,8 @@
 """Tells whether a later call took back what an earlier one did: order A7 was cancelled, and then reopened.
 
 Names of tools say what their calls are to each other, as protocols do: `delete_event` ends what `create_event` made,
-`reopen_order` restores what `cancel_order` ended, and a later `set_stock` takes the place of an earlier one.
+`reopen_order` restores what `cancel_order` ended, and a later `set_stock` takes the place of an earlier one. Where a
+name isn't understood, such as `reactivar_pedido`, the call may have changed what was done if it is about just that.
 """
 
 import re
@@ -16,6 +17,7 @@ from delegate.types import Receipt
 _ROLLBACK = re.compile(r"\s*rollback\b", re.IGNORECASE)
 _COMMIT = re.compile(r"(?:^|;)\s*(?:commit|end)\b", re.IGNORECASE)
 _OWN_ID = re.compile(r"\S*\d\S*")
+_NUMBER = re.compile(r"-?\d{1,12}(?:\.\d+)?")
 
 
 def is_undone(receipt: Receipt, names: Sequence[str], calls: Calls) -> bool:
@@ -25,6 +27,34 @@ def is_undone(receipt: Receipt, names: Sequence[str], calls: Calls) -> bool:
         return True
     done = [one for one in later if one in calls.not_refused and calls.effect(one) not in ("reads", "files")]
     return any(_takes_back(receipt, one, names, calls) for one in done)
+
+
+def may_be_changed(receipt: Receipt, calls: Calls) -> bool:
+    """Whether a later call, of which it isn't known what it does, may have changed what this one did.
+
+    It is made with nothing but what this one was made with or returned, besides words; and its tool is called after the
+    same thing, or the id is one that this call returned. Or it is the same call with another number.
+    """
+    later = [one for one in calls.receipts if one.n > receipt.n and calls.effect(one) == "acts"]
+    return any(_may_change(receipt, one, calls) for one in later if one in calls.not_refused)
+
+
+def _may_change(receipt: Receipt, later: Receipt, calls: Calls) -> bool:
+    if later.tool == receipt.tool:
+        before, after = dict(_fields(receipt.args)), dict(_fields(later.args))
+        others = [(before[key], after[key]) for key in before.keys() & after.keys() if before[key] != after[key]]
+        is_same = before.keys() == after.keys() and len(before) > 1 and len(others) == 1
+        return is_same and all(_NUMBER.fullmatch(one) for one in others[0])
+    first, second = set(tokens_of(receipt.tool)), set(tokens_of(later.tool))
+    if not frozenset().union(*words("verbs").values()).isdisjoint(second):
+        return False
+    given, made = set(leaves(list(receipt.args.values()))), set(leaves(calls.result(receipt)))
+    about = {
+        text for _, text in _fields(later.args) if len(text.split()) == 1 and text not in ("True", "False", "None")
+    }
+    ids = {text for text in about if _OWN_ID.fullmatch(text)}
+    is_about_it = bool(ids) and about <= given | made
+    return is_about_it and (any(len(word) > 2 for word in first & second) or bool(ids & (made - given)))
 
 
 def _takes_back(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Calls) -> bool:

@@ -35,7 +35,7 @@ def rows_of(file: str) -> list[Json]:
     return [json.loads(line) for line in (DATA / file).read_text(encoding="utf-8").splitlines()]
 
 
-ROWS, MORE_ROWS = rows_of("deeds.jsonl"), rows_of("more_deeds.jsonl")
+ROWS = rows_of("deeds.jsonl")
 ABOUT_ALL = ("twice", "once", "twice_done_once", "done_twice", "retry_fails_again")
 """The rows that ask how often something was done, which a reader says (`whole`)."""
 ON_EVIDENCE = {"met", "unclear_result"}
@@ -88,18 +88,23 @@ def test_no_deed_that_was_not_done_is_believed_on_evidence_and_none_that_was_is_
     assert (seen >= 26, proven >= 20) == (True, True)
 
 
-def test_of_deeds_seen_for_the_first_time_code_believes_none_that_was_not_done() -> None:
-    """These rows were written later, without a look at the code or at the others. Of those that weren't done, a judge
-    that finds everything met is believed only where a result in prose says no, which code doesn't read."""
-    found = [(row, worth(row)) for row in MORE_ROWS]
+@pytest.mark.parametrize(
+    ("file", "wrong", "total", "most_seen"), [("more_deeds", 50, 80, 8), ("third_deeds", 15, 30, 2)]
+)
+def test_of_deeds_written_later_code_believes_none_that_was_not_done(
+    file: str, wrong: int, total: int, most_seen: int
+) -> None:
+    """These rows were written without a look at the code or at the others. Of those that weren't done, a judge that
+    finds everything met is believed only where a result says no in prose or in words that code doesn't know."""
+    found = [(row, worth(row)) for row in rows_of(f"{file}.jsonl")]
     undone = [(row, parts) for row, parts in found if row["truth"] != "done"]
     proven = [row["id"] for row, parts in undone if all("met" in one for one in parts)]
     seen = [row["id"] for row, parts in undone if all(one & ON_EVIDENCE for one in parts)]
     refused = [row["id"] for row, parts in found if row["truth"] == "done" and not all(parts)]
     print(f"proven: {proven}, seen at worst: {seen} of {len(undone)}; refused: {refused} of {len(found) - len(undone)}")
-    assert (len(undone), len(found)) == (50, 80)
+    assert (len(undone), len(found)) == (wrong, total)
     assert proven == []
-    assert len(seen) <= 8, seen
+    assert len(seen) <= most_seen, seen
     assert len(refused) <= 1, refused
 
 
@@ -171,7 +176,97 @@ def test_a_later_call_undoes_an_earlier_one(first: Any, later: Any, undone: bool
     assert is_undone(made.receipts[0], names, made) == undone
 
 
+@pytest.mark.parametrize(
+    ("first", "later", "doubtful"),
+    [
+        (("cancelar_pedido", {"pedido": "A7"}, "{}"), ("reactivar_pedido", {"pedido": "A7"}, "{}"), True),
+        (("cancelar_pedido", {"pedido": "A7"}, "{}"), ("reactivar_pedido", {"pedido": "B2"}, "{}"), False),
+        (("cancelar_pedido", {"pedido": "A7"}, "{}"), ("reactivar_pedido", {"pedido": "A7"}, '{"ok": false}'), False),
+        (
+            ("cancelar_pedido", {"pedido": "A7"}, "{}"),
+            ("reactivar_pedido", {"pedido": "A7", "motivo": "el cliente lo pide"}, "{}"),
+            True,
+        ),
+        (("buchen", {"raum": "Atrium"}, '{"id": "B-99"}'), ("storno", {"vorgang": "B-99"}, "{}"), True),
+        (("zamknij", {"numer": "A7"}, "{}"), ("komentarz", {"numer": "A7", "tresc": "po wymianie"}, "{}"), False),
+        (("create_order", {"sku": "P1"}, '{"id": "o9"}'), ("ship_order", {"order": "o9"}, "{}"), False),
+        (("create_order", {"sku": "P1"}, '{"id": "o9"}'), ("gift_order", {"order": "o9", "to": "N7"}, "{}"), False),
+        (("stok_ayarla", {"urun": "A7", "n": 40}, "{}"), ("stok_ayarla", {"urun": "A7", "n": 4}, "{}"), True),
+        (("add_line", {"order": "A7", "sku": "P1"}, "{}"), ("add_line", {"order": "A7", "sku": "P2"}, "{}"), False),
+    ],
+)
+def test_a_later_call_whose_name_is_not_understood_makes_it_doubtful(first: Any, later: Any, doubtful: bool) -> None:
+    made = calls(first, later)
+    assert made.is_doubtful(made.receipts[0]) == doubtful
+    assert not is_undone(made.receipts[0], ["A7"], made), "and is no refusal"
+
+
 # -------------------------------------------------------------------------------------------------- what names count
+
+
+@pytest.mark.parametrize(
+    ("names", "args", "meant"),
+    [
+        (["A7"], {"order": "A7"}, True),
+        (["A7"], {"order": "A7", "warehouse": "Leeds-2"}, True),
+        (["A7"], {"order": "B2", "label": "A7"}, False),
+        (["A7", "B2"], {"order": "B2", "label": "A7"}, True),
+        (["A7"], {"order": "B2", "external_reference": "for A7"}, False),
+        (["A7"], {"order": "B2", "beizhu": "替A7退款"}, False),
+        (["A7"], {"room": "Room A7"}, True),
+        (["A7"], {"orders": ["A6", "A7"]}, True),
+        (["CMD-7781"], {"order": "CMD-7781", "sku": "SKU-4471"}, True),
+        (["CMD-7781"], {"order": "CMD-9020", "tag": "CMD-7781"}, False),
+        (["B2"], {"refund": "B2", "label": "A7"}, True),
+        (["Ann Lee"], {"guest": "Ms Ann Lee"}, True),
+        (["a@x.io"], {"to": "Ann Lee <a@x.io>, b@x.io"}, True),
+        (["c_97.pdf"], {"document": "/files/2026/c_97.pdf"}, True),
+        (["50"], {"amount": "50 EUR", "order": "A7"}, True),
+    ],
+)
+def test_where_nothing_is_declared_a_name_is_the_value_of_an_argument(
+    names: list[str], args: Json, meant: bool
+) -> None:
+    made = calls(("refund", args, '{"ok": true}'))
+    assert made.contains(made.receipts[0], names, proves=True), "never refused for it"
+    assert made.is_identified(made.receipts[0], names) == meant
+
+
+def two_hops(people: Any, subscriptions: Any) -> Calls:
+    made = (
+        ("find", {"name": "Olsen"}, json.dumps(people)),
+        ("list", {"customer": "cus_881"}, json.dumps(subscriptions)),
+        ("cancel", {"subscription": "sub_4410"}, '{"ok": true}'),
+    )
+    receipts = [
+        Receipt(n=n, tool=tool, args=args, status="ok", output=output)
+        for n, (tool, args, output) in enumerate(made, start=1)
+    ]
+    return Calls(receipts, {"find": "reads", "list": "reads", "cancel": "acts"})
+
+
+MARIA, MARIO = {"id": "cus_881", "name": "Maria Olsen"}, {"id": "cus_882", "name": "Mario Olsen"}
+HERS, ANOTHER = {"id": "sub_4410", "customer": "cus_881"}, {"id": "sub_4411", "customer": "cus_881"}
+
+
+@pytest.mark.parametrize(
+    ("people", "subscriptions", "linked", "sure"),
+    [
+        ([MARIA, MARIO], [HERS], True, True),
+        ([MARIA], [{"id": "sub_4410", "plan": "team"}], True, True),
+        ([MARIA], [HERS, ANOTHER], True, False),
+        ([MARIO | {"id": "cus_881"}, MARIA | {"id": "cus_880"}], [HERS], False, False),
+        ([MARIA, {"id": "cus_881", "name": "Ola Berg"}], [HERS], False, False),
+        ([MARIA], [HERS | {"owner": "Ola Berg"}], False, False),
+        ([MARIA], [{"id": "sub_4411", "customer": "cus_881"}, {"id": "sub_4410", "customer": "cus_9"}], False, False),
+    ],
+)
+def test_one_more_look_up_links_a_name_to_an_id_that_is_shared_with_nobody(
+    people: Any, subscriptions: Any, linked: bool, sure: bool
+) -> None:
+    made = two_hops(people, subscriptions)
+    assert made.contains(made.receipts[-1], ["Maria Olsen"], proves=True) == linked
+    assert (linked and made.is_identified(made.receipts[-1], ["Maria Olsen"])) == sure
 
 
 @pytest.mark.parametrize(
