@@ -17,7 +17,7 @@ from delegate import contract
 from delegate._util import resources
 from delegate.child.fetch import FetchPolicy, fetch_url
 from delegate.errors import CallError, ToolError
-from delegate.ports import Attachment, Effect, Tool, ToolOutput, ToolSpec
+from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
 from delegate.sandbox import files, media, search
 from delegate.sandbox.commands import Approve, CommandResult, Commands, Mechanism
 from delegate.sandbox.files import Excerpt
@@ -193,15 +193,10 @@ def _content_of_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
 
 def _attached(context: _Context, path: str, kind: media.MediaType) -> ToolOutput:
     """The file itself, for a model that reads such files."""
-    limit = media.max_bytes(kind)
-    found = context.folder.read(path, limit)
-    if kind not in context.attachments:
-        other = "; pdftotext in run_shell may extract its text" if "pdf" in kind and context.has_shell else ""
-        raise ToolError(f"{path} is {media.noun(kind)} ({found.size:,} bytes), which this model can't read{other}")
-    if found.cut:
-        raise ToolError(f"{path} is {media.noun(kind)} with {found.size:,} bytes; at most {limit:,} can be read")
-    text = media.describe(kind, found.data, path)
-    return ToolOutput(text, attachments=(Attachment(kind, found.data, path),))
+    other = "; pdftotext in run_shell may extract its text" if "pdf" in kind and context.has_shell else ""
+    found = context.folder.read(path, media.max_bytes(kind))
+    attachment, text = media.attachment(path, found, kind, context.attachments, other)
+    return ToolOutput(text, attachments=(attachment,))
 
 
 def _excerpt(args: _ReadFile, content: str) -> str:

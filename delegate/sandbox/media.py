@@ -6,11 +6,13 @@ because the conversation keeps the image. So it is refused here, as the error of
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Literal, get_args
 
 from delegate.errors import ToolError
+from delegate.ports import Attachment
+from delegate.sandbox.files import Excerpt
 
 MediaType = Literal["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"]
 PDF_TYPES: frozenset[str] = frozenset({"application/pdf"})
@@ -23,6 +25,8 @@ MAX_IMAGE_PIXELS = 8_000
 """Width and height that Anthropic accepts."""
 MAX_PDF_BYTES = 10_000_000
 """Two of them, in base64, fit into a request of 32 MB, Anthropic's limit; others allow more."""
+MAX_REQUEST_BYTES = 2 * MAX_PDF_BYTES
+"""So much of all images and PDFs fits into a request."""
 
 _JPEG_SIZES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 """Markers of the JPEG segments that hold the size."""
@@ -77,6 +81,21 @@ def describe(kind: MediaType, data: bytes, path: str) -> str:
         limit = f"at most {MAX_IMAGE_PIXELS:,} pixels per side can be read"
         raise ToolError(f"{path} has {width:,}x{height:,} pixels; {limit}. Make a smaller copy.")
     return f"image {path}, {width}x{height} pixels, {len(data):,} bytes"
+
+
+def attachment(
+    path: str, found: Excerpt, kind: MediaType, readable: Collection[str], otherwise: str = ""
+) -> tuple[Attachment, str]:
+    """An image or a PDF for a model that reads files of the types `readable`, and a line about it.
+
+    `found` is at most `max_bytes` of it. Raises `ToolError` if the model, or every provider, can't read it; `otherwise`
+    says what can be done then.
+    """
+    if kind not in readable:
+        raise ToolError(f"{path} is {noun(kind)} ({found.size:,} bytes), which this model can't read{otherwise}")
+    if found.cut:
+        raise ToolError(f"{path} is {noun(kind)} with {found.size:,} bytes; at most {max_bytes(kind):,} can be read")
+    return Attachment(kind, found.data, path), describe(kind, found.data, path)
 
 
 def _png(data: bytes) -> tuple[int, int]:

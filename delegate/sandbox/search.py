@@ -6,10 +6,14 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.sandbox import files
+
+if TYPE_CHECKING:
+    import regex
 
 SECONDS = 3.0
 """Time limit of one search over all files."""
@@ -19,6 +23,8 @@ MAX_FILE_BYTES = 2_000_000
 MAX_LINE_CHARS = 300
 MAX_PATTERN_CHARS = 1_000
 
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_RECURSION = re.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
 _GLOB_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
@@ -47,17 +53,26 @@ def find_lines(root: Path, pattern: str, glob: str) -> Iterator[str]:
                 yield f"{files.shown(path)}:{number}: {short}"
 
 
+def compiled(pattern: str, *, multiline: bool = False) -> "regex.Pattern[str]":
+    """A model's pattern (Python syntax), of which a search can be limited in time. Raises `ToolError` if it can't be
+    used: patterns that call themselves take memory that nothing limits.
+    """
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise ToolError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} are allowed")
+    if (problem := pattern_fault(pattern)) is not None:
+        raise ToolError(f"{pattern[:200]!r} is not a valid regular expression: {problem}")
+    if _RECURSION.search(_ESCAPED.sub("", pattern)):
+        raise ToolError(f"{pattern[:200]!r} calls a part of itself, as with (?R) or (?1), which can't be searched for")
+    import regex  # loaded only where something is searched
+
+    return regex.compile(pattern, regex.MULTILINE if multiline else 0)
+
+
 class _Matcher:
     """A compiled pattern that can be used until `deadline`. Raises `ToolError` afterwards, or if it is invalid."""
 
     def __init__(self, pattern: str, deadline: float) -> None:
-        if len(pattern) > MAX_PATTERN_CHARS:
-            raise ToolError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} are allowed")
-        if (problem := pattern_fault(pattern)) is not None:
-            raise ToolError(f"{pattern[:200]!r} is not a valid regular expression: {problem}")
-        import regex  # loaded only where something is searched
-
-        self._search = regex.compile(pattern).search
+        self._search = compiled(pattern).search
         self._deadline = deadline
 
     def __call__(self, text: str) -> bool:
