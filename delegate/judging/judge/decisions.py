@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.judge import decide, escalation, rubric
 from delegate.judging.judge.decide import OpenCriterion
 from delegate.judging.judge.evidence import Evidence, gather
-from delegate.judging.judge.session import JudgePool, JudgeSession
+from delegate.judging.judge.reply import UnparseableReply, one_object
+from delegate.judging.judge.session import JudgePool, JudgeReply, JudgeSession
 from delegate.judging.judge.sources import Sources
-from delegate.judging.looks.looks import Looking
+from delegate.judging.looks.looks import Looking, Looks
+from delegate.judging.looks.work import Work
 from delegate.judging.proof.calls import Calls
 from delegate.judging.reading.reader import PendingReading
 from delegate.judging.reading.statements import TaskReading
@@ -19,7 +22,7 @@ from delegate.judging.rubrics import rubric_of
 from delegate.judging.submission import Submission
 from delegate.sandbox.commands import Commands
 from delegate.sandbox.threads import run_in_thread, run_in_thread_if
-from delegate.types import AnyCriterion, CriterionResult, Finding, RubricCriterion, StatementPart
+from delegate.types import AnyCriterion, CriterionResult, Finding, RubricCriterion
 
 _Ask = Callable[[Sequence[AnyCriterion] | None], Awaitable[list[CriterionResult]]]
 """Asks a judge; with criteria, a second one about these only."""
@@ -41,6 +44,11 @@ class JudgeDecisions:
     """Whether the run looks like those whose reports weren't true."""
     is_large: bool
     """Whether work on the whole submission takes so long that it needs a thread."""
+    looking: Looking = field(init=False)
+
+    def __post_init__(self) -> None:
+        record = self.session.recorder.looks
+        self.looking = Looking(self.submission, self.commands, self.work, self.pool.looks, record)
 
     async def decide(
         self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
@@ -55,27 +63,21 @@ class JudgeDecisions:
         opened = await run_in_thread_if(self.is_large, partial(decide.opened, submission, stated, reading, calls))
         if any(one.settled for one in opened):
             return [found for one in opened if (found := one.settled) is not None]
-        looking = self._looking([part for one in opened for part in one.reading.parts], so_far)
-        evidence = await self._gather(looking)
+        sources = Sources(submission, so_far, [part for one in opened for part in one.reading.parts])
+        evidence, finished = await self._gather(sources), Work(sources)
         results: list[CriterionResult] = []
         if opened:
-            ask = partial(self._decided_by_judge, opened, calls, evidence, looking)
+            ask = partial(self._decided_by_judge, opened, calls, evidence, finished)
             results = await self._confirmed(ask, so_far, undecided_too=True)
         for criterion in criteria:
             if isinstance(criterion, RubricCriterion):
-                score = partial(self._scored_by_judge, criterion, reading, evidence, looking)
+                score = partial(self._scored_by_judge, criterion, reading, evidence, finished)
                 results += await self._confirmed(score, [*so_far, *results], undecided_too=False)
         return results
 
-    def _looking(self, parts: Sequence[StatementPart], so_far: Sequence[CriterionResult]) -> Looking:
-        """What judges may see of the work to decide these parts."""
-        sources = Sources(self.submission, so_far, parts)
-        pool, record = self.pool, self.session.recorder.looks
-        return Looking(sources, self.commands, self.work, pool.looks, record)
-
-    async def _gather(self, looking: Looking) -> Evidence:
+    async def _gather(self, sources: Sources) -> Evidence:
         """The page for a judge. What was found while it was put together becomes a finding of the verdict."""
-        page = partial(gather, looking.sources, self.pool.page_room)
+        page = partial(gather, sources, self.pool.page_room)
         evidence = await run_in_thread_if(self.is_large, page)
         self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         return evidence
@@ -89,8 +91,9 @@ class JudgeDecisions:
         with `undecided_too`, once per verdict, where it couldn't decide or prove something.
         """
         session, recorder = self.session, self.session.recorder
+        known = len(recorder.answered)
         first = results = await ask(None)
-        met, doubt = escalation.met_ids(first), session.doubt()
+        met, doubt = escalation.met_ids(first), session.doubt(since=known)
         stands = set[str]() if doubt else met
         if self.pool.escalate and (doubt or not recorder.escalated):
             doubted = met if doubt or self.looks_unsupported else ()
@@ -98,15 +101,17 @@ class JudgeDecisions:
                 self.submission, first, so_far, doubted, undecided_too=undecided_too and not recorder.escalated
             )
             if again:
-                family = recorder.answered[-1].model.family
+                families = {one.model.family for one in recorder.answered[known:]}
+                known = len(recorder.answered)
                 second = await ask(again)
                 results = escalation.merge(recorder, first, second)
                 if escalation.is_usable(second):
                     agreed = escalation.met_ids(second)
                     stands -= {one.id for one in second}
-                    other_doubt = session.doubt()
+                    other_doubt = session.doubt(since=known)
                     if other_doubt is not None:
-                        agreed &= met if recorder.answered[-1].model.family != family else set()
+                        others = {one.model.family for one in recorder.answered[known:]}
+                        agreed &= met if others.isdisjoint(families) else set()
                     stands |= agreed
                     doubt = doubt or other_doubt
         return escalation.withheld(results, doubt, stands) if doubt else results
@@ -116,52 +121,74 @@ class JudgeDecisions:
         opened: Sequence[OpenCriterion],
         calls: Calls,
         evidence: Evidence,
-        looking: Looking,
+        finished: Work,
         again: Sequence[AnyCriterion] | None,
     ) -> list[CriterionResult]:
         """Ask a judge about these criteria, or a second one about those in `again`, and verify the quotes."""
         asked = [one for one in opened if again is None or one.criterion in again]
         size, second = self.pool.criteria_per_call or len(asked), again is not None
         if size >= len(asked):
-            return await self._answered_at_once(asked, calls, evidence, looking, second)
+            return await self._answered_at_once(asked, calls, evidence, finished, second)
         parts = [asked[n : n + size] for n in range(0, len(asked), size)]
         async with asyncio.TaskGroup() as group:
             asking = [
-                group.create_task(self._answered_at_once(part, calls, evidence, looking, second)) for part in parts
+                group.create_task(self._answered_at_once(part, calls, evidence, finished, second)) for part in parts
             ]
         return [result for task in asking for result in task.result()]
 
     async def _answered_at_once(
-        self, asked: Sequence[OpenCriterion], calls: Calls, evidence: Evidence, looking: Looking, second: bool
+        self, asked: Sequence[OpenCriterion], calls: Calls, evidence: Evidence, finished: Work, second: bool
     ) -> list[CriterionResult]:
         """Ask one question about these criteria."""
-        looks = looking.offer([part.part for one in asked for part in one.parts if part.settled is None], evidence)
+        open_parts = [part.part for one in asked for part in one.parts if part.settled is None]
+        looks = self.looking.offer(finished, open_parts, evidence, second=second)
         build = partial(decide.build_question, self.submission, asked, evidence, looks)
-        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=second)
-        has_looked = False
-        if looks is not None and looks.any_made:
-            has_looked = True
-            evidence = await run_in_thread(partial(looks.added_to, evidence))
-        read = partial(decide.read_reply, self.submission, asked, calls, reply, evidence)
-        return await run_in_thread_if(self.is_large or has_looked, read)
+        question = await run_in_thread_if(self.is_large, build)
+        reply = await self.session.ask(question, [one.criterion.id or "" for one in asked], second=second)
+        seen = await self._seen(evidence, looks, reply)
+        read = partial(decide.read_reply, self.submission, asked, calls, reply, seen)
+        results = await run_in_thread_if(self.is_large or seen is not evidence, read)
+        self.looking.keep_quoted(results)
+        return results
+
+    async def _seen(self, evidence: Evidence, looks: Looks | None, reply: JudgeReply) -> Evidence:
+        """The page and what the judge looked at, with what the commands that it quotes print without the work."""
+        if looks is None or not looks.any_made:
+            return evidence
+        await looks.try_commands(_quotes(reply.reply.text) if reply.reply is not None else ())
+        return await run_in_thread(partial(looks.added_to, evidence))
 
     async def _scored_by_judge(
         self,
         criterion: RubricCriterion,
         reading: TaskReading,
         evidence: Evidence,
-        looking: Looking,
+        finished: Work,
         again: Sequence[AnyCriterion] | None,
     ) -> list[CriterionResult]:
         """Let a judge, or with `again` a second one, score the rubric. The findings of the first are kept."""
         readings = {
             one.id: reading.of(f"{criterion.id}.{one.id}", one.description) for one in rubric_of(criterion).dimensions
         }
-        looks = looking.offer([part for one in readings.values() for part in one.parts], evidence)
+        parts, second = [part for one in readings.values() for part in one.parts], again is not None
+        looks = self.looking.offer(finished, parts, evidence, second=second)
         build = partial(rubric.build_question, self.submission.task.goal, criterion, evidence, looks)
-        reply = await self.session.ask(await run_in_thread_if(self.is_large, build), second=again is not None)
-        seen = looks.added_to(evidence) if looks else evidence
+        question = await run_in_thread_if(self.is_large, build)
+        reply = await self.session.ask(question, [criterion.id or ""], second=second)
+        seen = await self._seen(evidence, looks, reply)
         read = partial(rubric.read_reply, criterion, reply, seen, readings)
-        scored, findings = await run_in_thread_if(self.is_large, read)
+        scored, findings = await run_in_thread_if(self.is_large or seen is not evidence, read)
+        self.looking.keep_quoted([scored])
         self.findings += findings if again is None else []
         return [scored]
+
+
+def _quotes(text: str) -> list[str]:
+    """The quotes in a judge's reply by which something is met, or gets a score."""
+    try:
+        values = cast("list[object]", list(one_object(text).values()))
+    except UnparseableReply:
+        return []
+    items = [item for one in values if isinstance(one, list) for item in cast("list[object]", one)]
+    answers = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
+    return [str(one.get("evidence", "")) for one in answers if one.get("verdict") in ("met", None)]

@@ -11,11 +11,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from delegate.judging.judge.sources import EARLIER_RECEIPTS, PAGE_FILE_BYTES, RECEIPTS, Source, Sources, SourceText
 from delegate.judging.looks.look import NO_LOOKS, Look, Span, is_covered
 from delegate.models.catalog import tokens_of
 from delegate.types import Finding
+
+if TYPE_CHECKING:
+    from delegate.judging.looks.work import Work
 
 PAGE_TOKENS = 60_000
 """Length of all sources together, by default."""
@@ -34,6 +38,8 @@ _TYPOGRAPHY = {
 }
 _OUR_TEXT = re.compile(r"\[\u2026 [^\]\n]* \u2026\]|\u2192 (?:ok|error|denied|timeout)|\u2026 and \d+ more")
 """Text of the runtime within the sources, which a judge can't quote: notes about cuts, the status of a call."""
+EXIT_CODE = re.compile(r"exit code:?(?: -?\d+)?(?: no output)?|no output")
+"""A quote of how a command ended, and nothing else."""
 _JSON_PUNCTUATION = str.maketrans("", "", '"{}')
 
 
@@ -47,10 +53,12 @@ class Evidence:
     """Names of the sources that the judge saw only in part, or not at all."""
     spans: tuple[Span, ...] = ()
     """What the page shows of those of which it shows a part."""
+    earlier: frozenset[str] = frozenset()
+    """Names of the calls that the page doesn't show."""
     looks: Mapping[str, Look] = field(default_factory=lambda: NO_LOOKS)
     """What the judge looked at, by name."""
-    wrote: Callable[[str], str | None] = field(default=lambda text: None, repr=False)
-    """The path of a file that the child created or changed and that contains a text, where a judge looked."""
+    work: "Work | None" = field(default=None, repr=False)
+    """The finished work, where a judge looked."""
     checks: Mapping[str, str] = field(default_factory=dict[str, str])
     """The kind of criterion behind each `check:<id>`."""
     redacted: Callable[[str], str] = field(default=str, repr=False)
@@ -65,44 +73,50 @@ class Evidence:
 
         White space and typographic variants of quotes and dashes are ignored. The runtime's own notes don't count.
         """
-        folded = _fold(quote)
-        if not any(map(str.isalnum, folded)):
+        wanted = folded(quote)
+        if not any(map(str.isalnum, wanted)):
             return
         names = dict.fromkeys((preferred, *self.sources)) if preferred in self.sources else self.sources
         for name in names:
             # As it stands, most quotes are found: folding a long text takes longer than the search.
-            found = (quote in self.sources[name] and self._is_without_notes(name)) or folded in self._folded(name)
-            if found and self._is_long_enough(folded, name):
+            found = (quote in self.sources[name] and self._is_without_notes(name)) or wanted in self._folded(name)
+            if found and name in self.looks and self.looks[name].header:  # the words of the judge's own command
+                found = any(map(str.isalnum, printed(self.looks[name], quote)))
+            if found and self._is_long_enough(wanted, name):
                 yield name
 
-    def with_looks(
-        self, looks: Sequence[Look], lengths: Mapping[str, int], wrote: Callable[[str], str | None]
-    ) -> "Evidence":
-        """The same with what a judge looked at.
+    def counts(self, quote: str) -> bool:
+        """Whether any source shows the quote, and not only what a judge's command prints without the work too."""
+        return any(
+            name not in self.looks or not prints_without_work(self.looks[name], quote) for name in self.find_all(quote)
+        )
 
-        `lengths` are those of the sources of which it saw more than the page, and `wrote` finds the file of the child
-        that contains a text.
-        """
+    def wrote(self, *texts: str) -> str | None:
+        """The path of a file that the child created or changed and that contains these texts; None if there is none."""
+        return next(self.work.wrote(texts), None) if self.work is not None else None
+
+    def with_looks(self, looks: Sequence[Look], work: "Work") -> "Evidence":
+        """The same with what a judge looked at. Blocks."""
         named = {look.name: look for look in looks}
         spans = [*self.spans, *(span for look in looks for span in look.found.spans)]
-        seen = {name for name, length in lengths.items() if is_covered(length, _of(spans, name))}
+        seen = {name for name, length in work.lengths(looks).items() if is_covered(length, _of(spans, name))}
         texts = {name: look.text for name, look in named.items()}
-        if any(span.source == EARLIER_RECEIPTS for span in spans):
+        if self.earlier <= seen:
             seen.add(EARLIER_RECEIPTS)
-        return replace(self, sources={**self.sources, **texts}, cut=self.cut - seen, looks=named, wrote=wrote)
+        return replace(self, sources={**self.sources, **texts}, cut=self.cut - seen, looks=named, work=work)
 
     def origins(self, name: str, quote: str) -> list[str]:
         """The sources that the quote in the source `name` is from: itself, or what a look at the work showed."""
         look = self.looks.get(name)
         if look is None or look.kind != "work":
             return [name]
-        folded = _fold(quote)
-        found = [piece.source for piece in look.found.pieces if folded in _fold(piece.text)]
+        wanted = folded(quote)
+        found = [piece.source for piece in look.found.pieces if wanted in folded(piece.text)]
         return [origin for source in found for origin in self.origins(source, quote)]
 
     def _folded(self, name: str) -> str:
         if name not in self._folded_texts:
-            self._folded_texts[name] = _fold(self.sources[name])
+            self._folded_texts[name] = folded(self.sources[name])
         return self._folded_texts[name]
 
     def _is_without_notes(self, name: str) -> bool:
@@ -124,7 +138,7 @@ class Evidence:
         if len(quote) >= MIN_QUOTE_CHARS or len(quote.split()) >= MIN_QUOTE_WORDS:
             return True
         text = self.sources[name].strip()
-        return 2 * len(quote) >= len(text) or any(_fold(line) == quote for line in text.splitlines())
+        return 2 * len(quote) >= len(text) or any(folded(line) == quote for line in text.splitlines())
 
     def prewritten_answers(self) -> list[str]:
         """The sources that may contain answers written for the judge, for `is_prewritten`; usually none."""
@@ -133,6 +147,26 @@ class Evidence:
             for text in self.sources.values()
             if '"' in text and ("reason" in text or "\\u" in text)
         ]
+
+
+def printed(look: Look, quote: str) -> str:
+    """What a quote has of what a command printed, with its exit code; empty if all of it is from the command itself."""
+    header, whole, wanted = folded(look.header), look.receipt.whole_output, folded(quote)
+    if wanted in folded(whole[len(look.header) :]):
+        return wanted
+    text = folded(whole)
+    at = text.find(wanted, max(0, len(header) - len(wanted)))
+    return text[max(at, len(header)) : at + len(wanted)].strip() if wanted and at >= 0 else ""
+
+
+def prints_without_work(look: Look, quote: str, *, whole: bool = False) -> bool:
+    """Whether a command prints that whatever the work is, as far as it was tried; with `whole`, all that it printed."""
+    told = folded(look.receipt.whole_output[len(look.header) :]) if whole else printed(look, quote)
+    tried = tuple(map(folded, look.without_work))
+    if whole or EXIT_CODE.fullmatch(told):
+        most = len(told.split())
+        return bool(tried) and all(one == told or (not whole and one.split()[:most] == told.split()) for one in tried)
+    return bool(tried) and all(told in one for one in tried)
 
 
 def _of(spans: Sequence[Span], name: str) -> list[tuple[int, int]]:
@@ -154,7 +188,7 @@ def _normalized_json(text: str) -> str:
     return "".join(whole.split()).translate(_JSON_PUNCTUATION)
 
 
-def _fold(text: str) -> str:
+def folded(text: str) -> str:
     """The text for comparisons: without the runtime's notes, with plain quotes, dashes and single spaces."""
     text = _OUR_TEXT.sub(" ", text)
     return " ".join((text if text.isascii() else text.translate(_TYPOGRAPHY)).split())
@@ -174,14 +208,15 @@ def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
             cut.append(name)
             spans += _spans(name, found, limit)
         if found.is_text:
-            texts[name] = _bounded(found.text, limit)
+            texts[name] = bounded(found.text, limit)
     if len(sources.submission.run.receipts) > RECEIPTS:
         cut.append(EARLIER_RECEIPTS)
     hidden = [name for name, found in shown.items() if found.hidden]
     redacted = sources.submission.redactor.text
     kinds = {redacted(f"check:{check.id}"): check.kind for check in sources.checks if check.decided_by == "check"}
     findings = tuple(_findings(sources, hidden, cut))
-    return Evidence(texts, findings, frozenset(cut), tuple(spans), checks=kinds, redacted=redacted)
+    earlier = frozenset(name for name, source in named.items() if name.startswith("receipt:") and not source.on_page)
+    return Evidence(texts, findings, frozenset(cut), tuple(spans), earlier, checks=kinds, redacted=redacted)
 
 
 def _limits(named: Mapping[str, Source], shown: Mapping[str, SourceText], page_tokens: int) -> dict[str, int]:
@@ -223,7 +258,7 @@ def _share(sources: Sequence[tuple[int, bool]], tokens: int) -> list[int]:
     return limits
 
 
-def _bounded(text: str, limit: int) -> str:
+def bounded(text: str, limit: int) -> str:
     """The beginning and end of the text, with a note where it is cut."""
     if len(text) <= limit:
         return text

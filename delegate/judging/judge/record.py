@@ -5,6 +5,7 @@ The record is complete at every moment, so that a verdict that ran out of time o
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from delegate._util.fencing import one_line
@@ -27,6 +28,10 @@ class AnsweredCall:
     call: MeteredReply
     attempt: int
     """Index in `JudgeRecorder.attempts`."""
+    criteria: Sequence[str] = ()
+    """The ids of the criteria that it was asked about. Several questions may be asked at once."""
+    second: bool = False
+    """Whether it was asked after another judge that answered about these."""
 
     @property
     def model(self) -> Model:
@@ -51,7 +56,6 @@ class JudgeRecorder:
         self._skip_reasons: dict[str, str] = {}
         self._routed_second = False
         self._asking_second = False
-        self._second_answered = False
         self._charge = costs.Charge()
         self._deciding = 0
         """Index in `answered` of the judge whose answers count."""
@@ -62,9 +66,17 @@ class JudgeRecorder:
             self._candidates = routing.candidates
         self._routed_second |= second
         self._asking_second = second
-        self._second_answered = False
 
-    def succeeded(self, model: Model, call: MeteredReply, seconds: float, lost: Sequence[costs.Charge] = ()) -> None:
+    def succeeded(
+        self,
+        model: Model,
+        call: MeteredReply,
+        seconds: float,
+        lost: Sequence[costs.Charge] = (),
+        *,
+        criteria: Sequence[str] = (),
+        second: bool = False,
+    ) -> None:
         """Record an answer, whatever its content. `lost` are the charges of calls before it: looks, failed attempts."""
         charge = self._charged((*lost, call.charge))
         attempt = JudgeAttempt(
@@ -74,9 +86,8 @@ class JudgeRecorder:
             cost_usd=charge.cost_usd,
             seconds=round(seconds, 6),
         )
-        self.escalated |= self._asking_second
-        self._second_answered = self._asking_second
-        self.answered.append(AnsweredCall(model, call, len(self.attempts)))
+        self.escalated |= second
+        self.answered.append(AnsweredCall(model, call, len(self.attempts), criteria, second))
         self.attempts.append(attempt)
 
     def failed(
@@ -109,10 +120,16 @@ class JudgeRecorder:
         """Record why a candidate isn't the judge."""
         self._skip_reasons.setdefault(model.id, reason)
 
+    def first_family(self, criteria: Sequence[str]) -> str:
+        """The family of the first judge that answered about these criteria."""
+        first = [one for one in self.answered if not one.second]
+        about = [one for one in first if not set(criteria).isdisjoint(one.criteria)]
+        return (about or first)[-1].model.family
+
     def second_judge_ignored(self, reason: str) -> None:
-        """Keep the first judge's answers; `reason` is why the second one's reply, if any, isn't usable."""
-        if self._second_answered:
-            self._amend(self.answered[-1], message=reason)
+        """Keep the first judge's answers; `reason` is why the second one's replies, if any, aren't usable."""
+        for one in takewhile(lambda one: one.second, reversed(self.answered)):
+            self._amend(one, message=reason)
 
     def read_by(self, reader: "JudgeRecorder") -> None:
         """Add the attempts and the cost of the model that read the criteria, before any judge is asked."""
@@ -122,8 +139,10 @@ class JudgeRecorder:
         self._charge += reader._charge
 
     def second_judge_used(self, answers: Sequence[JudgeAnswer]) -> None:
-        """Name the latest judge as the deciding one; `answers` are the previous judge's for the same criteria."""
-        self._amend(self.answered[-2], answers=tuple(answers))
+        """Name the latest judge as the deciding one; `answers` are the first judge's for the same criteria."""
+        for one in self.answered:
+            if not one.second and (own := tuple(answer for answer in answers if answer.id in one.criteria)):
+                self._amend(one, answers=own)
         self._deciding = len(self.answered) - 1
 
     def models(self) -> tuple[str, ...]:

@@ -89,6 +89,8 @@ def _scores(
         quote = str(fields["evidence"])
         if evidence.find(quote) is None:
             raise UnparseableReply(f"the quote for {id} is not in the evidence: {quote[:100]!r}")
+        if not evidence.counts(quote):
+            raise UnparseableReply(f"the quote for {id} is printed whatever the work is: {quote[:100]!r}")
         if scores[id] > dimensions[id].min and is_own_word(readings[id].parts, quote, evidence):
             raise UnparseableReply(f"{id} isn't about the report, and its quote is only the report's: {quote[:100]!r}")
     if missing := [id for id in dimensions if id not in scores]:

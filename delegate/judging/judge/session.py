@@ -20,7 +20,7 @@ from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, ProviderError
 from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
 from delegate.judging.judge.evidence import PAGE_TOKENS
-from delegate.judging.judge.record import JudgeRecorder
+from delegate.judging.judge.record import AnsweredCall, JudgeRecorder
 from delegate.judging.looks.look import LookLimits
 from delegate.models.catalog import Catalog, Model, tokens_of
 from delegate.models.connections import Connection
@@ -159,15 +159,16 @@ class JudgeSession:
         self._down: dict[EndpointKey, str] = {}
         """Endpoints that can't be used, with the error."""
 
-    async def ask(self, question: JudgeQuestion, *, second: bool = False) -> JudgeReply:
+    async def ask(self, question: JudgeQuestion, criteria: Sequence[str] = (), *, second: bool = False) -> JudgeReply:
         """Ask the candidates in order until one answers. Every attempt is recorded, however it ends.
 
-        A `second` judge is of another family than the latest one; if it fails, no other one is asked.
+        `criteria` are the ids of those that it asks about. A `second` judge is of another family than the first one
+        that answered about them; if it fails, no other one is asked.
         """
         recorder, failed = self.recorder, set[EndpointKey]()
         if self._pool.false_pass is not None and self._false_pass is None:
             self._false_pass = recorder.false_pass = await self._pool.false_pass()
-        routing = self._route(question, other_than=recorder.answered[-1].model.family if second else None)
+        routing = self._route(question, other_than=recorder.first_family(criteria) if second else None)
         recorder.routed(routing, second=second)
         left, attempts = self._reachable(routing.ranked), 1 if second else MAX_ATTEMPTS
         reply = JudgeReply() if left else self._nobody_asked(routing)
@@ -196,7 +197,8 @@ class JudgeSession:
                 recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - started, lost)
                 raise
             else:
-                recorder.succeeded(model, call, time.monotonic() - started, lost)
+                seconds = time.monotonic() - started
+                recorder.succeeded(model, call, seconds, lost, criteria=criteria, second=second)
                 return JudgeReply.answered(call.reply)
             finally:
                 self._report_end(model, time.monotonic() - started, known_attempts)
@@ -276,12 +278,17 @@ class JudgeSession:
         )
         return choose_judge(self._pool.catalog, request)
 
-    def doubt(self) -> str | None:
-        """Why what the latest judge found met may not count without a second judge; None if it may."""
-        table, judge = self._false_pass, self.recorder.answered[-1] if self.recorder.answered else None
-        if table is None or judge is None:
+    def doubt(self, *, since: int) -> str | None:
+        """Why what judges found met may not count without a second judge; None if it may. Only the answers from the one
+        with this index on.
+        """
+        doubts = (self._doubt_about(one) for one in self.recorder.answered[since:])
+        return next((doubt for doubt in doubts if doubt is not None), None)
+
+    def _doubt_about(self, judge: AnsweredCall) -> str | None:
+        table, worker = self._false_pass, self._worker.id if self._worker else None
+        if table is None:
             return None
-        worker = self._worker.id if self._worker else None
         if judge.call.served is None:
             return f"{judge.asked.id} was asked, but a model answered whose false-PASS rate nobody knows"
         if table.decides_alone(judge.model.id, worker):

@@ -3,13 +3,21 @@
 In the copy, the files that decide checks (tests, their configuration, hooks of programs) are as they were before the
 child started, and what it added of them is missing. The command has no network and no secrets, and it runs only in a
 sandbox.
+
+What a command prints may be its own words. So what a judge quotes from it is looked for in what it prints without the
+work, too: in an empty folder, and on the files of before.
 """
 
+import asyncio
+import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 from delegate.errors import ToolError
-from delegate.judging.checks.deliverables import Deliverables
+from delegate.judging.checks.deliverables import Deliverables, base
 from delegate.judging.checks.scripts import scripts_of
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.looks.look import Found
@@ -17,13 +25,15 @@ from delegate.judging.submission import Submission
 from delegate.ports import ToolSpec
 from delegate.sandbox.commands import SANDBOXES, CommandResult, Commands
 from delegate.sandbox.files import shown
-from delegate.sandbox.snapshot import Frozen
+from delegate.sandbox.snapshot import Frozen, copy_of
 from delegate.types import ShellCriterion
 
 SECONDS = 60.0
 """Time limit of one command."""
 MAX_NAMED = 5
 _PLACE = "in a copy of the workspace, without network; what it changes is gone afterwards"
+_WORD = re.compile(r"[\w./@+~-]+")
+_EXECUTABLE = 0o111
 
 RUN = ToolSpec(
     "run",
@@ -50,62 +60,104 @@ def may_run(submission: Submission, commands: Commands) -> bool:
 
 
 class SealedCommands:
-    """Runs commands of judges on one submission, each in a copy of its own."""
+    """Runs commands of judges on one submission, each in a copy of its own, and the same one only once."""
 
     def __init__(self, submission: Submission, commands: Commands, work: FrozenWork) -> None:
         self._submission, self._commands, self._work = submission, commands, work
+        self._running: defaultdict[tuple[str, bool], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._found: dict[tuple[str, bool], Found] = {}
+        self._without_work: dict[tuple[str, bool], str] = {}
 
     async def run(self, args: Mapping[str, Any]) -> Found:
         """The exit code and the output of a command. Raises ToolError, CallError or OSError if it can't be run."""
-        folder, command = self._submission.folder, str(args["command"])
-        if folder is None or await self._commands.mechanism() not in SANDBOXES:
+        key = str(args["command"]), bool(args.get("own_checks"))
+        async with self._running[key]:
+            if key not in self._found:
+                self._found[key] = await self._run(*key)
+        return self._found[key]
+
+    async def _run(self, command: str, own_checks: bool) -> Found:
+        frozen = await self._frozen()
+        sorted_by = self._sorted(command, frozen)
+        undone = [one.path for one in frozen.changes if sorted_by.role(one) not in (None, "program")]
+        wants_own = own_checks and bool(undone)
+        undone = [] if wants_own else undone
+        kept = {one.path for one in frozen.changes} - set(undone) if undone else None
+        ran = await self._run_in(self._work.copy(kept), command)
+        scripts, programs = self._made_by_child(command, frozen) if self._submission.by_child else (False, ())
+        return Found(
+            _text(ran),
+            _header(command, undone),
+            status="timeout" if ran.timed_out else "ok",
+            sandbox=ran.sandbox,
+            own_checks=wants_own or scripts,
+            own_programs=programs,
+        )
+
+    async def without_work(self, command: str, *, before: bool) -> str | None:
+        """What the command prints in an empty folder, or on the files of `before`; None if those aren't known."""
+        key = command, before
+        async with self._running[command, False]:
+            if key not in self._without_work:
+                frozen = await self._frozen()
+                if before and frozen.start is None:
+                    return None
+                copy = frozen.copy(()) if before else copy_of(None, frozen.home)
+                self._without_work[key] = _text(await self._run_in(copy, command))
+        return self._without_work[key]
+
+    async def _frozen(self) -> Frozen:
+        if self._submission.folder is None or await self._commands.mechanism() not in SANDBOXES:
             raise ToolError("no command can be run: no sandbox works here")
         if (frozen := await self._work.open()) is None:
             raise ToolError(f"no command can be run: {self._work.problem}")
-        undone = self._machinery(command, frozen)
-        wants_own = bool(args.get("own_checks")) and bool(undone)
-        undone = () if wants_own else undone
-        kept = {one.path for one in frozen.changes} - set(undone) if undone else None
-        async with self._work.copy(kept) as tree:
-            ran = await self._commands.run_check(
+        return frozen
+
+    async def _run_in(self, copy: AbstractAsyncContextManager[Path], command: str) -> CommandResult:
+        assert self._submission.folder is not None
+        async with copy as tree:
+            return await self._commands.run_check(
                 command,
-                cwd=folder.root,
+                cwd=self._submission.folder.root,
                 timeout_seconds=SECONDS,
                 author="model",
                 network="none",
                 by_child=True,
                 copy=tree,
             )
-        own = wants_own or self._is_own(command, frozen)
-        return Found(
-            self._text(command, ran, undone),
-            status="timeout" if ran.timed_out else "ok",
-            sandbox=ran.sandbox,
-            own_checks=own,
-        )
 
-    def _machinery(self, command: str, frozen: Frozen) -> Sequence[str]:
-        """The child's changes of what decides commands: tests, configuration, hooks of programs."""
+    def _sorted(self, command: str, frozen: Frozen) -> Deliverables:
+        """The child's changes by what they are to the command."""
         assert self._submission.folder is not None
         criterion = ShellCriterion(kind="shell", command=command)
-        sorted_by = Deliverables(
-            self._submission.task, criterion, str(self._submission.folder.root), frozen, self._work.on_path
-        )
-        return [one.path for one in frozen.changes if sorted_by.role(one) not in (None, "program")]
+        root = str(self._submission.folder.root)
+        return Deliverables(self._submission.task, criterion, root, frozen, self._work.on_path)
 
-    def _is_own(self, command: str, frozen: Frozen) -> bool:
-        """Whether something that decides the command may be the child's, although the copy was cleaned of that."""
-        if not self._submission.by_child:  # nobody knows what was there before: the work is all that there is
-            return False
+    def _made_by_child(self, command: str, frozen: Frozen) -> tuple[bool, tuple[str, ...]]:
+        """Whether scripts of the child decide the command, although the copy was cleaned of what usually does; and
+        which other programs of it the command runs that nobody asked for. One may stand where another is meant, as
+        `bin/python3`.
+        """
         if self._work.problem is not None:
-            return True
-        changed = {one.path for one in self._submission.run.artifacts}
-        scripts = scripts_of(frozen.end.tree, [command])
-        return any(role == "script" and path in changed for path, role in scripts.items())
+            return True, ()
+        words = {base(word) for word in _WORD.findall(command)}
+        changed = {one.path: frozen.end.origin[one.path] for one in frozen.changes if one.change != "deleted"}
+        scripts = {path: role for path, role in scripts_of(frozen.end.tree, [command]).items() if path in changed}
+        runnable = {path for path, state in changed.items() if state.mode & _EXECUTABLE and base(path) in words}
+        # What the judge's own command names isn't what the task asked for.
+        asked = [one.command for one in self._submission.task.criteria if isinstance(one, ShellCriterion)]
+        task = self._sorted("; ".join(asked) or ":", frozen)
+        explicit = task.own if self._submission.task.deliverables is not None else ()
+        programs = tuple(sorted(path for path in {*scripts, *runnable} - {*explicit} if not task.is_named(path)))
+        return "script" in scripts.values(), programs
 
-    def _text(self, command: str, ran: CommandResult, undone: Sequence[str]) -> str:
-        more = f" and {len(undone) - MAX_NAMED} more" if len(undone) > MAX_NAMED else ""
-        named = ", ".join(map(shown, undone[:MAX_NAMED])) + more
-        without = [f"[\u2026 as before the worker began, or missing: {named} \u2026]"] if undone else []
-        end = f"stopped after {SECONDS:g} s" if ran.timed_out else f"exit code: {ran.exit_code}"
-        return "\n".join([f"$ {command}", *without, end, ran.output.rstrip() or "no output"])
+
+def _header(command: str, undone: Sequence[str]) -> str:
+    more = f" and {len(undone) - MAX_NAMED} more" if len(undone) > MAX_NAMED else ""
+    named = ", ".join(map(shown, undone[:MAX_NAMED])) + more
+    return f"$ {command}" + (f"\n[\u2026 as before the worker began, or missing: {named} \u2026]" if undone else "")
+
+
+def _text(ran: CommandResult) -> str:
+    end = f"stopped after {SECONDS:g} s" if ran.timed_out else f"exit code: {ran.exit_code}"
+    return f"{end}\n{ran.output.rstrip() or 'no output'}"

@@ -19,7 +19,7 @@ class Piece(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Characters of a source that were shown, or searched. `stop` is one past the last."""
+    """Characters of a source that were shown. `stop` is one past the last."""
 
     source: str
     start: int
@@ -31,15 +31,19 @@ class Found:
     """What a look shows, before it is numbered."""
 
     text: str
+    header: str = ""
+    """Of a command: the command itself, which stands before the text. What it says proves nothing."""
     pieces: tuple[Piece, ...] = ()
     spans: tuple[Span, ...] = ()
     status: Literal["ok", "error", "denied", "timeout"] = "ok"
     sandbox: str | None = None
     own_checks: bool = False
     """Whether a command ran with tests, configuration or scripts that the child made."""
+    own_programs: tuple[str, ...] = ()
+    """What the child made, that the command ran and that the task doesn't name."""
     attachments: tuple[Attachment, ...] = ()
     is_cut: bool = False
-    """Whether the judge saw only a part of it."""
+    """Whether it is only a part of what was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,12 @@ class Look:
     kind: LookKind
     text: str
     found: Found = field(repr=False)
+    header: str = ""
+    """How the text begins, where that is no evidence."""
+    is_cut: bool = False
+    """Whether the judge saw only a part of what it looked at."""
+    without_work: tuple[str, ...] = ()
+    """What a command prints in an empty folder, and on the files of before; empty if that wasn't tried."""
 
     @property
     def name(self) -> str:
@@ -72,7 +82,9 @@ NO_LOOKS: Mapping[str, Look] = {}
 
 @dataclass(frozen=True, slots=True)
 class LookLimits:
-    """How much a judge may look: so many looks in so many turns, per question. With 0 looks, it can't."""
+    """How much a judge may look. With 0 looks, or in 0 turns, it can't."""
 
     looks: int = 8
+    """For all questions of a verdict together, and again for a second judge."""
     turns: int = 4
+    """For each question."""

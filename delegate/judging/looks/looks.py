@@ -7,7 +7,8 @@ decide something.
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,26 +17,28 @@ from delegate._util.redaction import logger
 from delegate.errors import DelegateError, ToolError
 from delegate.judging.checks.json_schema import validate
 from delegate.judging.frozen import FrozenWork
-from delegate.judging.judge.evidence import Evidence
-from delegate.judging.judge.sources import Sources
+from delegate.judging.judge.evidence import Evidence, bounded, printed, prints_without_work
 from delegate.judging.looks import state, work
 from delegate.judging.looks.commands import RUN, SealedCommands, may_run
 from delegate.judging.looks.look import NO_LOOKS, Found, Look, LookKind, LookLimits
 from delegate.judging.looks.work import Work
+from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
-from delegate.ports import Tool, ToolCall, ToolReply, ToolSpec
+from delegate.ports import Attachment, Tool, ToolCall, ToolReply, ToolSpec
 from delegate.records.recorder import encodable
 from delegate.sandbox.commands import Commands
-from delegate.sandbox.media import readable_types
+from delegate.sandbox.media import MAX_REQUEST_BYTES, readable_types
 from delegate.sandbox.threads import run_in_thread
-from delegate.types import JudgeLook, StatementPart
+from delegate.types import CriterionResult, JudgeLook, StatementPart
 
 LOOK_CHARS = 24_000
 """How much a judge sees of one look."""
 LEAST_CHARS = 500
 """A look for which less room is left isn't made."""
 MAX_RECORDED_CHARS = 4_000
-"""How much of it is recorded."""
+"""How much of it is recorded, unless a quote that counts is from further on: then all that the judge saw."""
+_NOTE_CHARS = 150
+"""Room for what is said of the rest."""
 _TEXTS = (work.READ, work.SEARCH, work.LIST)
 OWN_TOOLS = (*_TEXTS, RUN)
 """The tools that are ours, and not the worker's."""
@@ -44,64 +47,95 @@ _log = logger(__name__)
 
 
 class Looking:
-    """What judges may look at of one submission. `record` gets all that they looked at."""
+    """What judges may look at for one verdict. `record` gets all that they looked at."""
 
-    __slots__ = ("_commands", "_frozen", "_sealed", "_state_tools", "_work", "limits", "record", "sources")
+    __slots__ = ("_commands", "_frozen", "_left", "_made", "_sealed", "_state_tools", "limits", "record", "submission")
 
     def __init__(
-        self, sources: Sources, commands: Commands, frozen: FrozenWork, limits: LookLimits, record: list[JudgeLook]
+        self,
+        submission: Submission,
+        commands: Commands,
+        frozen: FrozenWork,
+        limits: LookLimits,
+        record: list[JudgeLook],
     ) -> None:
-        self.sources, self.limits, self.record = sources, limits, record
+        self.submission, self.limits, self.record = submission, limits, record
         self._commands, self._frozen = commands, frozen
-        self._work: Work | None = None
+        self._left = {False: limits.looks, True: limits.looks}
+        self._made: dict[str, Look | None] = {}
         self._sealed: SealedCommands | None = None
         self._state_tools: Mapping[str, Tool] | None = None
 
-    def offer(self, parts: Sequence[StatementPart], evidence: Evidence) -> "Looks | None":
-        """What a judge may look at to decide these parts; None if the page has it all, or nothing may be looked at."""
-        if not (self.limits.looks and self.limits.turns):
+    def offer(
+        self, work: Work, parts: Sequence[StatementPart], evidence: Evidence, *, second: bool = False
+    ) -> "Looks | None":
+        """What a judge, or a `second` one, may look at to decide these parts; None if the page has it all, or nothing
+        may be looked at.
+        """
+        if not (self.left(second=second) and self.limits.turns):
             return None
-        folder = self.sources.submission.folder
+        folder = self.submission.folder
         beyond = {part.about for part in parts} - {"report"}
         tools: tuple[ToolSpec, ...] = ()
         if evidence.cut or (beyond and folder is not None and folder.exists):
             tools = _TEXTS
-        if beyond and may_run(self.sources.submission, self._commands):
+        if beyond and may_run(self.submission, self._commands):
             tools = OWN_TOOLS
         if beyond & {"deed", "absence"}:
             tools += tuple(_named_spec(name, tool) for name, tool in self.state_tools.items())
-        return Looks(self, tools) if tools else None
+        return Looks(self, work, tools, second=second) if tools else None
 
-    @property
-    def work(self) -> Work:
-        """The finished work."""
-        self._work = self._work or Work(self.sources)
-        return self._work
+    def left(self, *, second: bool) -> int:
+        """How many looks a judge, or a second one, has left for all questions together."""
+        return self._left[second]
+
+    def take(self, looks: int, *, second: bool) -> None:
+        """Count looks that are made; a negative number gives back those of a judge that never answered."""
+        self._left[second] -= looks
+
+    def next_name(self) -> str:
+        """The name of the next look. Several questions may be asked at once."""
+        name = f"look:{len(self._made) + 1}"
+        self._made[name] = None
+        return name
+
+    def add(self, look: Look) -> None:
+        """Put a look that was made on record, where its number belongs."""
+        self._made[look.name] = look
+        self.record.append(look.receipt)
+        self.record.sort(key=lambda one: one.n)
+
+    def keep_quoted(self, results: Iterable[CriterionResult]) -> None:
+        """Have the record show what was quoted from looks."""
+        for one in (quoted for result in results for quoted in (result, *result.parts)):
+            look, quote = self._made.get(one.source or ""), " ".join((one.evidence or "").split())
+            if look is not None and quote not in " ".join(look.receipt.output.split()):
+                n = next(n for n, known in enumerate(self.record) if known.n == look.receipt.n)
+                self.record[n] = self.record[n].model_copy(update={"output": look.text})
 
     @property
     def sealed(self) -> SealedCommands:
         """Commands in copies of the workspace."""
-        self._sealed = self._sealed or SealedCommands(self.sources.submission, self._commands, self._frozen)
+        self._sealed = self._sealed or SealedCommands(self.submission, self._commands, self._frozen)
         return self._sealed
 
     @property
     def state_tools(self) -> Mapping[str, Tool]:
         """The worker's own look-up tools."""
         if self._state_tools is None:
-            self._state_tools = state.state_tools(self.sources.submission, _OWN_NAMES)
+            self._state_tools = state.state_tools(self.submission, _OWN_NAMES)
         return self._state_tools
 
 
 class Looks:
     """The looks of the judge that answers one question."""
 
-    __slots__ = ("_left", "_looking", "_seen", "max_turns", "tools")
+    __slots__ = ("_looking", "_second", "_seen", "_work", "max_turns", "tools")
 
-    def __init__(self, looking: Looking, tools: tuple[ToolSpec, ...]) -> None:
+    def __init__(self, looking: Looking, work: Work, tools: tuple[ToolSpec, ...], *, second: bool) -> None:
         self.tools = tools
         self.max_turns = looking.limits.turns
-        self._looking = looking
-        self._left = looking.limits.looks
+        self._looking, self._work, self._second = looking, work, second
         self._seen: Mapping[str, Look] = NO_LOOKS
 
     @property
@@ -112,7 +146,7 @@ class Looks:
     @property
     def is_used_up(self) -> bool:
         """Whether no look is left."""
-        return self._left <= 0
+        return self._looking.left(second=self._second) <= 0
 
     @property
     def any_made(self) -> bool:
@@ -120,15 +154,36 @@ class Looks:
         return bool(self._seen)
 
     def begin(self) -> None:
-        """Another judge is asked: what an earlier one saw, it didn't see."""
+        """Another judge is asked. It didn't see what one before it saw that failed, and may look as much."""
+        self._looking.take(-len(self._seen), second=self._second)
         self._seen = NO_LOOKS
 
     def added_to(self, evidence: Evidence) -> Evidence:
-        """The evidence with what the judge looked at."""
+        """The evidence with what the judge looked at. Blocks."""
         if not self._seen:
             return evidence
-        work = self._looking.work
-        return evidence.with_looks(tuple(self._seen.values()), work.lengths(self._seen), work.wrote)
+        return evidence.with_looks(tuple(self._seen.values()), self._work)
+
+    async def try_commands(self, quotes: Sequence[str]) -> None:
+        """Find out what the commands that a judge quotes print without the work."""
+        for name, look in self._seen.items():
+            if look.kind == "command" and look.found.status == "ok":
+                quoted = [quote for quote in quotes if printed(look, quote)]
+                self._seen = {**self._seen, name: await self._tried(look, quoted) if quoted else look}
+
+    async def _tried(self, look: Look, quotes: Sequence[str]) -> Look:
+        """The look with what the command prints in an empty folder, and if that has a quote, on the files of before."""
+        command, sealed = str(look.receipt.args["command"]), self._looking.sealed
+        try:
+            for before in (False, True):
+                if (text := await sealed.without_work(command, before=before)) is not None:
+                    look = replace(look, without_work=(*look.without_work, self._shown(text)))
+                if not any(prints_without_work(look, quote) for quote in quotes):
+                    break
+        except (DelegateError, OSError) as error:
+            _log.warning("a judge's command can't be tried without the work: %s", error)
+            return replace(look, without_work=())
+        return look
 
     async def make(self, calls: Sequence[ToolCall], model: Model, nonce: str, room: int) -> tuple[ToolReply, ...]:
         """Make the looks that a judge asks for, one after the other. Those beyond the limit are refused.
@@ -137,24 +192,24 @@ class Looks:
         """
         replies: list[ToolReply] = []
         for call in calls:
-            if self._left <= 0 or room < LEAST_CHARS:
-                why = "no look is left" if self._left <= 0 else "no room is left"
+            if self.is_used_up or room < LEAST_CHARS:
+                why = "no look is left" if self.is_used_up else "no room is left"
                 replies.append(ToolReply(call.id, call.name, f"not made: {why}. Answer now.", is_error=True))
                 continue
-            self._left -= 1
-            look = await self._made(call, model, min(LOOK_CHARS, room))
-            self._looking.record.append(look.receipt)
+            self._looking.take(1, second=self._second)
+            look = await self._made(call, self._looking.next_name(), model, min(LOOK_CHARS, room))
+            self._looking.add(look)
             self._seen = {**self._seen, look.name: look}
             room -= len(look.text)
             text, found = fence(look.name, look.text, nonce), look.found
             replies.append(ToolReply(call.id, call.name, text, found.status != "ok", found.attachments))
         return tuple(replies)
 
-    async def _made(self, call: ToolCall, model: Model, most_chars: int) -> Look:
+    async def _made(self, call: ToolCall, name: str, model: Model, room: int) -> Look:
         """One look, whatever comes of it."""
         started, kind = time.monotonic(), self._kind_of(call.name)
         try:
-            found = await self._found(call, model)
+            found = await self._found(call, model, room)
         except TimeoutError:
             found = Found("it took too long", status="timeout")
         except (DelegateError, OSError) as error:
@@ -162,10 +217,10 @@ class Looks:
         except Exception as error:  # a look-up tool is the host's own code
             _log.warning("a judge's look at %s failed", call.name, exc_info=True)
             found = Found(f"{type(error).__name__}: {error}", status="error")
-        record = partial(self._recorded, call, kind, found, model.id, time.monotonic() - started, most_chars)
+        record = partial(self._recorded, call, name, kind, found, model.id, time.monotonic() - started, room)
         return await run_in_thread(record)
 
-    async def _found(self, call: ToolCall, model: Model) -> Found:
+    async def _found(self, call: ToolCall, model: Model, room: int) -> Found:
         args = call.arguments
         spec = next((spec for spec in self.tools if spec.name == call.name), None)
         if spec is None:
@@ -174,38 +229,53 @@ class Looks:
         if args is None:
             raise ToolError("the arguments are not a JSON object")
         if tool := self._looking.state_tools.get(call.name):
-            return await state.call(tool, args, self._looking.sources.submission, tuple(self._seen.values()))
+            return await state.call(tool, args, self._looking.submission, tuple(self._seen.values()))
         args = {name: value for name, value in args.items() if value is not None}  # models write null for omitted ones
         if problem := await validate(args, spec.parameters):
             raise ToolError(f"invalid arguments: {problem}")
-        return await self._look_at_work(call.name, args, model)
+        return await self._look_at_work(call.name, args, model, room)
 
-    async def _look_at_work(self, name: str, args: Mapping[str, Any], model: Model) -> Found:
+    async def _look_at_work(self, name: str, args: Mapping[str, Any], model: Model, room: int) -> Found:
         if name == RUN.name:
             return await self._looking.sealed.run(args)
-        own, earlier = self._looking.work, self._seen
+        own, earlier = self._work, self._seen
         match name:
             case work.READ.name:
                 readable = readable_types(images=model.images, pdfs=model.pdfs)
-                return await run_in_thread(partial(own.read, args, earlier, readable))
+                found = await run_in_thread(partial(own.read, args, earlier, readable, room))
+                self._refuse_beyond(found.attachments)
+                return found
             case work.SEARCH.name:
-                return await run_in_thread(partial(own.search, args, earlier))
+                return await run_in_thread(partial(own.search, args, earlier, room))
             case _:
                 return await run_in_thread(own.listed)
+
+    def _refuse_beyond(self, attachments: Sequence[Attachment]) -> None:
+        """Raise ToolError if a request can't hold these images and PDFs beside the earlier ones, which it repeats."""
+        held = sum(len(one.data) for look in self._seen.values() for one in look.found.attachments)
+        for one in attachments:
+            if held + len(one.data) > MAX_REQUEST_BYTES:
+                most = f"those that you have seen have {held:,} bytes, and {MAX_REQUEST_BYTES:,} can be shown in all"
+                raise ToolError(f"{one.name} has {len(one.data):,} bytes, for which no room is left: {most}")
 
     def _kind_of(self, name: str) -> LookKind:
         return "command" if name == RUN.name else "work" if name in _OWN_NAMES else "state"
 
+    def _shown(self, text: str) -> str:
+        """The text without secrets, and without what a reader can't see."""
+        redactor = self._looking.submission.redactor
+        return redactor.text(clean(redactor.text(text)).text)
+
     def _recorded(
-        self, call: ToolCall, kind: LookKind, found: Found, judge: str, seconds: float, most_chars: int
+        self, call: ToolCall, name: str, kind: LookKind, found: Found, judge: str, seconds: float, room: int
     ) -> Look:
-        """The look with its record, numbered. Without secrets, and without what a reader can't see."""
-        redactor = self._looking.sources.submission.redactor
-        whole = redactor.text(clean(redactor.text(found.text)).text)
-        text = whole if len(whole) <= most_chars else _shortened(whole, most_chars)
+        """The look with its record."""
+        redactor, header = self._looking.submission.redactor, self._shown(found.header)
+        whole = "\n".join(filter(None, (header, self._shown(found.text))))
+        text = _begun(whole, room) if call.name == work.LIST.name else bounded(whole, room)
         data = whole.encode("utf-8", "replace")
         receipt = JudgeLook(
-            n=len(self._looking.record) + 1,
+            n=int(name.partition(":")[2]),
             model=judge,
             tool=encodable(call.name),
             args=redactor.value(encodable(call.arguments or {})),
@@ -216,13 +286,17 @@ class Looks:
             seconds=round(seconds, 6),
             sandbox=found.sandbox,
         ).with_whole_output(whole)
-        return Look(receipt, kind, text, found)
+        if text != whole:  # then nobody knows what was shown of which source
+            found = replace(found, spans=())
+        return Look(receipt, kind, text, found, header, is_cut=found.is_cut or text != whole)
 
 
-def _shortened(text: str, chars: int) -> str:
-    """The beginning and the end. The rest can be read, as a source of its own."""
-    half = chars // 2
-    return f"{text[:half]}\n[\u2026 {len(text) - 2 * half} characters left out here \u2026]\n{text[-half:]}"
+def _begun(text: str, chars: int) -> str:
+    """As many lines as there is room for. The rest can be read, as a source of its own."""
+    if len(text) <= chars:
+        return text
+    stop = text.rfind("\n", 0, chars - _NOTE_CHARS) + 1
+    return f"{text[:stop]}[\u2026 {len(text) - stop} more characters: `read` this look from offset {stop} on \u2026]"
 
 
 def _named_spec(name: str, tool: Tool) -> ToolSpec:

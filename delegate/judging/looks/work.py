@@ -1,31 +1,37 @@
 """Lets a judge read, search and list the finished work: the sources, whole, and the files of the workspace."""
 
 import json
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from delegate._util.fencing import visible
-from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
+from delegate.judging.judge.evidence import folded
 from delegate.judging.judge.sources import (
-    EARLIER_RECEIPTS,
     WHOLE_FILE_BYTES,
+    Source,
     Sources,
     SourceText,
     artifact_name,
     manifest_line,
 )
 from delegate.judging.looks.look import Found, Look, Piece, Span
-from delegate.ports import Attachment, ToolSpec
+from delegate.ports import ToolSpec
 from delegate.sandbox import files, media, search
 
 READ_CHARS = 12_000
 """How much one look shows."""
+TELLING_CHARS = 12
+"""A shorter text may stand in a file by chance."""
+_NOTE_CHARS = 150
+"""Room for what is said of the rest."""
+_FIRST_BYTES = 16
+"""By which images and PDFs are known."""
 MAX_HITS = 40
 AROUND_CHARS = 300
 """How much is shown on both sides of what a search finds."""
-MAX_PATTERN_CHARS = 1_000
 SECONDS = 5.0
 """Time limit of one search."""
 MAX_LISTED = 400
@@ -66,60 +72,62 @@ LIST = ToolSpec(
 
 
 class Work:
-    """The finished work of one submission, as judges look at it."""
+    """The finished work of one submission, as judges look at it. Several may do so at once, in threads."""
 
     def __init__(self, sources: Sources) -> None:
-        self._sources = sources
-        self._named = sources.named()
+        self.sources = sources
+        self._named: Mapping[str, Source] = sources.named()
+        """Replaced and never changed, since another thread may be going through it."""
+        self._naming = threading.Lock()
         self._whole: dict[str, SourceText] = {}
 
-    def read(self, args: Mapping[str, Any], looks: Mapping[str, Look], readable: frozenset[str]) -> Found:
-        """What stands in a source. `readable` are the types of files that the judge can see besides text."""
+    def read(self, args: Mapping[str, Any], looks: Mapping[str, Look], readable: frozenset[str], room: int) -> Found:
+        """What stands in a source, in at most `room` characters.
+
+        `readable` are the types of files that the judge can see besides text.
+        """
         name, offset = self._name(args["source"], looks), args.get("offset") or 0
+        if name not in looks and (kind := self._media_type(name)) is not None:
+            return self._attached(name, kind, readable)
         found = self._text(name, looks)
         if not found.is_text:
-            return self._attached(name, readable)
+            raise ToolError(f"{name.partition(':')[2]} is not a text")
         if offset and offset >= len(found.text):
             raise ToolError(f"{name} has {len(found.text):,} characters")
-        stop = min(offset + READ_CHARS, len(found.text))
+        stop = min(offset + READ_CHARS, offset + room - _NOTE_CHARS, len(found.text))
         shown = found.text[offset:stop]
         left = len(found.text) - stop
         note = f"\n[… {left} more characters, from offset {stop} on …]" if left else ""
-        # Where the text is less than the whole file, its end isn't the file's end.
-        span = Span(name, offset, stop if left or not found.is_partial else stop - 1)
-        return Found(shown + note, (Piece(name, shown),), (span,), is_cut=bool(left) or found.is_partial)
+        spans = (_span(name, offset, stop, found),)
+        return Found(shown + note, pieces=(Piece(name, shown),), spans=spans, is_cut=bool(left) or found.is_partial)
 
-    def search(self, args: Mapping[str, Any], looks: Mapping[str, Look]) -> Found:
-        """The places in which a pattern is found."""
-        find = _Pattern(args["pattern"])
+    def search(self, args: Mapping[str, Any], looks: Mapping[str, Look], room: int) -> Found:
+        """The places in which a pattern is found, in at most `room` characters."""
+        find = _Places(args["pattern"])
         given = args.get("source")
         names = [self._name(given, looks)] if given else self._all()
         shown: list[str] = []
         pieces: list[Piece] = []
         spans: list[Span] = []
-        room, hits = READ_CHARS, 0
+        left = min(READ_CHARS, room - _NOTE_CHARS)
         for name in names:
             found = self._text(name, looks)
             for start, stop in find.places(found.text):
-                hits += 1
-                text = found.text[start:stop]
-                if hits > MAX_HITS or len(text) > room:
-                    shown.append("[… more places are found; use a narrower pattern, or name a source …]")
-                    return Found("\n".join(shown), tuple(pieces), is_cut=True)
                 line = found.text.count("\n", 0, start) + 1
-                shown += [f"[… {name}, from line {line}, offset {start} …]", text]
+                place, text = f"[… {name}, from line {line}, offset {start} …]", found.text[start:stop]
+                if len(pieces) == MAX_HITS or len(place) + len(text) > left:
+                    shown.append("[… more places are found; use a narrower pattern, or name a source …]")
+                    return Found("\n".join(shown), pieces=tuple(pieces), spans=tuple(spans), is_cut=True)
+                shown += [place, text]
                 pieces.append(Piece(name, text))
-                room -= len(text)
-            if not found.is_partial:
-                spans.append(Span(name, 0, len(found.text)))
-        if not given:
-            spans.append(Span(EARLIER_RECEIPTS, 0, 0))
+                spans.append(_span(name, start, stop, found))
+                left -= len(place) + len(text) + 2
         where = names[0] if given else f"{len(names)} sources"
-        return Found("\n".join(shown) or f"not found in {where}", tuple(pieces), tuple(spans))
+        return Found("\n".join(shown) or f"not found in {where}", pieces=tuple(pieces), spans=tuple(spans))
 
     def listed(self) -> Found:
-        """The changed files, the others, and the calls."""
-        run, pieces = self._sources.submission.run, list[Piece]()
+        """The changed files, the others, and the calls: whole, so that what has no room can be read as this look."""
+        run, pieces = self.sources.submission.run, list[Piece]()
         blocks: list[str] = []
         if run.artifacts:
             changes = "\n".join(map(manifest_line, run.artifacts[:MAX_LISTED]))
@@ -135,20 +143,29 @@ class Work:
         blocks += [f"[… tool calls …]\n{calls}"] if calls else []
         text = "\n\n".join(blocks) or "nothing was changed, and no tool was called"
         spans = (Span("artifacts", 0, len(pieces[0].text)),) if 0 < len(run.artifacts) <= MAX_LISTED else ()
-        return Found(text[: 2 * READ_CHARS], tuple(pieces), spans, is_cut=len(text) > 2 * READ_CHARS)
+        return Found(text, pieces=tuple(pieces), spans=spans)
 
-    def lengths(self, looks: Mapping[str, Look]) -> dict[str, int]:
+    def lengths(self, looks: Iterable[Look]) -> dict[str, int]:
         """The length of every source of which a look showed anything."""
-        seen = {span.source for look in looks.values() for span in look.found.spans}
-        return {name: len(self._whole_of(name).text) for name in self._named if name in seen}
+        seen, named = {span.source for look in looks for span in look.found.spans}, self._named
+        return {name: len(self._whole_of(name).text) for name in named if name in seen}
 
-    def wrote(self, quote: str) -> str | None:
-        """A file that the child created or changed and that contains the text; None if there is none."""
-        for artifact in self._sources.submission.run.artifacts:
-            name = artifact_name(self._sources.submission, artifact.path)
-            if name in self._named and quote in " ".join(self._whole_of(name).text.split()):
-                return artifact.path
-        return None
+    def wrote(self, texts: Sequence[str]) -> Iterator[str]:
+        """The paths of the files that the child created or changed and that contain these texts. Blocks."""
+        for artifact in self.sources.submission.run.artifacts:
+            if self.has(artifact_name(self.sources.submission, artifact.path), texts):
+                yield artifact.path
+
+    def has(self, name: str, texts: Sequence[str]) -> bool:
+        """Whether a source contains these texts as they are, and those that are short as whole lines. Blocks."""
+        if name not in self._named:
+            return False
+        whole = self._whole_of(name).text
+        wanted, one_line = set(map(folded, texts)), folded(whole)
+        short = {text for text in wanted if len(text) < TELLING_CHARS}
+        if not all(text in one_line for text in wanted):
+            return False
+        return not short or short <= set(map(folded, whole.split("\n")))
 
     def _text(self, name: str, looks: Mapping[str, Look]) -> SourceText:
         if look := looks.get(name):
@@ -157,7 +174,7 @@ class Work:
 
     def _whole_of(self, name: str) -> SourceText:
         if name not in self._whole:
-            self._whole[name] = self._sources.text_of(self._named[name], WHOLE_FILE_BYTES)
+            self._whole[name] = self.sources.text_of(self._named[name], WHOLE_FILE_BYTES)
         return self._whole[name]
 
     def _name(self, given: str, looks: Mapping[str, Look]) -> str:
@@ -165,22 +182,26 @@ class Work:
         name = given.strip().strip("`")
         path = name.partition(":")[2] if name.startswith(("artifact:", "file:")) else name
         path = path.removeprefix("./")
-        for known in (name, artifact_name(self._sources.submission, path), f"file:{visible(path)}"):
+        for known in (name, artifact_name(self.sources.submission, path), f"file:{visible(path)}"):
             if known in looks or known in self._named:
                 return known
-        if (source := self._sources.file(path)) is None:
+        if (source := self.sources.file(path)) is None:
             raise ToolError(f"there is no source {name[:100]!r}; `list` shows the files and calls")
-        self._named[source.name] = source
+        self._add([source])
         return source.name
 
-    def _all(self) -> list[str]:
+    def _all(self) -> Sequence[str]:
         """All sources, and the files of the workspace that the child didn't change."""
-        others = (self._sources.file(path) for path in self._unchanged(search.MAX_FILES, with_sizes=False))
-        self._named |= {source.name: source for source in others if source is not None}
-        return list(self._named)
+        others = (self.sources.file(path) for path in self._unchanged(search.MAX_FILES, with_sizes=False))
+        self._add([source for source in others if source is not None])
+        return tuple(self._named)
+
+    def _add(self, sources: Sequence[Source]) -> None:
+        with self._naming:
+            self._named = {**self._named, **{source.name: source for source in sources}}
 
     def _unchanged(self, limit: int, *, with_sizes: bool = True) -> Iterator[str]:
-        submission = self._sources.submission
+        submission = self.sources.submission
         if submission.folder is None:
             return
         changed = {artifact.path for artifact in submission.run.artifacts}
@@ -193,22 +214,28 @@ class Work:
             listed += 1
             yield f"{visible(path)} ({size} bytes)" if with_sizes else path
 
-    def _attached(self, name: str, readable: frozenset[str]) -> Found:
+    def _media_type(self, name: str) -> media.MediaType | None:
+        """The type of an image or a PDF, which may also look like a text; None for all other sources."""
+        folder, (kind, _, path) = self.sources.submission.folder, name.partition(":")
+        if folder is None or kind not in ("artifact", "file"):
+            return None
+        try:
+            return media.media_type(files.read(folder.root, folder.resolve(path), _FIRST_BYTES).data)
+        except (ToolError, OSError):
+            return None
+
+    def _attached(self, name: str, kind: media.MediaType, readable: frozenset[str]) -> Found:
         """An image or a PDF, for a judge that can see it."""
-        folder, path = self._sources.submission.folder, name.partition(":")[2]
-        if folder is None:
-            raise ToolError(f"{name} has no text")
-        real = folder.resolve(path)
-        found = files.read(folder.root, real, media.MAX_PDF_BYTES)
-        kind = media.media_type(found.data)
-        if kind is None:
-            raise ToolError(f"{path} is not a text; it has {found.size:,} bytes")
-        if kind not in readable:
-            raise ToolError(f"{path} is {media.noun(kind)}, which you can't see")
-        if found.size > media.max_bytes(kind):
-            raise ToolError(f"{path} is {media.noun(kind)} with {found.size:,} bytes, too large to be shown")
-        text = media.describe(kind, found.data, path)
-        return Found(text, (Piece(name, text),), attachments=(Attachment(kind, found.data, path),))
+        folder, path = self.sources.submission.folder, name.partition(":")[2]
+        assert folder is not None
+        attachment, text = media.attachment(path, folder.read(path, media.max_bytes(kind)), kind, readable)
+        return Found(text, pieces=(Piece(name, text),), attachments=(attachment,))
+
+
+def _span(name: str, start: int, stop: int, found: SourceText) -> Span:
+    """What was shown of a source. Where its text is less than the whole file, its end isn't the file's end."""
+    is_end = stop == len(found.text) and found.is_partial
+    return Span(name, start, stop - 1 if is_end else stop)
 
 
 def _short(args: Mapping[str, Any]) -> str:
@@ -221,17 +248,11 @@ class _Place(NamedTuple):
     stop: int
 
 
-class _Pattern:
-    """A pattern of a judge, which is searched for in bounded time."""
+class _Places:
+    """Where a pattern of a judge is found, in bounded time."""
 
     def __init__(self, pattern: str) -> None:
-        if len(pattern) > MAX_PATTERN_CHARS:
-            raise ToolError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} are allowed")
-        if (problem := pattern_fault(pattern)) is not None:
-            raise ToolError(f"{pattern[:200]!r} is not a valid regular expression: {problem}")
-        import regex  # loaded only where something is searched
-
-        self._pattern = regex.compile(pattern, regex.MULTILINE)
+        self._pattern = search.compiled(pattern, multiline=True)
         self._deadline = time.monotonic() + SECONDS
 
     def places(self, text: str) -> Iterator[_Place]:

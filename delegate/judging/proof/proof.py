@@ -172,9 +172,12 @@ class Proof:
         """A source that the judge saw only in part and that could contradict a statement about a whole."""
         if not self.part.whole:
             return None
-        if look := self.evidence.looks.get(source):
-            return source if look.found.is_cut and look.kind == "state" else None
         cut = self.evidence.cut
+        if look := self.evidence.looks.get(source):
+            if look.kind != "work":  # what a command only prints counts as a quote from the file
+                return source if look.is_cut and look.kind == "state" else None
+            shown = (piece.source for piece in look.found.pieces if self._may_show(piece.source))
+            return next((unseen for origin in shown if (unseen := self.unseen(origin))), None)
         match self.part.about:
             case "report":
                 return source if source in cut else None
@@ -185,6 +188,16 @@ class Proof:
                 return EARLIER_RECEIPTS if EARLIER_RECEIPTS in cut else source if source in cut else None
             case _:
                 return None
+
+    def _may_show(self, source: str) -> bool:
+        """Whether a source can show the part, as far as its name tells."""
+        match self.part.about:
+            case "report":
+                return source in _OWN_WORDS or self.is_source(source) or source in self.evidence.looks
+            case "file":
+                return source == "artifacts" or self.is_source(source) or source in self.evidence.looks
+            case _:
+                return True
 
     def shown_in(self, source: str, quote: str) -> Shown | str:
         """What the quote from this source is worth, or why it can't prove the part."""

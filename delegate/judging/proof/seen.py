@@ -2,24 +2,26 @@
 
 * A look at a text of the work proves what a quote from that text would prove.
 * A command in a copy of the work proves what is in files, and deeds that commands bring about, such as tests that pass.
-  A file of the child that is merely printed shows no more than the file itself.
-* A look-up proves the state of things: a deed, if it names what the deed is about.
+  What stands in the command itself, and what it prints without the work too, proves nothing. A file that is merely
+  printed shows no more than the file itself. An exit code shows as much as the judge makes of it, unless a test runner
+  says what ran.
+* A look-up proves the state of things: a deed, if it names what the deed is about and a recorded call may have done it.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
+from delegate.judging.judge.evidence import EXIT_CODE, folded, printed, prints_without_work
 from delegate.judging.looks.look import Look
+from delegate.judging.looks.work import TELLING_CHARS
 from delegate.judging.proof import absences
 from delegate.judging.proof.calls import Calls, failed, leaves
 from delegate.judging.proof.files import base
-from delegate.judging.proof.literals import missing
 from delegate.types import Receipt
 
 if TYPE_CHECKING:
     from delegate.judging.proof.proof import Proof
-
-_TELLING_CHARS = 12
-"""A shorter text may stand in a file of the child by chance."""
 
 
 class Shown(NamedTuple):
@@ -33,12 +35,13 @@ class Seen:
     """What one look is worth for the part that `proof` is about."""
 
     def __init__(self, proof: "Proof", look: Look) -> None:
-        self._proof, self._part, self._look = proof, proof.part, look
+        self._proof, self._part, self._look, self._evidence = proof, proof.part, look, proof.evidence
 
     def shown(self, quote: str) -> Shown | str:
         """What a quote from the look is worth, or why it proves nothing."""
-        if self._part.about == "absence":
-            return Shown(self._look.name, self._absence())
+        if self._part.about == "absence":  # a state shows what is, and not that nothing else was done
+            proof = self._proof
+            return Shown(self._look.name, absences.worth(self._part, proof.by, proof.submission, proof.calls))
         match self._look.kind:
             case "work":
                 return self._work(quote)
@@ -46,15 +49,6 @@ class Seen:
                 return self._command(quote)
             case "state":
                 return self._state(quote)
-
-    def _absence(self) -> str:
-        """What the look is worth for an absence: the state of what it names shows more than the record of calls."""
-        proof, look = self._proof, self._look
-        if look.kind == "state" and self._part.names and not failed(look.receipt):
-            seen = "\n".join((*leaves(look.receipt.args), look.receipt.whole_output))
-            if not missing(self._part.names, seen):
-                return "met"
-        return absences.worth(self._part, proof.by, proof.submission, proof.calls)
 
     def picture(self) -> Shown | None:
         """What an image or a PDF is worth that the judge saw: no quote can be found in it."""
@@ -91,26 +85,67 @@ class Seen:
         look, part = self._look, self._part
         if look.found.status != "ok":
             return f"the command did not end ({look.name})"
-        if (path := self._printed(quote)) is not None and not (part.about != "deed" and self._proof.is_meant(path)):
+        if not any(map(str.isalnum, told := printed(look, quote))):
+            return f"the quote is the judge's own command ({look.name})"
+        says_what_ran = EXIT_CODE.fullmatch(told) is not None and _says_what_ran(self._output)
+        if prints_without_work(look, quote, whole=says_what_ran):
+            return f"{look.name} prints that whatever the work is"
+        lines = [line for line in self._quoted_lines(told) if not prints_without_work(look, line)]
+        path = self._evidence.wrote(*lines) if sum(map(len, lines)) >= TELLING_CHARS else None
+        if path is not None and (part.about == "deed" or not self._proof.is_meant(path)):
             return f"{look.name} only prints {path}, which the worker wrote"
-        worth = "own_tests_only" if look.found.own_checks else "met"
+        if part.whole and (source := self._excerpt(lines)) is not None:
+            return Shown(source)
         match part.about:
             case "file":
-                return Shown(look.name, worth)
+                return Shown(look.name, self._worth(told))
             case "report":
                 named = any(base(path) in str(look.receipt.args.get("command")) for path in part.files)
-                return Shown(look.name, worth) if named else "a command doesn't see what the report says"
-            case _ if part.tools:
-                runs = any(self._proof.calls.effects.get(tool) == "commands" for tool in part.tools)
-                return Shown(look.name, worth) if runs else "a command in a copy of the work doesn't show that"
+                return Shown(look.name, self._worth(told)) if named else "a command doesn't see what the report says"
             case _:
-                elsewhere = self._could_be_elsewhere() and bool(self._proof.names)
-                return Shown(look.name, "unlinked" if elsewhere else worth)
+                return self._deed_by_command(told)
 
-    def _printed(self, quote: str) -> str | None:
-        """The file of the child in which the quote stands as it is."""
-        text = " ".join(quote.split())
-        return self._proof.evidence.wrote(text) if len(text) >= _TELLING_CHARS else None
+    @property
+    def _output(self) -> str:
+        """What a command printed, with how it ended."""
+        return self._look.receipt.whole_output[len(self._look.header) :]
+
+    def _excerpt(self, lines: Sequence[str]) -> str | None:
+        """The file that the judge saw only in part, and of which the command printed these lines as they are."""
+        work = self._evidence.work
+        meant = (name for name in sorted(self._evidence.cut) if self._proof.is_source(name))
+        return next((name for name in meant if work is not None and lines and work.has(name, lines)), None)
+
+    def _quoted_lines(self, told: str) -> list[str]:
+        """The lines of the output that are quoted; where it is a part of one, that."""
+        lines = [line for line in map(folded, self._output.splitlines()) if line and line in told]
+        return [line for line in lines if not EXIT_CODE.fullmatch(line)] or [_said(told)]
+
+    def _deed_by_command(self, told: str) -> Shown | str:
+        look, part = self._look, self._part
+        is_code = EXIT_CODE.fullmatch(told) is not None
+        output = self._output if is_code else "\n".join(self._quoted_lines(told))
+        if ran_nothing(output):
+            return f"by its own words, the command ran nothing ({look.name})"
+        if is_code and says_failed(output):
+            return f"by its own words, something failed ({look.name})"
+        by_commands = any(self._proof.calls.effects.get(tool) == "commands" for tool in part.tools)
+        if part.tools and not by_commands:
+            return "a command in a copy of the work doesn't show that"
+        if not part.tools and self._could_be_elsewhere() and self._proof.names:
+            return Shown(look.name, "unlinked")
+        says_so = _says_what_ran(output) or (not is_code and (by_commands or not self._could_be_elsewhere()))
+        return Shown(look.name, self._worth(told) if says_so else "unconfirmed")
+
+    def _worth(self, told: str) -> str:
+        """What a part of what the command printed is worth for what it may show."""
+        look, part = self._look, self._part
+        if not look.without_work:
+            return "unconfirmed"
+        if EXIT_CODE.fullmatch(told) and part.about != "deed":
+            return "unconfirmed"
+        others = [path for path in look.found.own_programs if part.about != "file" or not self._proof.is_meant(path)]
+        return "own_tests_only" if look.found.own_checks or others else "met"
 
     def _could_be_elsewhere(self) -> bool:
         """Whether the child could do anything besides working in its folder."""
@@ -140,7 +175,7 @@ class Seen:
     def _is_own_text(self, quote: str) -> bool:
         """Whether the child wrote these words into a file, or into a call that may have written one."""
         text = " ".join(quote.split())
-        if len(text) < _TELLING_CHARS:
+        if len(text) < TELLING_CHARS:
             return False
         calls = self._proof.calls
         writes = (one for one in calls.receipts if calls.effect(one) in ("files", "commands"))
@@ -148,13 +183,31 @@ class Seen:
         return said or self._proof.evidence.wrote(text) is not None
 
     def _was_brought_about(self) -> bool:
-        """Whether the record has a call that may have done it. The state could have been so before."""
+        """Whether the record has a call that may have done it. The state could have been so before.
+
+        Where tools are told, several of their calls may have done it, each a part.
+        """
         if not self._proof.submission.has_receipts:
             return True
-        calls = self._proof.calls
-        return any(self._may_have_done(one) for one in calls.succeeded)
+        calls, names = self._proof.calls, self._proof.names
+        did = [one for one in calls.succeeded if self._may_have_done(one)]
+        if not names:
+            return bool(did)
+        if not self._part.tools:
+            return any(calls.contains(one, names) for one in did)
+        return all(any(calls.contains(one, [name]) for one in did) for name in names)
 
     def _may_have_done(self, receipt: Receipt) -> bool:
         if self._part.tools:
             return receipt.tool in self._part.tools
         return self._proof.calls.effect(receipt) in ("acts", "commands", None)
+
+
+def _said(told: str) -> str:
+    """What a command printed, without how it ended."""
+    return EXIT_CODE.sub("", told, count=1).strip() if told.startswith("exit code") else told
+
+
+def _says_what_ran(output: str) -> bool:
+    """Whether a test runner says that it ran something: then another line that says the opposite doesn't count."""
+    return not ran_nothing(f"{output}\nNO TESTS RAN\n")

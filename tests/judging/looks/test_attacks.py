@@ -96,14 +96,15 @@ async def test_a_command_sees_no_secrets_no_network_and_no_records(
     folder.mkdir()
     command = (
         f"env; cat $HOME/.ssh/id_rsa; cat /proc/$PPID/environ; ls -R {home};"
-        " python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 2)'; echo the end"
+        " python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 2)' 2>&1 | tail -1; echo the end"
     )
     judge = LookingJudge([look("run", command=command)], answer=met(by="All is well."), child=WROTE)
     await Watched(folder, judge).verdict()
     (shown,) = judge.shown
     assert "the end" in shown
     output = shown.partition("exit code")[2]
-    for hidden in (SECRET, "PRIVATE KEY", "records.sqlite3", "Connection refused"):
+    assert "Network is unreachable" in output
+    for hidden in (SECRET, "PRIVATE KEY", "records.sqlite3"):
         assert hidden not in output, output
 
 
@@ -164,6 +165,27 @@ async def test_what_looks_show_is_bounded(tmp_path: Path) -> None:
     assert len(judge.shown) == 6
     assert max(map(len, judge.shown)) < 30_000
     assert judge.errors[-1]
+
+
+@pytest.mark.parametrize("pattern", ["(?R)", "((?:a|(?R))*)+c", "(?P<x>a(?&x)?b)+z", "(?P<x>a(?P>x)?b)", "(a(?1)?b)"])
+async def test_patterns_that_call_themselves_are_refused(pattern: str, tmp_path: Path) -> None:
+    judge = LookingJudge([look("search", pattern=pattern), look("search", pattern=r"All \(?R?")],
+                         answer=met(by="All is well."), child=WROTE)  # fmt: skip
+    await Watched(tmp_path, judge).verdict()
+    assert judge.errors == [True, False]
+    assert "calls a part of itself" in judge.shown[0]
+
+
+async def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to("loop")
+    looks = [*(look("read", source=name) for name in ("pipe", "zero", "loop", ".")), look("search", pattern="well"),
+             look("list")]  # fmt: skip
+    judge = LookingJudge(looks, answer=met(by="All is well."), child=WROTE)
+    verdict = await Watched(tmp_path, judge).verdict()
+    assert judge.errors == [True] * 4 + [False] * 2
+    assert max(one.seconds for one in record_of(verdict).looks) < 2
 
 
 async def test_what_a_look_shows_stays_between_marks(tmp_path: Path) -> None:

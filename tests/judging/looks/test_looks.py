@@ -8,13 +8,21 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, Tool, Verdict
+from delegate.errors import ProviderError
+from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply
+from delegate.ports import ChatReply, ChatRequest
+from delegate.report.page import report_page
+from tests.report import recorded
 from tests.support.looking import LookingJudge, look, met, record_of
+from tests.support.words import asked_ids
 
 pytestmark = pytest.mark.usefixtures("home")
 FILES = {"about": "file", "files": ["report.md"]}
-WHOLE_FILE = FILES | {"whole": True}
+REPORT = {"about": "report"}
+WHOLE = REPORT | {"whole": True}
+HOUSE = Model(id="house", provider="house", endpoint="house", family="house", tier="standard", context_tokens=100_000,
+              max_output_tokens=1_000, structured_output=True, tools=True)  # fmt: skip
 TESTS = {"about": "deed", "tools": ["run_shell"]}
 LOOK_UP = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 
@@ -41,6 +49,13 @@ async def given(judge: LookingJudge, criterion: str, reading: Mapping[str, Any],
         return await delegator.judge(goal="Do it.", acceptance_criteria=[criterion], **work)
 
 
+def answered(**fields: str) -> str:
+    """The answer that c1 is met."""
+    return json.dumps(
+        {"answers": [{"id": "c1", "evidence": "", "reason": "", "verdict": "met", "source": ""} | fields]}
+    )
+
+
 # ------------------------------------------------------------------------------------------------- the finished work
 
 LONG_REPORT = "\n".join(f"Item {n}: nothing special was found here." for n in range(8_000)).replace(
@@ -50,14 +65,58 @@ LONG_REPORT = "\n".join(f"Item {n}: nothing special was found here." for n in ra
 
 async def test_a_criterion_about_the_middle_of_a_long_report_is_decided() -> None:
     assert len(LONG_REPORT) > 300_000
-    about = {"about": "report", "whole": True}
-    judge = LookingJudge([look("search", pattern="valve 17", source="output")], answer=met(by="a leak in valve 17 was"))
-    verdict = await given(judge, "exactly one item names a valve", about, output=LONG_REPORT)
+    turn, quote = [look("search", pattern="valve 17", source="output")], "a leak in valve 17 was"
+    verdict = await given(LookingJudge(turn, answer=met(by=quote)), "a leak is found", REPORT, output=LONG_REPORT)
     assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:1")
-    blind = LookingJudge(answer=met(by="Item 1: nothing special was found here."))
-    assert (await given(blind, "exactly one item names a valve", about, output=LONG_REPORT)).code == (
-        "truncated_for_judge"
+    blind = LookingJudge(answer=met(by=quote))
+    assert (await given(blind, "a leak is found", REPORT, output=LONG_REPORT)).code == "evidence_not_found"
+
+
+@pytest.mark.parametrize("named", ["look:1", "output"])
+@pytest.mark.parametrize(
+    "seen", [look("read", source="output"), look("search", pattern="row 0000", source="output"),
+             look("search", pattern="no such text"), look("search", pattern="row 00001")],
+    ids=["a part", "some places", "nothing", "one place"],
+)  # fmt: skip
+async def test_a_part_of_a_report_shows_nothing_about_all_of_it(seen: Any, named: str) -> None:
+    text = "\n".join(f"row {n:05}" for n in range(40_000))
+    answer = answered(source=named, evidence="row 00001")
+    verdict = await given(LookingJudge([seen], answer=answer), "every row is numbered", WHOLE, output=text)
+    assert verdict.code == "truncated_for_judge"
+
+
+async def test_a_search_that_shows_every_line_shows_all() -> None:
+    text = "\n".join(f"row {n:05}, which has a number and some more words of no weight" for n in range(120))
+    judge = LookingJudge(
+        [look("search", pattern="row \\d", source="output")], answer=met(by="row 00060, which has a number")
     )
+    async with Delegator(client=judge.client(c1=WHOLE), judge_page_tokens=1_000) as delegator:
+        verdict = await delegator.judge(goal="x", acceptance_criteria=["every row is numbered"], output=text)
+    assert str(verdict) == "PASS (seen)"
+
+
+@pytest.mark.parametrize(
+    "seen", [look("read", source="a.csv"), look("run", command="head -3 a.csv"),
+             look("run", command="head -3 a.csv; echo all of them are numbered")],
+    ids=["read", "run", "run and say"],
+)  # fmt: skip
+async def test_a_part_of_a_file_shows_nothing_about_all_of_it(seen: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\n".join(f"row {n:06}" for n in range(40_000)))
+    about = {"about": "file", "files": ["a.csv"], "whole": True}
+    quotes = ["row 000001", *(["row 000001\nrow 000002\nall of them are numbered"] if "echo" in str(seen) else [])]
+    for quote in quotes:
+        judge = LookingJudge([seen], answer=answered(source="look:1", evidence=quote))
+        verdict = await given(judge, "every row of a.csv has a number", about, workspace=tmp_path, output="Done.")
+        assert verdict.code == "truncated_for_judge", quote
+
+
+async def test_a_command_that_decides_about_all_of_a_file_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\n".join(f"row {n:06}" for n in range(40_000)))
+    command = "echo rows with a number: $(grep -c '^row [0-9]*$' a.csv) of $(grep -c '' a.csv)"
+    about = {"about": "file", "files": ["a.csv"], "whole": True}
+    judge = LookingJudge([look("run", command=command)], answer=met(by="rows with a number: 40000 of 40000"))
+    verdict = await given(judge, "every row of a.csv has a number", about, workspace=tmp_path, output="Done.")
+    assert str(verdict) == "PASS (seen)"
 
 
 async def test_what_was_read_in_pieces_counts_as_seen_and_what_was_left_out_does_not() -> None:
@@ -71,10 +130,7 @@ async def test_what_was_read_in_pieces_counts_as_seen_and_what_was_left_out_does
             verdict = await delegator.judge(goal="x", acceptance_criteria=["every row is numbered"], output=text)
         return verdict.code
 
-    page = 400_000 - 2 * 150_000  # about what is left out; the looks cover more
-    assert page > 0
     everything = range(0, len(text), 12_000)
-    assert len(everything) > 20
     middle = [offset for offset in everything if 120_000 < offset < 280_000]
     assert await read(*middle[::2]) == "truncated_for_judge"
     assert await read(*middle) == "met"
@@ -119,10 +175,17 @@ async def test_a_call_in_the_middle_of_hundreds_is_found() -> None:
     verdict = await given(first, "The price of S0042 is 42 EUR", reading, output="Done as asked.", receipts=calls)
     assert verdict.verdict == "PASS"
     every = {"about": "deed", "tools": ["set_price"], "whole": True}
-    judge = LookingJudge([look("search", pattern="costs 0 EUR")], answer=met(by="S0300 costs 300 EUR"))
-    assert (await given(judge, "No price is 0", every, output="Done.", receipts=calls)).code != "truncated_for_judge"
-    blind = LookingJudge(answer=met(by="S0300 costs 300 EUR"))
-    assert (await given(blind, "No price is 0", every, output="Done.", receipts=calls)).code == "truncated_for_judge"
+    for turn in ([look("search", pattern="costs 0 EUR")], [look("read", source="receipt:42")], [look("list")]):
+        judge = LookingJudge(turn, answer=met(by="S0300 costs 300 EUR"))
+        assert (await given(judge, "No price is 0", every, output="Done.", receipts=calls)).code == (
+            "truncated_for_judge"
+        )
+    looks = [look("read", source=f"receipt:{n}") for n in range(1, 41)]
+    judge = LookingJudge(looks, answer=met(by="S0200 costs 200 EUR"))
+    async with Delegator(client=judge.client(c1=every), judge_looks=40) as delegator:
+        verdict = await delegator.judge(goal="x", acceptance_criteria=["No price is 0"], output="Done.",
+                                        receipts=calls[:240])  # fmt: skip
+    assert verdict.verdict == "PASS"
 
 
 async def test_a_file_that_nobody_changed_can_be_read(tmp_path: Path) -> None:
@@ -268,6 +331,123 @@ async def test_a_script_of_the_child_shows_less(tmp_path: Path) -> None:
     assert not verdict.verified
 
 
+OWN_WORDS = [
+    ("echo 'The total is 42 EUR in report.md'", "The total is 42 EUR in report.md"),
+    ("printf 'The %s is %s EUR' total 42", "The total is 42 EUR"),
+    ('echo "The total is $((40 + 2)) EUR"', "The total is 42 EUR"),
+    ("echo RVVSIDQyIGlzIHRoZSB0b3RhbA== | base64 -d", "EUR 42 is the total"),
+    ("true # The total is 42 EUR", "true # The total is 42 EUR"),
+    ("true", "exit code: 0"),
+    ("grep -q 42 report.md; true", "exit code: 0"),
+]
+
+
+@pytest.mark.parametrize(("command", "quote"), OWN_WORDS)
+async def test_what_a_command_says_by_itself_shows_nothing_of_a_file(command: str, quote: str, tmp_path: Path) -> None:
+    (tmp_path / "report.md").write_text("nothing here\n")
+    judge = LookingJudge([look("run", command=command)], answer=answered(source="look:1", evidence=quote))
+    verdict = await given(judge, "report.md has the total", FILES, workspace=tmp_path, output="Done.")
+    assert verdict.verdict == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("command", "quote"),
+    [
+        ("true", "exit code: 0"),
+        ("echo all 12 tests passed", "all 12 tests passed"),
+        ("true; test -d /", "exit code: 0"),
+    ],
+)
+async def test_what_a_command_says_by_itself_shows_no_deed(command: str, quote: str, tmp_path: Path) -> None:
+    judge = LookingJudge([look("run", command=command)], answer=met(by=quote), child=writes(calc_py=WRONG))
+    verdict = await judged(judge, ["all tests pass"], workspace=project(tmp_path / "p"), reading={"c1": TESTS})
+    assert (verdict.verdict, verdict.code) == ("FAIL", "self_report_only")
+
+
+async def test_an_exit_code_shows_what_the_judge_makes_of_it(tmp_path: Path) -> None:
+    (tmp_path / "report.md").write_text("The total is 42 EUR.\n")
+    judge = LookingJudge([look("run", command="grep -q 42 report.md")], answer=met(by="exit code: 0"))
+    verdict = await given(judge, "report.md has the total", FILES, workspace=tmp_path, output="Done.")
+    assert str(verdict) == "PASS (trusted: c1)"
+    judge = LookingJudge([look("run", command="python3 calc.py")], answer=met(by="exit code: 0"),
+                         child=writes(calc_py=RIGHT))  # fmt: skip
+    verdict = await judged(judge, ["the program runs"], workspace=project(tmp_path / "p"), reading={"c1": TESTS})
+    assert str(verdict) == "PASS (trusted: c1)"
+
+
+async def test_what_a_command_says_of_the_work_in_words_of_its_own_counts(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    command = "grep -rq 'a - b' --include=*.py . || echo no file subtracts b from a"
+    judge = LookingJudge([look("run", command=command)], answer=met(by="no file subtracts b from a"),
+                         child=writes(calc_py=RIGHT))  # fmt: skip
+    reading: dict[str, Any] = {"c1": {"about": "file", "files": [], "whole": True}}
+    verdict = await judged(judge, ["nothing is subtracted any more"], workspace=folder, reading=reading)
+    assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:1")
+
+
+async def test_a_quote_of_the_command_and_of_what_it_printed_counts_for_the_second(tmp_path: Path) -> None:
+    (tmp_path / "report.md").write_text("The total is 42 EUR.\n")
+    command = "grep total report.md; grep -c nothing report.md"
+    for quote, code in (("nothing report.md\nexit code: 1\nThe total is 42 EUR.", "met"),
+                        ("total report.md; grep -c", "evidence_not_found")):  # fmt: skip
+        judge = LookingJudge([look("run", command=command)], answer=met(by=quote))
+        verdict = await given(judge, "report.md has the total", FILES, workspace=tmp_path, output="Done.")
+        assert verdict.criteria[0].code == code
+
+
+async def test_tests_of_which_none_ran_show_nothing(tmp_path: Path) -> None:
+    for quote in ("exit code: 0", "Ran 0 tests in"):
+        command = "python3 -m unittest discover -s nowhere -p none_*.py; echo; mkdir e; cd e; python3 -m unittest; true"
+        judge = LookingJudge([look("run", command=command)], answer=met(by=quote), child=writes(calc_py=WRONG))
+        folder = project(tmp_path / quote.partition(" ")[0])
+        verdict = await judged(judge, ["all tests pass"], workspace=folder, reading={"c1": TESTS})
+        assert verdict.verdict == "FAIL", judge.shown
+
+
+PROGRAMS = {
+    "run.py": ("python3 run.py", "run_py", "print('OK, all', 1 + 2, 'passed')\n"),
+    "bin/python3": (
+        "PATH=$PWD/bin:$PATH python3 -m unittest",
+        "bin/python3",
+        "#!/bin/sh\necho OK, all $((1 + 2)) passed\n",
+    ),
+    "run": ("./run", "run", "#!/bin/sh\necho OK, all $((1 + 2)) passed\n"),
+}
+
+
+@pytest.mark.parametrize(("command", "name", "text"), PROGRAMS.values(), ids=PROGRAMS.keys())
+async def test_what_a_program_of_the_child_prints_shows_less(
+    command: str, name: str, text: str, tmp_path: Path
+) -> None:
+    folder = project(tmp_path / "p")
+    if not name.endswith("_py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("#!/bin/sh\nexit 1\n")
+        (folder / name).chmod(0o755)
+    judge = LookingJudge([look("run", command=command)], answer=met(by="OK, all 3 passed"),
+                         child=writes(calc_py=WRONG, **{name: text}))  # fmt: skip
+    verdict = await judged(judge, ["all tests pass"], workspace=folder, reading={"c1": TESTS})
+    assert str(verdict) == "PASS (own checks: c1)"
+
+
+async def test_what_the_program_that_was_asked_for_prints_is_seen(tmp_path: Path) -> None:
+    adds = "import sys\nprint('the sum of both is', sum(map(int, sys.argv[1:])))"
+    judge = LookingJudge([look("run", command="python3 sum.py 1 2")], answer=met(by="the sum of both is 3"),
+                         child=writes(sum_py=adds))  # fmt: skip
+    reading = {"c1": {"about": "file", "files": ["sum.py"]}}
+    verdict = await judged(judge, ["sum.py adds its arguments"], workspace=project(tmp_path / "p"), reading=reading)
+    assert str(verdict) == "PASS (seen)"
+
+
+async def test_the_same_command_runs_once(tmp_path: Path) -> None:
+    run = look("run", command="date +%N; cat calc.py")
+    judge = LookingJudge([run, run], [run], answer=met(by="def add(a, b): return a + b"), child=writes(calc_py=RIGHT))
+    reading = {"c1": {"about": "file", "files": ["calc.py"]}}
+    verdict = await judged(judge, ["calc.py adds"], workspace=project(tmp_path / "p"), reading=reading)
+    assert verdict.verdict == "PASS"
+    assert len({shown.partition("exit code")[2].partition("<<<")[0] for shown in judge.shown}) == 1
+
+
 async def test_a_command_that_takes_too_long_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("delegate.judging.looks.commands.SECONDS", 0.5)
     judge = LookingJudge([look("run", command="echo all is well; sleep 30")], answer=met(by="all is well"),
@@ -344,6 +524,30 @@ async def test_a_state_that_nothing_on_record_brought_about_is_not_verified() ->
     judge = LookingJudge([look("get_order", id="W1")], answer=met(by='"status": "cancelled"'), child=child)
     verdict = await judged(judge, ["the order W1 is cancelled"], tools=shop.tools(), reading=CANCELLED)
     assert str(verdict) == "PASS (trusted: c1)"
+
+
+@pytest.mark.parametrize("names", [["W1"], []], ids=["named", "not named"])
+async def test_a_call_about_another_record_did_not_bring_it_about(names: list[str]) -> None:
+    shop = Shop()
+    shop.orders = {"W1": "cancelled", "W2": "open"}
+    child: list[ChatReply | str] = [Scripted.call("cancel_order", id="W2"), "The order W1 is cancelled."]
+    judge = LookingJudge([look("get_order", id="W1")], answer=met(by='"status": "cancelled"'), child=child)
+    about = {"about": "deed", "tools": ["cancel_order"], "names": names}
+    verdict = await judged(judge, ["the child cancelled order W1"], tools=shop.tools(), reading={"c1": about})
+    assert str(verdict) == "PASS (trusted: c1)" if names else verdict.verdict == "PASS"
+
+
+async def test_a_state_shows_no_absence(tmp_path: Path) -> None:
+    async def may_do_anything(args: Mapping[str, Any]) -> str:
+        return "done"
+
+    tools = [*Shop().tools(), Tool("mystery", "Do something", LOOK_UP, may_do_anything)]
+    child: list[ChatReply | str] = [Scripted.call("mystery", id="W1"), "I mailed nobody at all."]
+    judge = LookingJudge([look("get_order", id="W1")], answer=met(by='"status": "open"'), child=child)
+    about = {"about": "absence", "tools": ["cancel_order"], "names": ["W1"]}
+    verdict = await judged(judge, ["nobody mailed the owner of W1"], tools=tools, reading={"c1": about})
+    assert str(verdict) == "PASS (trusted: c1)"
+    assert "look:1" in str(verdict.criteria[0].source)
 
 
 async def test_a_look_up_that_reads_what_the_child_wrote_verifies_nothing() -> None:
@@ -455,6 +659,155 @@ async def test_several_criteria_can_be_asked_one_by_one(tmp_path: Path) -> None:
         )
     assert (str(verdict), [one.id for one in verdict.criteria]) == ("PASS (seen)", ["c1", "c2", "c3"])
     assert len(client.requests) == 3
+
+
+def reads_its_file(request: ChatRequest) -> ChatReply | str:
+    """A judge that looks at the file that each criterion is about, three times, and then finds it met."""
+    ids, turn = list(asked_ids(request)), sum(message.role == "assistant" for message in request.messages)
+    if request.tools and request.tool_choice != "none" and not turn:
+        return Scripted.calls(*[("read", {"source": f"{ids[0]}.txt"})] * 3)
+    shown = request.messages[-1].tool_replies[0].text if turn else ""
+    source = shown.partition("<<<")[2].partition(" ")[0] or f"artifact:{ids[0]}.txt"
+    return json.dumps({"answers": [
+        {"id": id, "source": source, "evidence": f"content of the file of {id}", "reason": "", "verdict": "met"}
+        for id in ids
+    ]})  # fmt: skip
+
+
+async def test_questions_that_are_asked_at_once_share_the_looks_and_their_numbers(tmp_path: Path) -> None:
+    ids = [f"c{n}" for n in range(1, 13)]
+    for id in ids:
+        (tmp_path / f"{id}.txt").write_text(f"content of the file of {id}\n")
+    client = Scripted(reads_its_file, reading={id: {"about": "file", "files": [f"{id}.txt"]} for id in ids})
+    async with Delegator(client=client, criteria_per_call=1) as delegator:
+        verdict = await delegator.judge(
+            goal="x", acceptance_criteria=[f"{id}.txt is right" for id in ids], workspace=tmp_path, output="Done."
+        )
+    assert verdict.verdict == "PASS"
+    looks = {f"look:{one.n}": one.args["source"] for one in record_of(verdict).looks}
+    assert list(looks) == [f"look:{n}" for n in range(1, 9)], "8 in all, each with a number of its own"
+    quoted = [one for one in verdict.criteria if str(one.source).startswith("look:")]
+    assert quoted
+    assert all(looks[str(one.source)] == f"{one.id}.txt" for one in quoted)
+
+
+async def test_a_second_judge_has_looks_of_its_own_and_each_attempt_its_own_answers(tmp_path: Path) -> None:
+    def reply(request: ChatRequest) -> ChatReply | str:
+        if request.model.startswith("gemini") and (request.tool_choice == "none" or request.messages[1:]):
+            answers = [{"id": id, "source": "", "evidence": "", "reason": "unsure", "verdict": "cannot_tell"}
+                       for id in asked_ids(request)]  # fmt: skip
+            return json.dumps({"answers": answers})
+        return reads_its_file(request)
+
+    ids = ["c1", "c2"]
+    for id in ids:
+        (tmp_path / f"{id}.txt").write_text(f"content of the file of {id}\n")
+    client = Scripted(reply, reading={id: {"about": "file", "files": [f"{id}.txt"]} for id in ids})
+    async with Delegator(client=client, criteria_per_call=1, escalate=True, judge_looks=6) as delegator:
+        verdict = await delegator.judge(
+            goal="x", acceptance_criteria=[f"{id}.txt is right" for id in ids], workspace=tmp_path, output="Done."
+        )
+    record = record_of(verdict)
+    assert (verdict.verdict, record.escalated, len(record.looks)) == ("PASS", True, 12)
+    judging = [one for one in record.attempts if one.purpose == "judging"]
+    first = [one for one in judging if one.model.startswith("gemini")]
+    assert (len(judging), len(first)) == (4, 2)
+    assert sorted(answer.id for one in first for answer in one.answers) == ids
+    assert not any(one.answers for one in judging if one not in first)
+
+
+async def test_a_judge_that_takes_over_may_look_as_much_as_the_one_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "c1.txt").write_text("content of the file of c1\n")
+    failed = list[str]()
+
+    def reply(request: ChatRequest) -> ChatReply | str:
+        if request.messages[1:] and not failed:
+            failed.append(request.model)
+            raise ProviderError("server_error", "gone", provider="x", sent=False, final=True)
+        return reads_its_file(request)
+
+    client = Scripted(reply, reading={"c1": {"about": "file", "files": ["c1.txt"]}})
+    async with Delegator(client=client, judge_looks=3) as delegator:
+        verdict = await delegator.judge(
+            goal="x", acceptance_criteria=["c1.txt is right"], workspace=tmp_path, output="Done."
+        )
+    looks = record_of(verdict).looks
+    assert (verdict.verdict, [one.n for one in looks]) == ("PASS", [1, 2, 3, 4, 5, 6])
+    assert [one.model for one in looks[:3]] == failed * 3 != [one.model for one in looks[3:]]
+
+
+async def test_what_has_no_room_was_not_shown(tmp_path: Path) -> None:
+    text = "\n".join(f"row {n:06}" for n in range(3_000))
+    (tmp_path / "a.csv").write_text(text)
+    reads = [look("read", source="a.csv", offset=offset) for offset in range(0, len(text), 12_000)]
+    judge = LookingJudge(reads, answer=met(by="row 000001"))
+    about = {"about": "file", "files": ["a.csv"], "whole": True}
+    small = HOUSE.model_copy(update={"context_tokens": 19_000})
+    for model, code in ((HOUSE, "met"), (small, "truncated_for_judge")):
+        client = judge.client(c1=about)
+        async with Delegator(host_models={model: client}, judge_page_tokens=2_000) as delegator:
+            verdict = await delegator.judge(
+                goal="x", acceptance_criteria=["every row is numbered"], workspace=tmp_path, output="Done."
+            )
+        assert verdict.criteria[0].code == code, verdict.reasoning
+
+
+async def test_a_long_list_ends_with_a_whole_line_and_says_how_to_read_on(tmp_path: Path) -> None:
+    for n in range(390):
+        folder = tmp_path / f"a_package_with_a_long_name_{n // 50:03}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"a_module_with_a_long_name_{n:04}_and_some_more_words.py").write_text("x = 1\n")
+    about: dict[str, Any] = {"about": "file", "files": []}
+    first = LookingJudge([look("list")], answer=met(by="x = 1"))
+    await given(first, "there is a module 0300", about, workspace=tmp_path, output="Done.")
+    *lines, note, _ = first.shown[0].splitlines()
+    assert len(first.shown[0]) <= 24_100
+    assert lines[-1].endswith(" bytes)")
+    offset = int(note.rpartition("offset ")[2].partition(" ")[0])
+    quote = "a_module_with_a_long_name_0300_and_some_more_words.py (6 bytes)"
+    assert quote not in first.shown[0]
+    judge = LookingJudge([look("list")], [look("read", source="look:1", offset=offset)], answer=met(by=quote))
+    verdict = await given(judge, "there is a module 0300", about, workspace=tmp_path, output="Done.")
+    assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:2")
+
+
+async def test_what_is_quoted_is_on_record(tmp_path: Path) -> None:
+    quote = "the pump was replaced in May"
+    (tmp_path / "report.md").write_text("A line of no weight at all.\n" * 300 + quote + "\n")
+    for turn in ([look("read", source="report.md")], [look("run", command="cat report.md")]):
+        judge = LookingJudge(turn, answer=answered(source="look:1", evidence=quote))
+        verdict = await given(judge, "it names the pump", FILES, workspace=tmp_path, output="Done.")
+        assert (verdict.verdict, verdict.criteria[0].source) == ("PASS", "look:1")
+        assert quote in record_of(verdict).looks[0].output
+    judge = LookingJudge([look("read", source="report.md")], answer=met(by="A line of no weight at all."))
+    verdict = await given(judge, "it is long", FILES, workspace=tmp_path, output="Done.")
+    assert len(record_of(verdict).looks[0].output) == 4_000
+
+
+async def test_a_file_is_what_its_first_bytes_say_and_a_request_holds_only_so_much(tmp_path: Path) -> None:
+    for n in range(3):
+        (tmp_path / f"{n}.pdf").write_bytes(b"%PDF-1.4\n" + b"x" * 9_000_000)
+    looks = [look("read", source=f"{n}.pdf") for n in range(3)]
+    judge = LookingJudge(looks, answer=answered(source="look:1", evidence=""))
+    about = {"about": "file", "files": ["0.pdf"]}
+    verdict = await given(judge, "0.pdf shows a letter", about, workspace=tmp_path, output="Done.")
+    assert str(verdict) == "PASS (trusted: c1)"
+    replies = judge.requests[-1].messages[-1].tool_replies
+    assert [[one.media_type for one in reply.attachments] for reply in replies] == [["application/pdf"]] * 2 + [[]]
+    assert "no room is left" in replies[2].text
+
+
+async def test_looks_stand_on_the_page_and_are_counted_for_the_parent(home: Path) -> None:
+    child: list[ChatReply | str] = [Scripted.call("cancel_order", id="W1"), "The order W1 is cancelled."]
+    looks = [look("get_order", id="W1"), look("get_order", id="<b>W2</b>")]
+    judge = LookingJudge(looks, answer=met(by='"status": "cancelled"'), child=child)
+    async with Delegator(client=judge.client(**CANCELLED), tools=Shop().tools()) as delegator:
+        report = await delegator.call({"goal": "x", "acceptance_criteria": ["the order W1 is cancelled"]})
+        assert "after 2 looks at the work" in delegator.render(report)
+    page = report_page(await recorded.view(home, report.run_id)).html
+    assert "What the judge looked at" in page
+    assert "&lt;b&gt;W2" in page
+    assert "<b>W2" not in page
 
 
 async def test_a_rubric_is_scored_after_looks(tmp_path: Path) -> None:
