@@ -86,7 +86,7 @@ _ONLY_READ = frozenset(("cat", "head", "tail", "wc", "grep", "rg", "ls", "diff",
                         *_ONLY_SAY))  # fmt: skip
 """Programs that don't run the files that they are given."""
 _TAKE_NAMES = frozenset((
-    *_ONLY_READ, "which", "whereis", "type", "help", "info", "apropos", "whatis", "hash", "unalias", "unset", "read",
+    *_ONLY_READ, "which", "whereis", "type", "help", "info", "apropos", "whatis", "unalias", "unset", "read",
     "set", "rmdir", "unlink", "sed", "awk", "gawk", "mawk", "jq", "yq", "kill", "pkill", "killall", "service",
     "systemctl", "gcc", "cc", "g++", "clang", "clang++", "javac", "rustc", "rustfmt", "pip", "pip3", "gh", "aws",
     "gcloud", "curl", "unzip", "gzip", "gunzip", "pytest", "ruff", "mypy", "black", "isort", "flake8", "pylint",
@@ -103,7 +103,8 @@ _RUN_AFTER = {
     "cmake": ("env", "time"),
 }
 """Programs that run a command of their arguments only after one of these words."""
-_GIT_RUNS = frozenset(("bisect", "rebase", "submodule", "filter-branch", "difftool", "mergetool", "for-each-repo"))
+_GIT_RUNS = frozenset(("bisect", "rebase", "submodule", "filter-branch", "difftool", "mergetool",
+                       "for-each-repo", "config"))  # fmt: skip
 _MAKE_LINKS = frozenset(("ln", "link", "cp", "mv", "rsync", "install", "mount", "bindfs"))
 """Programs that make something known under another name."""
 _NO_PROGRAM = re.compile(r"-|[\d.]+[smhd]?$")
@@ -112,6 +113,10 @@ _WHERE = re.compile(
     r"(?:-C|--(?:directory|chdir|cwd|work-tree|git-dir|working-directory|wd|prefix|root)=?)(.*)", re.DOTALL
 )
 """An option that says where a program runs."""
+_LOADS_CODE = frozenset(("BASH_ENV", "ENV", "PROMPT_COMMAND", "PERL5OPT", "PERL5DB", "RUBYOPT", "PYTHONSTARTUP",
+                         "LD_PRELOAD", "LD_AUDIT"))  # fmt: skip
+_LOADS = re.compile(r"-r\b|--(require|import|loader|experimental-loader)\b")
+"""Variables by which a program runs other code, and options in NODE_OPTIONS that do."""
 _IMPLIED = {
     **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
     **dict.fromkeys(("npm", "yarn", "pnpm", "bun"), ("package.json",)),
@@ -148,7 +153,7 @@ class Simple:
     runs_written: bool = False
     """Whether it runs a file that the line writes before."""
     variables: tuple[str, ...] = ()
-    """The values of variables that are set for it, such as PAGER."""
+    """Variables that are set for it, such as `PAGER=cat`."""
 
     @property
     def program(self) -> str:
@@ -161,6 +166,8 @@ class Line:
 
     commands: list[Simple] = field(default_factory=list[Simple])
     is_known: bool = True
+    links: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What it makes known under another name."""
 
     def spellings(self, *, only_followed: bool) -> Iterator[tuple[str, ...]]:
         """Per command, the texts for what it is: itself, or with the paths to which its own paths lead.
@@ -231,8 +238,10 @@ def _meant(one: Simple) -> Iterator[Reading]:
         for found in _derived(replace(one, words=words), 0):
             if words == one.words or found.text or not found.asks:  # code isn't a path
                 yield replace(found, is_derived=True)
-    for text in one.variables:
+    for name, _, text in (one_set.partition("=") for one_set in one.variables):
         yield from (replace(found, is_derived=True, asks=True) for found in _of_text(text, one, 0) if found.text)
+        if name in _LOADS_CODE or (name == "NODE_OPTIONS" and _LOADS.search(text)):
+            yield _ASKS
     if one.runs_written:
         yield _ASKS
 
@@ -269,7 +278,7 @@ def _by_other_names(one: Simple, folder: str) -> Iterator[Reading]:
     """The words with the other names of files that have hard links. Names outside of the workspace aren't known."""
     root, words = one.folders[0], _resolved(one, folder)
     for at, word in enumerate(one.words[1:], 1):
-        path = _OPTION.sub("", word)
+        path = _OPTION.sub("", word).removeprefix("@")
         if not root or not is_path(path):
             continue
         names, are_all = other_names(root, real_path(folder, path, one.links))
@@ -298,9 +307,7 @@ def _derived(one: Simple, depth: int) -> Iterator[Reading]:
 def _inner(one: Simple, depth: int) -> Iterator[Reading]:
     """What a wrapper, a shell or a program such as find runs."""
     program, arguments = one.words[0], one.words[1:]
-    for inner in (*_wrapped(program, arguments), *_for_each_file(program, arguments)):
-        yield _reading(inner)
-        yield from _derived(replace(one, words=inner), depth + 1)
+    yield from _run_by_wrapper(one, depth)
     if program in _SHELLS:
         yield from _run_by_shell(one, depth)
     elif program in _TAKE_CODE:
@@ -319,6 +326,19 @@ def _inner(one: Simple, depth: int) -> Iterator[Reading]:
         yield from _may_run(one, depth)
 
 
+def _run_by_wrapper(one: Simple, depth: int) -> Iterator[Reading]:
+    """What a program runs that its arguments name: a wrapper, or one such as find."""
+    program, arguments = one.words[0], one.words[1:]
+    wrapped = list(_wrapped(program, arguments))
+    if wrapped:  # which options have a value isn't always as it is known
+        before = len(arguments) - max(map(len, wrapped)) if program not in _READ_ARGUMENTS else 0
+        for at in range(min(before, _MAX_PLACES)):
+            yield replace(_reading(arguments[at:]), asks=True)
+    for inner in (*wrapped, *_for_each_file(program, arguments)):
+        yield _reading(inner)
+        yield from _derived(replace(one, words=inner), depth + 1)
+
+
 def _has_script(arguments: Sequence[str]) -> bool:
     return bool(arguments) and not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) for word in arguments)
 
@@ -326,7 +346,10 @@ def _has_script(arguments: Sequence[str]) -> bool:
 def _may_run(one: Simple, depth: int) -> Iterator[Reading]:
     """The commands that may begin within the arguments of a program. Whether it runs them isn't known."""
     program, words = one.words[0], one.words
-    texts = [text for word in words[1:] for text in (word, word.partition("=")[2]) if re.search(r"\s", text)]
+    texts = [word for word in words[1:] if re.search(r"\s", word)]
+    texts += [
+        text for word in words[1:] if word.startswith("-") for text in (word.partition("=")[2], word.rpartition("=")[2])
+    ]
     if program in _TAKE_OPTIONS:
         values = [word for before, word in pairwise(words) if before.startswith("-")]
         texts = [*values, *(word.partition("=")[2] for word in words[1:])]
@@ -354,7 +377,7 @@ def _may_begin(one: Simple) -> Iterator[Reading]:
     for at in range(first, len(words)):
         if words[at].startswith("-") or not words[at] or (words[at].startswith(_OPEN) and at != unknown):
             continue
-        inner = replace(one, words=words[at:])
+        inner = replace(one, words=(basename(words[at]) or words[at], *words[at + 1 :]))
         yield replace(_reading(inner.words), asks=True)
         if inner.program in _RUN_OTHERS or is_interpreter(inner.program):
             yield from (replace(found, asks=True) for found in _inner(inner, MAX_DEPTH - 1))
@@ -469,7 +492,8 @@ def _run_by_git(one: Simple) -> Iterator[Reading]:
         texts += [" ".join(words[at:]) for at in range(2, min(len(words), _MAX_PLACES))]
         texts += [text for word in words[2:] for text in (word, word.partition("=")[2]) if re.search(r"\s", text)]
     for text in filter(None, texts):
-        yield from (replace(found, asks=True) for found in _of_text(text, one, MAX_DEPTH - 1) if found.text)
+        found = _of_text(text.removeprefix("!"), one, MAX_DEPTH - 1)
+        yield from (replace(reading, asks=True) for reading in found if reading.text)
 
 
 class _UnreadableError(Exception):
@@ -499,6 +523,7 @@ class _Shell:
     def line(self) -> Line:
         self._commands(end="")
         self._found.is_known = not any(_reading(one.words).is_open for one in self._found.commands)
+        self._found.links = self._links
         return self._found
 
     def _commands(self, end: str) -> None:
@@ -581,7 +606,7 @@ class _Shell:
             value = words.pop(0)[name.end() :]
             self._variables[name[1]] = value if name[0] == f"{name[1]}=" else _OPEN
         if words:
-            given = tuple(value for name in assigned if _OPEN not in (value := self._variables[name]) and value)
+            given = tuple(f"{name}={value}" for name in assigned if _OPEN not in (value := self._variables[name]))
             self._variables.update(dict.fromkeys(assigned, _OPEN))  # they hold for this command only
             self._simple((words[0], _OPEN, *words[1:]) if self._is_lost else tuple(words), variables=given)
 
@@ -599,10 +624,20 @@ class _Shell:
                 raise _UnreadableError
         elif is_redirect:
             self._written |= set(self._paths(words[1:])) if words[0] == ">" else set()
-        elif basename(words[0]) == "tee":
-            self._written |= set(self._paths(words[1:]))
-        elif basename(words[0]) in _MAKE_LINKS:
-            self._link([word for word in words[1:] if not word.startswith("-") and _OPEN not in word])
+        elif basename(words[0]) in ("tee", "dd"):
+            self._written |= set(self._paths([word.removeprefix("of=") for word in words[1:]]))
+        elif basename(words[0]) in _SHELLS:
+            for text in (word for word in words[1:] if re.search(r"\s", word) and _OPEN not in word):
+                self._links |= _read(text, self._folders, self._depth + 1, self._links).links
+        else:
+            self._link_by(words)
+
+    def _link_by(self, words: Sequence[str]) -> None:
+        """Remember what ln and its like do, also where another program runs them."""
+        for at, word in enumerate(words[:_MAX_PLACES]):
+            if basename(word) in _MAKE_LINKS and (at == 0 or basename(words[0]) not in _TAKE_NAMES):
+                self._link([one for one in words[at + 1 :] if not one.startswith("-") and _OPEN not in one])
+                return
 
     def _paths(self, words: Sequence[str]) -> list[str]:
         return [real_path(one, word, self._links) for one in self._folders if one for word in words if is_path(word)]
@@ -613,7 +648,8 @@ class _Shell:
         if not self._written or (program in _ONLY_READ and "/" not in words[0]):
             return False
         runs = program in (*_RUN_OTHERS, ".", "source") or is_interpreter(program)
-        return not self._written.isdisjoint(self._paths(words if runs else words[:1]))
+        named = (*words, *_IMPLIED.get(program, ())) if runs or program in _IMPLIED else words[:1]
+        return not self._written.isdisjoint(self._paths(named))
 
     def _places(self, words: tuple[str, ...]) -> list[str]:
         """The other folders in which a program may run: that of an option, and unless it only reads, of any word."""

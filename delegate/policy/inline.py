@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 _LETTERS: Mapping[str, str] = {
-    **dict.fromkeys(("python", "pypy", "ipython", "jython", "micropython", "expect"), "c"),
+    **dict.fromkeys(("python", "pythonw", "pypy", "ipython", "jython", "micropython", "expect"), "c"),
     **dict.fromkeys(("perl", "ruby", "jruby", "lua", "luajit", "r", "rscript", "julia", "elixir", "groovy"), "eE"),
     **dict.fromkeys(("scala", "osascript", "dc", "erl", "raku", "crystal", "swift", "jshell", "ghc"), "eE"),
     **dict.fromkeys(("node", "nodejs", "deno", "bun", "qjs", "tsx", "ts-node", "coffee"), "ep"),
@@ -25,7 +25,7 @@ _LONG = re.compile(
     r"--?(eval|print|exec|execute|expr|command|code|eval-command|init-eval-command|cmd|encodedcommand)(=.*)?|--eval=.*",
     re.IGNORECASE,
 )
-_VERSION = re.compile(r"[\d.]+(-\w+)?$|\.exe$")
+_VERSION = re.compile(r"\d[\d.]*[a-z]?(-\w+)?$|\.exe$")
 _ONLY_TELLS = frozenset(("--version", "-V", "-v", "--help", "-h", "-version", "--list", "-l"))
 _SCRIPT = re.compile(
     r".*\.(pyw?|pyz|rb|p[lm]|[cm]?[jt]s|[jt]sx|php|lua|r|jl|exs?|groovy|scala|tcl|scm|rkt|lisp|clj)", re.IGNORECASE
@@ -63,7 +63,7 @@ def _interpreter(name: str, arguments: Sequence[str]) -> bool:
     operands: list[str] = []
     for at, word in enumerate(arguments):
         if word == "-m" and name in ("python", "pypy", "ipython"):
-            return list(arguments[at + 1 : at + 2]) == ["timeit"]
+            return at + 1 < len(arguments) and arguments[at + 1] in ("timeit", "pdb", "code")
         if word == "-" or (word == "eval" and not operands):
             return True
         if word.startswith("+") and name in _EDITORS and not word[1:].isdigit():
@@ -105,11 +105,25 @@ def _is_harmless(script: str) -> bool:
 
 
 def _database(arguments: Sequence[str]) -> bool:
-    return any(_SHELL_ESCAPE.search(word) for word in arguments)
+    operands = [word for word in arguments if not word.startswith("-")]
+    has_code = len(operands) > 1 or any(re.match(r"-[cef]|--(command|execute|file)", word) for word in arguments)
+    return not has_code or any(_SHELL_ESCAPE.search(word) for word in arguments)
 
 
 def _make(arguments: Sequence[str]) -> bool:
-    return any(re.match(r"-E|--eval", word) for word in arguments)
+    is_given = any(
+        before in ("-f", "--file") and re.match("-|/dev/|/proc/", word) for before, word in pairwise(arguments)
+    )
+    return is_given or any(re.match(r"-E|--eval|-f-|-f/dev/", word) for word in arguments)
+
+
+def _pager(arguments: Sequence[str]) -> bool:
+    return any(word.startswith("+") for word in arguments)
+
+
+def _takes_jobs(arguments: Sequence[str]) -> bool:
+    """Of at and crontab: whether they get commands for later, and don't only list some."""
+    return not {"-l", "-r", "-c", "-V"}.intersection(arguments)
 
 
 _SPECIAL: Mapping[str, Callable[[Sequence[str]], bool]] = {
@@ -117,5 +131,7 @@ _SPECIAL: Mapping[str, Callable[[Sequence[str]], bool]] = {
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("sqlite", "psql", "mysql", "mariadb"), _database),
     **dict.fromkeys(("make", "gmake"), _make),
+    **dict.fromkeys(("at", "batch", "crontab"), _takes_jobs),
+    **dict.fromkeys(("less", "more"), _pager),
     **dict.fromkeys(("m", "ed"), lambda _: True),  # m4
 }

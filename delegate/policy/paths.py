@@ -5,6 +5,7 @@ import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from glob import escape, iglob
 from itertools import islice
 from os.path import expanduser, join, lexists, normpath
@@ -69,18 +70,28 @@ def other_names(root: str, path: str) -> tuple[list[str], bool]:
         return [], True
     if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or not root:
         return [], True
+    key = root, found.st_dev, found.st_ino, found.st_nlink, found.st_ctime_ns  # a new name changes the last
+    names = _names_of(*key)
+    if not all(map(lexists, names)):  # a folder was renamed
+        _names_of.cache_clear()
+        names = _names_of(*key)
+    return [name for name in names if name != path], len({*names, path}) >= found.st_nlink
+
+
+@lru_cache(256)
+def _names_of(root: str, device: int, inode: int, links: int, changed_ns: int) -> tuple[str, ...]:
+    """The names of a file in a folder, as far as they are found soon."""
     names: list[str] = []
     waiting, left = [root], _MOST_LOOKED_AT
-    while waiting and left > 0:
+    while waiting and left > 0 and len(names) < links:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 left -= 1
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
-                elif entry.inode() == found.st_ino and entry.stat(follow_symlinks=False).st_dev == found.st_dev:
+                elif entry.inode() == inode and entry.stat(follow_symlinks=False).st_dev == device:
                     names.append(entry.path)
-    others = [name for name in names if name != path]
-    return others, len({*names, path}) >= found.st_nlink
+    return tuple(names)
 
 
 def below(root: str, path: str) -> str:

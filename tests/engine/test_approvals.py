@@ -407,6 +407,21 @@ async def test_an_approval_holds_again_only_while_the_script_is_what_was_approve
     assert len({one.sha256 for one in person.requests}) == 3
 
 
+async def test_an_approval_holds_again_only_while_what_a_piped_script_sources_is_what_was_approved() -> None:
+    person = Person(ApprovalAnswer(approved=True, same_again=True))
+    runs = call("run_shell", command="cat build.sh | sh")
+    main = call("write_file", path="build.sh", content=". ./lib.sh")
+    turns = [main, *(turn for text in ("one", "one", "two") for turn in (library(text), runs)), DONE]
+    client = words(turns)
+    await run(client, person, **UNCONFINED)
+    assert [list(one.files) for one in person.requests] == [["build.sh", "lib.sh"]] * 2
+    assert ["one" in told(client, 3), "one" in told(client, 5), "two" in told(client, 7)] == [True] * 3
+
+
+def library(text: str) -> Any:
+    return call("write_file", path="lib.sh", content=f"echo {text}")
+
+
 async def test_a_script_that_changes_while_a_person_decides_does_not_run() -> None:
     def change(request: ApprovalRequest) -> ApprovalAnswer:
         Path(request.workspace, "build.sh").write_text("echo changed")
