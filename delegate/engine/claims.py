@@ -165,7 +165,8 @@ class TaskClaims:
         reasoning = f"every criterion is met, but not all of them on evidence: {verdict.worth}"
         if weak and all(one.held_before and one.level in VERIFIED for one in weak):
             reasoning = "every criterion is met, but all that shows more than the child's word held before it began"
-        return verdict.model_copy(update={"verdict": "FAIL", "code": "not_verified", "reasoning": reasoning})
+        code = "not_verified"
+        return verdict.model_copy(update={"verdict": "FAIL", "code": code, "reasoning": reasoning})
 
     def _state_of(self, run: ChildRun) -> str:
         """A digest of the report, the files, and the results of all calls that may have changed anything."""
