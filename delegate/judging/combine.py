@@ -24,6 +24,11 @@ class Combined(NamedTuple):
     code: str
     reasoning: str
 
+    def lowered(self, level: Level, why: str) -> "Combined":
+        """The same verdict at this level at most."""
+        lower = weakest([level, *([self.level] if self.level is not None else [])])
+        return self._replace(level=lower, verified=lower in VERIFIED, reasoning=f"{self.reasoning}; {why}")
+
 
 def combine(results: Sequence[CriterionResult], least: Level | None = None) -> Combined:
     """The verdict that follows from the results of all criteria, except those that are `findings_only`.

@@ -243,6 +243,14 @@ class _Judgment:
         changed = await run_in_thread_if(len(self.submission.run.artifacts) > FEW, watch.changed)
         return ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
 
+    async def _changed_besides(self) -> str:
+        """Other files of the workspace that aren't as the child left them, in words; empty if there are none."""
+        folder = self.submission.folder
+        if folder is None or not self.submission.by_child:
+            return ""
+        changed = await run_in_thread_if(not folder.is_small, partial(folder.changed_since_left, 5))
+        return ", ".join(map(shown, changed))
+
     async def _ask_judge(
         self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
     ) -> list[CriterionResult]:
@@ -269,6 +277,10 @@ class _Judgment:
         if (changed := await self._changed_artifacts()) and combined.verdict == "PASS":
             reasoning = f"changed after it was checked, so what was checked no longer exists: {changed}"
             combined = Combined("FAIL", None, combined.verified, "check", "changed_after_check", reasoning)
+        elif combined.verdict == "PASS" and (others := await self._changed_besides()):
+            message = f"changed after the child had ended, so what is there isn't what was judged: {others}"
+            self.findings.append(Finding(severity="major", code="changed_after_check", message=message))
+            combined = combined.lowered("own_checks", message)
         score, coverage = weighted_score(results)
         shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         return Verdict(

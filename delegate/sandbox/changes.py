@@ -46,6 +46,8 @@ class Changes(NamedTuple):
     states: Mapping[str, FileState]
     contents: Mapping[str, bytes]
     """What some small files contained."""
+    left: Mapping[str, FileState]
+    """The state of every file."""
 
 
 def snapshot(root: Path) -> dict[str, FileState]:
@@ -77,13 +79,20 @@ def changes_since(before: Mapping[str, FileState], root: Path, *, without: Colle
     artifacts = tuple(_artifacts(root, [(path, found[path]) for path in listed], now, contents))
     # Names that aren't UTF-8 are shown with escapes, which isn't the path of a file.
     states = {path: now[path] for path, one in zip(listed, artifacts, strict=True) if path in now and path == one.path}
-    return Changes(artifacts, unlisted, states, contents)
+    return Changes(artifacts, unlisted, states, contents, now)
 
 
 def has_changes(before: Mapping[str, FileState], root: Path) -> bool:
     """Whether anything was created or changed, or can't be read. Stops at the first such file."""
     unseen: set[str] = set()
     return any(before.get(path) != state for path, state in _scan(root, unseen)) or bool(unseen)
+
+
+def changed_paths(left: Mapping[str, FileState], root: Path, most: int) -> list[str]:
+    """Files that were created, changed or deleted since they were in these states, at most so many."""
+    now = dict(itertools.islice(_scan(root), MAX_FILES))
+    changed = (path for path in left.keys() | now.keys() if left.get(path) != now.get(path))
+    return sorted(itertools.islice(changed, most)) if len(now) < MAX_FILES else []
 
 
 def _is_in(path: str, folders: Collection[str]) -> bool:

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import secrets
+import stat
 import tempfile
 import threading
 import time
@@ -81,6 +82,8 @@ class Folder:
     """The artifacts' files, as `artifacts` saw them."""
     _contents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """What some of them contained."""
+    _left: Mapping[str, FileState] | None = None
+    """All files, as `artifacts` saw them; None if it didn't look yet."""
     _home: Path | None = None
     """Where folders of this workspace, such as a clean room, are created."""
     _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
@@ -271,7 +274,34 @@ class Folder:
         foreign = self._writer.foreign if self._writer is not None else ()
         found = changes.changes_since(self._before, self.root, without=foreign)
         self.unlisted, self._states, self._contents = found.unlisted, found.states, found.contents
+        self._left = found.left
         return found.artifacts
+
+    def is_as_left(self, path: str) -> bool:
+        """Whether a file, or that there is none, is as it was when `artifacts` listed the files.
+
+        That isn't known of what siblings write, and of what isn't listed, such as `node_modules`.
+        """
+        if self._left is None:
+            return True
+        real = self.resolve(path)
+        foreign = self._writer.foreign if self._writer is not None else ()
+        if real in foreign or not real.is_relative_to(self.root):
+            return True
+        relative = real.relative_to(self.root).as_posix()
+        if not files.IGNORED_FOLDERS.isdisjoint(relative.split("/")):
+            return True
+        state = changes.state_of(self.root, relative)
+        is_file = state is not None and (stat.S_ISREG(state.mode) or stat.S_ISLNK(state.mode))
+        return (state if is_file else None) == self._left.get(relative)
+
+    def changed_since_left(self, most: int) -> list[str]:
+        """Files that changed since `artifacts` listed them, and new and missing ones, at most so many. Blocks."""
+        if self._left is None or not self._exists:
+            return []
+        foreign = {str(path) for path in self._writer.foreign} if self._writer is not None else set[str]()
+        found = changes.changed_paths(self._left, self.root, most + len(foreign))
+        return [path for path in found if str(self.root / path) not in foreign][:most]
 
     def watch(self, artifacts: Sequence[Artifact]) -> ArtifactWatch:
         """Find out later which of these artifacts have changed since `artifacts` listed them, or since now."""

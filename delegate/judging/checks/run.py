@@ -78,10 +78,22 @@ async def _output_as_json(submission: Submission) -> Any:
 
 async def _file(criterion: FileCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     found = await _file_now(criterion, submission)
+    if not await run_in_thread(partial(_is_as_left, criterion, submission)):
+        reason = f"{criterion.path} changed after the child had ended"
+        return result(criterion, "error", "check", "changed_after_check", reason)
     if found.outcome == "met" and _held_before(criterion, submission):
         reason = f"{found.reason}; it held before the child began"
         return found.model_copy(update={"held_before": True, "reason": reason})
     return found
+
+
+def _is_as_left(criterion: FileCriterion, submission: Submission) -> bool:
+    if submission.folder is None or not submission.by_child:
+        return True
+    try:
+        return submission.folder.is_as_left(criterion.path)
+    except (ToolError, OSError):
+        return True  # which the check says by itself
 
 
 def _held_before(criterion: FileCriterion, submission: Submission) -> bool:

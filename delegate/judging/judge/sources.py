@@ -81,10 +81,10 @@ class Sources:
     def file(self, path: str) -> Source | None:
         """A file of the workspace that the child didn't change, by its path; None if it can't be read."""
         folder = self.submission.folder
-        if folder is None or _excerpt(partial(folder.read, path), 0) is None:
+        if folder is None or _excerpt(read := partial(_read, self.submission, path), 0) is None:
             return None
         name = self.submission.redactor.text(f"file:{visible(path)}")
-        return Source(name, partial(_file_text, self.submission, partial(folder.read, path)))
+        return Source(name, partial(_file_text, self.submission, read))
 
 
 def manifest_line(artifact: Artifact) -> str:
@@ -167,14 +167,33 @@ def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
     left = [one for one in submission.run.artifacts if one.change != "deleted"]
     shown = {one.path for one in sorted(left, key=lambda one: not _is_named(one.path, named))[:FILES]}
     for artifact in left:
-        read = partial(_file_text, submission, partial(folder.excerpt, artifact))
+        read = partial(_file_text, submission, partial(_read_artifact, submission, artifact))
         is_meant = _is_named(artifact.path, named)
         yield Source(artifact_name(submission, artifact.path), read, is_meant, artifact.path in shown)
     changed = {artifact.path for artifact in submission.run.artifacts}
     for path in dict.fromkeys(named):
-        if path not in changed and _excerpt(partial(folder.read, path), 0) is not None:
+        read = partial(_read, submission, path)
+        if path not in changed and _excerpt(read, 0) is not None:
             name = submission.redactor.text(f"file:{visible(path)}")
-            yield Source(name, partial(_file_text, submission, partial(folder.read, path)), is_meant=True)
+            yield Source(name, partial(_file_text, submission, read), is_meant=True)
+
+
+def _read(submission: Submission, path: str, limit: int) -> Excerpt:
+    """The beginning of a file as it was left. Raises ToolError."""
+    assert submission.folder is not None
+    excerpt = submission.folder.read(path, limit)
+    if submission.by_child and not submission.folder.is_as_left(path):
+        raise ToolError(f"{path} changed after the child had ended")
+    return excerpt
+
+
+def _read_artifact(submission: Submission, artifact: Artifact, limit: int) -> Excerpt:
+    """The same of a file that the child left. The diff of a worktree is written by nobody else."""
+    assert submission.folder is not None
+    excerpt = submission.folder.excerpt(artifact, limit)
+    if submission.by_child and artifact.path[:3] != "../" and not submission.folder.is_as_left(artifact.path):
+        raise ToolError(f"{artifact.path} changed after the child had ended")
+    return excerpt
 
 
 def _file_text(submission: Submission, read: Callable[[int], Excerpt], file_bytes: int) -> _Raw:
