@@ -23,7 +23,7 @@ from delegate.sandbox.environment import command_environment
 from delegate.sandbox.files import shown
 from delegate.sandbox.git_files import Repository, configurations, without_credentials
 from delegate.sandbox.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
-from delegate.sandbox.limits import limited
+from delegate.sandbox.limits import MAX_MEMORY_BYTES, limited
 from delegate.sandbox.process import ProcessResult, run_process
 from delegate.sandbox.secret_paths import secret_paths
 from delegate.sandbox.threads import run_in_thread
@@ -64,6 +64,7 @@ class CommandSpec:
     """The git repository in `cwd`, of which a command can't change what git runs."""
     content: Path | None = None
     """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
+    max_memory_bytes: int = MAX_MEMORY_BYTES
 
 
 PROBE_SECONDS = 5.0
@@ -125,6 +126,7 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
                 max_output_bytes=spec.max_output_bytes,
                 pass_fds=[pipe.fd for pipe in pipes],
                 graceful=confinement.subreaper,
+                max_memory_bytes=spec.max_memory_bytes,
             )
         finally:
             for folder in filter(None, (pipe.temporary for pipe in pipes)):

@@ -7,6 +7,7 @@ leader that terminates other processes itself (`graceful`) gets SIGTERM first, a
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -17,11 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from delegate.sandbox.limits import largest_memory
+
 DRAIN_SECONDS = 0.2
 """How long pipes may take to drain after the group is dead. A daemon that left the group can hold them forever."""
 DEATH_SECONDS = 2.0
 """How long to wait for a leader to exit; a killed one takes longer only if it is stuck in the kernel."""
 CHUNK_BYTES = 65_536
+MEMORY_SECONDS = 0.25
+"""How often it is looked how much memory is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,11 @@ async def run_process(
     max_output_bytes: int,
     pass_fds: Sequence[int] = (),
     graceful: bool = False,
+    max_memory_bytes: int | None = None,
 ) -> ProcessResult:
     """Run `argv` and wait for it. Keeps the last `max_output_bytes` of each stream.
+
+    It is killed if one of its processes uses more than `max_memory_bytes`, which its error output says then.
 
     However the run ends, cancellation included, the whole process group is killed and the leader is reaped. With
     `graceful` the leader gets SIGTERM first, and terminates what it started by itself. Raises OSError or ValueError if
@@ -69,7 +77,9 @@ async def run_process(
     ended = _watch(loop, process)
     stop = _terminate if graceful else _kill_group
     try:
-        in_time, _ = await asyncio.wait([ended], timeout=timeout_seconds)
+        in_time, note = await _ended_in(ended, process.pid, timeout_seconds, max_memory_bytes)
+        if note:
+            _kill_group(process)
         stop(process)
         await asyncio.wait([ended], timeout=DEATH_SECONDS)
         await asyncio.wait([stdout.closed, stderr.closed], timeout=DRAIN_SECONDS)
@@ -81,7 +91,21 @@ async def run_process(
         if not gone:
             _kill_group(process)
     exit_code = _shell_exit_code(process.returncode) if in_time else None
-    return ProcessResult(exit_code, stdout.text(), stderr.text(), not in_time, time.monotonic() - started)
+    return ProcessResult(exit_code, stdout.text(), stderr.text() + note, not in_time, time.monotonic() - started)
+
+
+async def _ended_in(
+    ended: asyncio.Future[None], pid: int, seconds: float, max_memory_bytes: int | None
+) -> tuple[bool, str]:
+    """Whether the leader ended in time, or has to be ended because of its memory, which the second value says."""
+    until, each = time.monotonic() + seconds, math.inf if max_memory_bytes is None else MEMORY_SECONDS
+    while (left := until - time.monotonic()) > 0:
+        done, _ = await asyncio.wait([ended], timeout=min(left, each))
+        if done:
+            return True, ""
+        if max_memory_bytes is not None and largest_memory(pid) > max_memory_bytes:
+            return True, f"\n[ended, since a process used more than {max_memory_bytes / 1e9:.2g} GB of memory]\n"
+    return ended.done(), ""
 
 
 class _Pipe:

@@ -25,7 +25,7 @@ from delegate.sandbox.commands import SANDBOXES
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, SandboxFailed, execute, shell, works
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.git_files import Repository
-from delegate.sandbox.limits import MAX_DATA_BYTES, MAX_FILE_BYTES
+from delegate.sandbox.limits import MAX_FILE_BYTES, MAX_MEMORY_BYTES
 from delegate.sandbox.process import ProcessResult
 
 AttackOutcome = Literal["stopped", "possible", "n/a"]
@@ -95,13 +95,14 @@ class CommandScene:
             "host": self.host.pid,
             "port": self.port,
             "outside": self.folder,
-            "data": MAX_DATA_BYTES + 1,
+            "data": _TOO_MUCH_BYTES,
             "file": MAX_FILE_BYTES,
             "forks": FORKS,
             "self": os.getpid(),
         }
 
 
+_TOO_MUCH_BYTES = 200_000_000
 Succeeded = Callable[[CommandScene, ProcessResult], bool]
 """Whether an attack succeeded."""
 
@@ -119,6 +120,8 @@ class CommandAttack:
     """Programs that the attack needs."""
     timeout_seconds: float = ATTACK_SECONDS
     uses_network: bool = False
+    max_memory_bytes: int = MAX_MEMORY_BYTES
+    """An attack tries a lower limit than commands have, so that it doesn't take the machine's memory."""
 
 
 # ------------------------------------------------------------------------------------------------- detecting success
@@ -284,8 +287,9 @@ ATTACKS = (
     ),
     CommandAttack(
         "allocating too much memory",
-        "dd if=/dev/null of=/dev/null bs={data} count=1",
-        _exits_with_0, "the kernel limits the memory of a process", "no limit on this machine", ("dd",),
+        "head -c {data} /dev/zero | tail -c {data} | sleep 3",  # which holds it
+        _exits_with_0, "what uses too much is ended", "no limit on this machine", ("head", "tail"),
+        timeout_seconds=5, max_memory_bytes=_TOO_MUCH_BYTES // 2,
     ),
     CommandAttack(
         "writing a huge file",
@@ -367,6 +371,7 @@ async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: Comm
         cwd=scene.work,
         env=command_environment(os.environ | host_secrets | {"HOME": str(scene.home)}),
         timeout_seconds=attack.timeout_seconds,
+        max_memory_bytes=attack.max_memory_bytes,
         max_output_bytes=64_000,
         network=mechanism.network,
         hidden=(scene.delegate_home,),
