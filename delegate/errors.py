@@ -4,6 +4,7 @@
     ├── CallError          a call can't be executed as written; names the field and how to fix it
     ├── ConfigError        the settings, delegate.toml or the catalog are invalid
     ├── ProviderError      a model call failed, after the rate limiter's retries
+    │   └── ThinkingRefused    the provider wants the same request without earlier thinking
     ├── BudgetExceeded     the next step would exceed a limit of the ledger; nothing was spent on it
     ├── TierExceeded       a provider served a child a model above its parent's tier
     └── ToolError          a child's tool call failed; the message is returned to the child's model
@@ -80,6 +81,13 @@ class ProviderError(DelegateError):
         self.sent = sent
         self.broken_off = broken_off
         self.final = final
+
+
+class ThinkingRefused(ProviderError):
+    """The provider refused thinking that a request sent back: it was made behind other messages, tools or instructions.
+
+    The same messages are accepted without it.
+    """
 
 
 class BudgetExceeded(DelegateError):

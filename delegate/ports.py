@@ -53,7 +53,9 @@ class Message:
 
     `user` messages have text, `assistant` messages have text and tool calls, and `tool` messages have the replies to
     those calls. `native` is an assistant message in the provider's own format (with reasoning items or thought
-    signatures), which is sent back unchanged to the same provider with the next request.
+    signatures), which is sent back unchanged to the same provider with the next request. `moved` says that it was made
+    in an earlier conversation, which this one continues with other messages: a provider that binds thinking to the
+    conversation in which it was made doesn't get it back.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -61,6 +63,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_replies: tuple[ToolReply, ...] = ()
     native: Any = None
+    moved: bool = False
     encoded: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False, repr=False, compare=False)
     """The JSON of a short message, by the name of an API. Each call of a conversation sends all messages and tools
     again, so clients encode them once."""
@@ -97,8 +100,9 @@ class ChatRequest:
     """With `none`, the model must answer without a tool call. The tools are still sent, so that cached prompts stay
     valid and the provider accepts the tool calls in the conversation."""
     conversation: str | None = None
-    """A key shared by the requests of one conversation, each of which repeats the messages of the one before. Providers
-    can cache its prompt. None: a single request, for which nothing should be written to a paid cache."""
+    """A key shared by the requests of one conversation, most of which repeat the system prompt, the tools and the
+    messages of the one before, unchanged, so that providers can cache them. None: a single request, for which nothing
+    should be written to a paid cache."""
 
 
 StopReason = Literal[

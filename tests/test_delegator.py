@@ -333,7 +333,7 @@ async def test_a_child_gets_only_the_tools_that_its_task_names() -> None:
     client = Scripted(["nothing to do"])
     async with Delegator(client=client) as delegator:
         await delegator.run(Task(goal="x", tools=("read_file", "think")))
-    assert {tool.name for tool in client.requests[0].tools} == {"read_file", "think"}
+    assert {tool.name for tool in client.requests[0].tools} == {"read_file", "think", "read_earlier_result"}
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ async def test_a_shell_that_never_runs_is_no_unknown_tool() -> None:
     async with Delegator(client=client, commands="deny") as delegator:
         report = await delegator.run(Task(goal="x", tools=["read_file", "run_shell"]))
     assert report.error is None
-    assert [tool.name for tool in client.requests[0].tools] == ["read_file"]
+    assert [tool.name for tool in client.requests[0].tools] == ["read_file", "read_earlier_result"]
 
 
 async def test_a_shell_whose_sandbox_is_broken_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

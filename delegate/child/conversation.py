@@ -1,8 +1,10 @@
 """The messages of one child, kept within its model's context window.
 
-When the next request would be too long, old tool results are shortened first; the child can read each of them again
-with a tool. If that isn't enough, the model summarizes the conversation, and the summary takes its place. If a provider
-still answers that the request is too long, the estimate was too low: the conversation is shrunk again and resent.
+A conversation is only appended to, so that providers find it in their caches, and take back the thinking that they have
+bound to it. When the next request would be too long, a new conversation takes its place: with the same messages, in
+which old tool results are shortened, and which the child can read again with a tool; or, if that isn't enough, with the
+model's summary. If a provider still answers that the request is too long, the estimate was too low: the conversation is
+shrunk again and resent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,14 +17,14 @@ from delegate.budget import metering, runs
 from delegate.child import prompt
 from delegate.child.goal_tools import ABORT, CLAIM, goal_tools
 from delegate.child.job import Job
-from delegate.errors import ProviderError, TierExceeded, ToolError
+from delegate.errors import ProviderError, ThinkingRefused, TierExceeded, ToolError
 from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply, ToolSpec
 from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox.media import PDF_TYPES
 from delegate.sandbox.threads import run_in_thread_if
-from delegate.types import Effort
+from delegate.types import Effort, JsonObject
 
 TOOL_REPLY_CHARS = 40_000
 """Length of one tool result in the conversation."""
@@ -31,8 +33,8 @@ ATTACHMENT_TOKENS = 2_000
 PDF_PAGE_BYTES = 50_000
 FILL_SHARE, SUMMARY_SHARE, GOAL_SHARE = 0.9, 0.7, 0.5
 """Shares of the room for a request: a longer one is shrunk; if it is still longer than the second share after its tool
-results were shortened, it is summarized; and shortening ends at the third. Each shrink invalidates the provider's
-prompt cache, so it makes room for several turns."""
+results were shortened, it is summarized; and shortening ends at the third. Each new conversation is new to the
+provider's prompt cache, so it makes room for several turns."""
 KEPT_CHARS = 400
 """What remains at both ends of a shortened tool result."""
 READ_CHARS = 30_000
@@ -63,7 +65,7 @@ class Conversation:
 
     __slots__ = (
         "_assignment", "_connection", "_effort", "_job", "_limit", "_mark", "_messages", "_model", "_results", "_sent",
-        "_specs", "_system", "_tokens", "_window",
+        "_specs", "_system", "_tokens", "_window", "own_tools",
     )  # fmt: skip
 
     def __init__(self, job: Job) -> None:
@@ -83,16 +85,18 @@ class Conversation:
         )
         self._assignment = prompt.assignment(job.task)
         self._messages = [Message("user", self._assignment + _interrupted(job.done_before, self._mark))]
-        specs = _specs_of(job.tools)
+        self._results = ShortenedResults()
+        self.own_tools = _own_tools(job.tools, self._results)
+        """The tools that read the conversation itself."""
+        specs = _specs_of((*job.tools, *self.own_tools))
         self._specs = specs if job.claims is None else (*specs, *goal_tools(job.claims.max_claims))
-        self._results: ShortenedResults | None = None
         self._effort: Effort | None = job.effort if self._model.effort else None
         self._limit = min(job.max_output_tokens, self._model.max_output_tokens)
         self._window = self._model.context_tokens
         """The longest request that the model accepts, as far as is known."""
         self._sent = self._tokens = 0
         """Estimated length of the last request and of the next one."""
-        self._tokens = metering.request_tokens(self._model, self._request())
+        self._tokens = self._length_of(self._messages)
 
     @property
     def output_limit(self) -> int:
@@ -105,15 +109,6 @@ class Conversation:
             self._effort = "low" if self._model.effort else None
         self._limit = min(2 * self._limit, self._model.max_output_tokens)
 
-    @property
-    def own_tools(self) -> tuple[Tool, ...]:
-        """The tools that read the conversation itself: none before a result was shortened."""
-        if self._results is None or not self._results.whole:
-            return ()
-        if any(tool.name == READ_RESULT.name for tool in self._job.tools):
-            return ()
-        return (replace(READ_RESULT, call=self._results.read),)
-
     async def ask(self) -> ChatReply:
         """Make the next model call, within the ledger's limits and the context window, and record it.
 
@@ -124,7 +119,7 @@ class Conversation:
             await self._shrink()
         for overflows in range(1, MAX_OVERFLOWS + 1):
             try:
-                reply = await self._complete(self._request())
+                reply = await self._send()
                 if reply.stop != "context" or reply.tool_calls or reply.text.strip():
                     return reply
                 text = f"{self._model.id}: the conversation fills the context window"
@@ -161,14 +156,24 @@ class Conversation:
         """The longest request that leaves room for the reply, in tokens."""
         return max(self._window - self._limit, self._window // 2)
 
-    def _request(self, messages: Sequence[Message] | None = None, *, tools: bool = True) -> ChatRequest:
+    async def _send(self, *appended: Message, tools: bool = True) -> ChatReply:
+        """Ask for a reply to the conversation. If its thinking is refused, it starts anew with the same messages."""
+        try:
+            return await self._complete(self._request([*self._messages, *appended], tools=tools))
+        except ThinkingRefused:
+            if all(message.moved for message in self._messages if message.role == "assistant"):
+                raise
+            self._start(self._messages, self._tokens)
+            return await self._complete(self._request([*self._messages, *appended], tools=tools))
+
+    def _request(self, messages: Sequence[Message], *, tools: bool = True) -> ChatRequest:
         is_last = self._job.recorder.steps >= self._job.max_steps - 1 and self._job.claims is None
         return ChatRequest(
             model=self._model.id,
             system=self._system,
-            messages=self._messages if messages is None else messages,
+            messages=messages,
             max_output_tokens=min(self._limit, max(self._window - self._tokens, MIN_OUTPUT_TOKENS)),
-            tools=self._specs + tuple(tool.spec for tool in self.own_tools),
+            tools=self._specs,
             tool_choice="auto" if tools and not is_last else "none",
             effort=self._effort,
             conversation=f"{self._job.run_id}-{self._job.task_index}",
@@ -208,54 +213,91 @@ class Conversation:
     # --------------------------------------------------------------------------------------------- shrinking
 
     async def _shrink(self) -> bool:
-        """Make room in the conversation. Returns whether it got shorter."""
+        """Start a conversation with more room in place of this one. Returns whether it is shorter."""
         before = self._tokens
-        self._shorten_results()
-        if self._tokens > SUMMARY_SHARE * self._room:
-            await self._summarize()
+        messages, tokens = self._shortened()
+        if tokens > SUMMARY_SHARE * self._room:
+            await self._summarize(messages)
+        else:
+            self._start(messages, tokens)
         return self._tokens < before
 
-    def _shorten_results(self) -> None:
-        """Shorten tool results, oldest first, until there is enough room; those of the last turn only if necessary."""
-        turns = [n for n, message in enumerate(self._messages) if message.role == "tool"]
+    def _start(self, messages: Sequence[Message], tokens: int | None = None) -> None:
+        """Start a new conversation with these messages. `tokens` is their length, if that is known."""
+        self._messages = [
+            replace(message, moved=True) if message.role == "assistant" else message for message in messages
+        ]
+        self._tokens = self._length_of(messages) if tokens is None else tokens
+
+    def _shortened(self) -> tuple[list[Message], int]:
+        """The messages with tool results shortened, oldest first, until there is enough room, and their length.
+
+        Those of the last turn are shortened only if necessary.
+        """
+        messages, tokens = list(self._messages), self._tokens
+        turns = [n for n, message in enumerate(messages) if message.role == "tool"]
         for n in turns[:-1]:
-            if self._tokens <= GOAL_SHARE * self._room:
-                return
-            self._shorten_turn(n, KEPT_CHARS)
-        if turns and self._tokens > SUMMARY_SHARE * self._room:
-            last = self._messages[turns[-1]].tool_replies
-            others = self._tokens - sum(map(self._tokens_of, last))
+            if tokens <= GOAL_SHARE * self._room:
+                return messages, tokens
+            tokens -= self._shorten_turn(messages, n, KEPT_CHARS)
+        if turns and tokens > SUMMARY_SHARE * self._room:
+            last = messages[turns[-1]].tool_replies
+            others = tokens - sum(map(self._tokens_of, last))
             tokens_each = max(GOAL_SHARE * self._room - others, 0) / len(last)
-            self._shorten_turn(turns[-1], max(int(tokens_each), KEPT_CHARS))  # 2 characters at least are a token
+            # 2 characters at least are a token
+            tokens -= self._shorten_turn(messages, turns[-1], max(int(tokens_each), KEPT_CHARS))
+        return messages, tokens
 
-    def _shorten_turn(self, n: int, kept_chars: int) -> None:
-        message = self._messages[n]
-        self._results = results = self._results or ShortenedResults()
-        shortened = tuple(results.shorten(reply, kept_chars) for reply in message.tool_replies)
-        self._messages[n] = replace(message, tool_replies=shortened)
-        self._tokens -= sum(map(self._tokens_of, message.tool_replies)) - sum(map(self._tokens_of, shortened))
+    def _shorten_turn(self, messages: list[Message], n: int, kept_chars: int) -> int:
+        """Shorten the results in one of the messages. Returns how many tokens that saves."""
+        whole = messages[n].tool_replies
+        shortened = tuple(self._results.shorten(reply, kept_chars) for reply in whole)
+        messages[n] = replace(messages[n], tool_replies=shortened)
+        return sum(map(self._tokens_of, whole)) - sum(map(self._tokens_of, shortened))
 
-    async def _summarize(self) -> None:
-        """Replace the conversation by the model's own summary of what still fits; without one, by what still fits."""
-        fitting = self._newest_messages()
-        self._tokens = metering.request_tokens(self._model, self._request(fitting))
-        if self._job.recorder.steps < self._job.max_steps - 1:
-            reply = await self._complete(self._request([*fitting, Message("user", _SUMMARIZE)], tools=False))
-            if reply.text.strip():
-                fitting = [Message("user", self._assignment + _RESUMED.format(reply.text))]
-        self._messages = list(fitting)
-        self._tokens = metering.request_tokens(self._model, self._request())
+    async def _summarize(self, shortened: Sequence[Message]) -> None:
+        """Start a conversation with the model's own summary of this one; without one, with what of it fits.
 
-    def _newest_messages(self) -> list[Message]:
-        """The assignment and as many of the newest messages as fit. Tool results stay behind their calls."""
-        messages = list(self._messages)
-        while len(messages) > 1:
-            if metering.request_tokens(self._model, self._request(messages)) <= SUMMARY_SHARE * self._room:
+        The model is asked in this conversation, which it has in its cache, if there is room for that.
+        """
+        fitting = self._newest(shortened)
+        summary = await self._summary() if self._tokens <= self._room else None
+        if summary is None:
+            self._start(fitting)
+            summary = await self._summary()
+        self._start([Message("user", self._assignment + _RESUMED.format(summary))] if summary else fitting)
+
+    async def _summary(self) -> str | None:
+        """What the model writes down of the conversation; empty if it doesn't, or has no calls left.
+
+        None if the conversation is too long for that, which the estimate may not have shown.
+        """
+        for tools in (True, False):  # without tools only if it calls some: to some caches, that is another prompt
+            if self._job.recorder.steps >= self._job.max_steps - 1:
                 break
-            del messages[1]
-            while len(messages) > 1 and messages[1].role == "tool":
-                del messages[1]
-        return messages
+            try:
+                reply = await self._send(Message("user", _SUMMARIZE), tools=tools)
+            except ProviderError as error:
+                if error.fault == "context_overflow":
+                    return None
+                raise
+            if reply.stop == "context":
+                return None
+            if reply.text.strip() and not reply.tool_calls:
+                return reply.text
+        return ""
+
+    def _newest(self, messages: Sequence[Message]) -> list[Message]:
+        """The assignment and as many of the newest messages as fit. Tool results stay behind their calls."""
+        newest = list(messages)
+        while len(newest) > 1 and self._length_of(newest) > SUMMARY_SHARE * self._room:
+            del newest[1]
+            while len(newest) > 1 and newest[1].role == "tool":
+                del newest[1]
+        return newest
+
+    def _length_of(self, messages: Sequence[Message]) -> int:
+        return metering.request_tokens(self._model, self._request(messages))
 
     def _tokens_of(self, reply: ToolReply) -> int:
         return self._model.tokens(tokens_of(reply.text)) + sum(map(_attachment_tokens, reply.attachments))
@@ -281,26 +323,23 @@ def _specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
     return specs
 
 
-async def _nothing_to_read(args: Mapping[str, Any]) -> str:
-    raise ToolError("no result was shortened")
+_READ = "read_earlier_result"
+_READ_PARAMETERS: JsonObject = {
+    "type": "object",
+    "properties": {"number": {"type": "integer"}, "offset": {"type": "integer"}},
+    "required": ["number"],
+}
 
 
-READ_RESULT = Tool(
-    "read_earlier_result",
-    "Read a tool result of this conversation that was shortened to save room.",
-    {
-        "type": "object",
-        "properties": {
-            "number": {"type": "integer", "description": "The number in the note of the shortened result."},
-            "offset": {"type": "integer", "description": "First character to read, counted from 0."},
-        },
-        "required": ["number"],
-        "additionalProperties": False,
-    },
-    _nothing_to_read,
-    read_only=True,
-)
-"""The tool that shows shortened results again. Each conversation has its own results."""
+def _own_tools(tools: Sequence[Tool], results: "ShortenedResults") -> tuple[Tool, ...]:
+    """The tool that shows shortened results again, for a child with tools, none of which has its name.
+
+    It is declared from the start, since a tool that is added later changes how the prompt begins. So its definition is
+    as short as can be: the note in a shortened result tells the rest.
+    """
+    if not tools or any(tool.name == _READ for tool in tools):
+        return ()
+    return (Tool(_READ, "Show a shortened result whole.", _READ_PARAMETERS, results.read, read_only=True),)
 
 
 class ShortenedResults:
@@ -320,7 +359,7 @@ class ShortenedResults:
             self.whole.append(reply)
             number = len(self.whole)
         start, end = reply.text[:kept_chars], reply.text[-kept_chars:]
-        note = f"[… shortened to save room; {READ_RESULT.name}(number={number}) shows the whole result …]"
+        note = f"[… shortened to save room; {_READ}(number={number}) shows the whole result …]"
         text = f"{start}\n{note}\n{end}"
         self._numbers[text] = number
         return replace(reply, text=text, attachments=())
@@ -328,6 +367,8 @@ class ShortenedResults:
     async def read(self, args: Mapping[str, Any]) -> ToolOutput:
         """Return a result as it was. `args` are the arguments of the tool."""
         number, offset = args.get("number"), args.get("offset") or 0
+        if not self.whole:
+            raise ToolError("no result of this conversation was shortened")
         if not isinstance(number, int) or not 1 <= number <= len(self.whole):
             raise ToolError(f"number must be from 1 to {len(self.whole)}, as in the note of a shortened result")
         if not isinstance(offset, int) or offset < 0:

@@ -254,8 +254,8 @@ async def test_grandchildren_get_no_tool_that_their_parent_has_not() -> None:
     client = boss_of(delegating("worker"))
     await report_of(client, Task(goal="boss", tools=("read_file", "delegate_task")))
     boss, worker = requests_of(client, "boss")[0], requests_of(client, "worker")[0]
-    assert {tool.name for tool in boss.tools} == {"read_file", "delegate_task"}
-    assert {tool.name for tool in worker.tools} == {"read_file"}
+    assert {tool.name for tool in boss.tools} == {"read_file", "delegate_task", "read_earlier_result"}
+    assert {tool.name for tool in worker.tools} == {"read_file", "read_earlier_result"}
 
 
 async def test_a_task_that_names_its_tools_must_name_the_tool_to_delegate() -> None:

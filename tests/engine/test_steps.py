@@ -51,7 +51,7 @@ async def test_a_call_in_the_scope_of_a_step_needs_no_approval() -> None:
     assert (result.receipts.ok, result.receipts.denied, requests) == (3, 0, [])
     assert "called in its scope: write_file (ok)" in told(client, 3)
     names = [tool.name for tool in client.requests[0].tools]
-    assert names[-2:] == ["declare_step", "verify_step"]
+    assert {"declare_step", "verify_step"} <= set(names)
     assert "call `declare_step`" in client.requests[0].system
     steps = [as_json(event) for event in events if event.kind.startswith("step.")]
     assert [one["kind"] for one in steps] == ["step.declared", "step.verified"]

@@ -16,6 +16,7 @@ from delegate.child.command import CommandRunner
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.types import TaskResult
 from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.prompt_prefixes import Prefixes
 from tests.support.repeats import repeat_quickly
 
 Script = Callable[[Call], Reply | Fault]
@@ -176,6 +177,23 @@ async def reasoning_must_come_back(home: Path) -> str:
         return await outcome(delegator)
 
 
+async def bound_thinking(home: Path) -> str:
+    """As Anthropic documents it: thinking is valid behind exactly what it was made behind."""
+    folder = home / "repository"
+    folder.mkdir(parents=True)
+    for n in range(1, 31):
+        (folder / f"{n}.txt").write_text(PROSE)
+    numbers = count(1)
+
+    def script(call: Call) -> Reply:
+        if (number := next(numbers)) > 30:
+            return Reply("read 30 files", reasoning_tokens=20)
+        return Reply("Next.", tool_calls=(("read_file", {"path": f"{number}.txt"}),), reasoning_tokens=20)
+
+    async with child_on(Prefixes(script), home, protocol="anthropic", max_steps=40) as delegator:
+        return await outcome(delegator, workspace={"mode": "copy", "path": folder})
+
+
 async def error_inside_success(home: Path) -> str:
     error = {"error": {"code": 502, "message": "Provider returned error"}}
     return await passing_errors(home, Fault(200, body=error))
@@ -275,6 +293,12 @@ SITUATIONS: tuple[Situation, ...] = (
         "failed: bad_request (1)",
         "completed: done (2)",
         reasoning_must_come_back,
+    ),
+    Situation(
+        "the model's thinking is bound to a conversation that gets too long",
+        "failed: bad_request (20)",
+        "completed: read 30 files (31)",
+        bound_thinking,
     ),
     Situation(
         "200 children, 30 at once, under a limit of $1", "13 of 200 completed", "200 of 200 completed", cost_limit

@@ -37,8 +37,8 @@ task, at the same endpoint, gets its PASS.
   that is cut off by the output limit never has its tool calls run: the model is asked again, and {MAX_CUT_OFF} in a row
   end the child. An empty reply and a tool call that can't be parsed get one more try. {REMARK_AT} identical calls with
   the same result get a remark, and {END_AT} end the child.
-* **A conversation that gets too long** for the model's context window is shrunk: old tool results are shortened, and
-  can be read again with a tool; if that isn't enough, the model's own summary replaces it.
+* **A conversation that gets too long** for the model's context window is continued by a new one: with old tool
+  results shortened, which can be read again with a tool, or, if that isn't enough, with the model's own summary.
 * **Judging** asks another model, at most {MAX_ATTEMPTS} in all, until one has answered. A refusal, a truncated text
   and an unreadable reply are answers: no other model is asked for a better one.
 * **Nobody** runs a task twice, either. A child that failed isn't judged: its verdict is FAIL with the code

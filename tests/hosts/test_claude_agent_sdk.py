@@ -142,7 +142,7 @@ async def test_a_child_uses_tools_with_every_form_of_schema(schema: Any) -> None
         record = await delegator.read(report.results[0].handle or "")
         assert record
     found = [Receipt.model_validate(one) for one in record["run"]["receipts"]]
-    assert [tool.name for tool in client.requests[0].tools] == ["look_up"]
+    assert [tool.name for tool in client.requests[0].tools] == ["look_up", "read_earlier_result"]
     parameters = client.requests[0].tools[0].parameters
     assert (parameters["required"], parameters["properties"]["word"]["description"]) == (["word"], "What to look up")
     assert [(one.status, one.output) for one in found[:2]] == [("ok", "tide: found\n[image]"), ("error", "not found")]

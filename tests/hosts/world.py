@@ -93,8 +93,8 @@ class World:
 
     @property
     def tools_of_children(self) -> set[str]:
-        """The names of the tools in the requests to the children's models."""
-        return {name for call in self.of("child") for name in call.tool_names}
+        """The names of the tools in the requests to the children's models, without the conversation's own."""
+        return {name for call in self.of("child") for name in call.tool_names} - {"read_earlier_result"}
 
     @property
     def functions(self) -> dict[NativeTool, Callable[..., str]]:

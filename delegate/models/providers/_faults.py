@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import aiohttp
 
-from delegate.errors import ProviderError, ProviderFault
+from delegate.errors import ProviderError, ProviderFault, ThinkingRefused
 from delegate.models.providers._endpoint import NO_ROUTE, Endpoint, names_model
 from delegate.models.providers._quota import seconds_of
 from delegate.models.providers._shared import NOT_JSON, dig, parse_object
@@ -116,6 +116,10 @@ _ANSWERS: tuple[tuple[re.Pattern[str], StopReason], ...] = (
 """What error responses contain that are a model's answer. The filters of the other providers end a normal reply."""
 
 
+_FOREIGN_THINKING = re.compile(r"bound to a different conversation", re.IGNORECASE)
+"""What Anthropic writes about thinking that wasn't made behind the messages in front of it, also through gateways."""
+
+
 def _fault_of(status: int, headers: Headers, codes: frozenset[str], text: str) -> ProviderFault:
     if status in _TOO_LONG_STATUSES and (codes & _TOO_LONG_CODES or _TOO_LONG.search(text)):
         return "context_overflow"
@@ -201,6 +205,8 @@ def status_error(provider: str, status: int, body: object, headers: Headers) -> 
         for pattern, stop in _ANSWERS:
             if pattern.search(" ".join((*codes, text))):
                 return AnsweredError(stop, message, provider=provider, status=status)
+    if status == 400 and _FOREIGN_THINKING.search(text):
+        return ThinkingRefused("bad_request", message, provider=provider, status=status)
     return ProviderError(
         _fault_of(status, headers, codes, text),
         message,

@@ -7,6 +7,7 @@ backend. Their own retries and read timeouts are off: the rate limiter retries, 
 
 import asyncio
 import os
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar, cast, get_type_hints
 
@@ -83,11 +84,16 @@ class SdkTransport:
             **options,
         )
 
-    async def post(self, path: str, content: bytes) -> tuple[JsonObject, Quota | None]:
-        """Send a body and return that of the reply, and the quota from its headers."""
+    async def post(
+        self, path: str, content: bytes, headers: Mapping[str, str] | None = None
+    ) -> tuple[JsonObject, Quota | None]:
+        """Send a body and return that of the reply, and the quota from its headers.
+
+        All requests to a path have the same `headers` besides the SDK's own, since they are remembered by their path.
+        """
         try:
             with untraced(self.client.post, self.client.request):
-                answer = await self._exchange(path, content)
+                answer = await self._exchange(path, content, headers)
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
             translated = translate(self._sdk, error, self.endpoint.protocol)
             raise without_key(translated, self.endpoint.api_key) from None
@@ -98,22 +104,23 @@ class SdkTransport:
             raise credentials_error(self.endpoint, error) from None
         return self._read(answer)
 
-    async def _exchange(self, path: str, content: bytes) -> Answer:
+    async def _exchange(self, path: str, content: bytes, headers: Mapping[str, str] | None) -> Answer:
         """Send a body, or let the SDK do it, and return a successful answer."""
         if self._repeating is None:
             # On a platform, the SDK moves parts of the body to the URL, and signs the request.
             body = {"content": content} if self.endpoint.platform is None else {"body": parse_object(content)}
-            return await self._post(path, **body)
+            return await self._post(path, headers, **body)
         url = f"{self.endpoint.url}{path}"
         repeated = self._repeating.repeat(url, content)
         answer = None if repeated is None else await repeated
         if answer is not None and answer.status == SUCCESS:
             return answer
         with self._repeating.asking(url, answer):
-            return await self._post(url, content=content)
+            return await self._post(url, headers, content=content)
 
-    async def _post(self, path: str, **body: Any) -> Answer:
-        response = await self.client.post(path, cast_to=self._response_class, **body)
+    async def _post(self, path: str, headers: Mapping[str, str] | None, **body: Any) -> Answer:
+        options = {"headers": headers} if headers else {}
+        response = await self.client.post(path, cast_to=self._response_class, options=options, **body)
         return Answer(response.status_code, response.headers, response.content)
 
     def _read(self, answer: Answer) -> tuple[JsonObject, Quota | None]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import anthropic
 
 from delegate._util.encoding import json_bytes
-from delegate.errors import ProviderError
+from delegate.errors import ProviderError, ThinkingRefused
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
 from delegate.models.providers._quota import anthropic_quota
@@ -32,6 +32,12 @@ STOPS: dict[str, StopReason] = {
     "model_context_window_exceeded": "context",
     "refusal": "refusal",
 }
+
+
+_THINKING = ("thinking", "redacted_thinking")
+_DROP_FOREIGN: JsonObject = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+_DROP_HEADERS = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
+"""Ask the API to leave out thinking that doesn't belong to its conversation, rather than to refuse the request."""
 
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "Messages":
@@ -85,9 +91,29 @@ class Messages(SdkClient):
     def __init__(self, transport: SdkTransport, timeout_seconds: float | None, path: str) -> None:
         super().__init__(transport, timeout_seconds)
         self._path = path
+        self._dropping: set[str] = set()
+        """The models that refused thinking, and are asked since to leave such thinking out."""
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        answer = await self._transport.post(self._path, json_bytes(messages_body(request)))
+        drops = request.model in self._dropping
+        try:
+            return await self._ask(request, drop=drops)
+        except ThinkingRefused as refused:
+            if drops or "drop_block" not in str(refused):
+                raise
+            try:
+                reply = await self._ask(request, drop=True)
+            except ProviderError as error:  # gateways may not know the field
+                raise refused if error.fault == "bad_request" else error from None
+        self._dropping.add(request.model)
+        return reply
+
+    async def _ask(self, request: ChatRequest, *, drop: bool = False) -> ChatReply:
+        body = messages_body(request)
+        path, headers = (f"{self._path}?beta=true", _DROP_HEADERS) if drop else (self._path, None)
+        if drop:
+            body["thinking"] = _DROP_FOREIGN
+        answer = await self._transport.post(path, json_bytes(body), headers)
         return read_reply(read_message, *answer, provider="anthropic")
 
 
@@ -99,7 +125,7 @@ def messages_body(request: ChatRequest) -> JsonObject:
         "messages": _turns(request),
     }
     if request.system:
-        body["system"] = request.system
+        body["system"] = request.system if request.conversation is None else [_marked(_text(request.system))]
     if request.tools:
         body["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
@@ -133,25 +159,34 @@ def _turns(request: ChatRequest) -> list[JsonObject]:
 def _cache(turns: list[JsonObject]) -> None:
     """Mark the conversation for prompt caching, since its next turn sends all of it again.
 
-    The marker on the last user turn writes the cache; the one before it reads what the previous request wrote. The API
-    searches for earlier entries itself, but only over 20 blocks, and a turn may have more tool calls. It allows four
-    markers.
+    The marker on the last user turn writes the cache; those before it read what the previous request wrote: two, since
+    a message may follow the results of tools. The API searches for earlier entries itself, but only over 20 blocks, and
+    a turn may have more tool calls. It allows four markers; the first, on the system prompt, is read by a conversation
+    that continues this one with other messages.
     """
     user_turns = [turn for turn in turns if turn["role"] == "user"]
-    for turn in user_turns[-2:]:
+    for turn in user_turns[-3:]:
         content: str | list[JsonObject] = turn["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        turn["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
+        blocks = [_text(content)] if isinstance(content, str) else content
+        turn["content"] = [*blocks[:-1], _marked(blocks[-1])]
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _marked(block: JsonObject) -> JsonObject:
+    return {**block, "cache_control": {"type": "ephemeral"}}
 
 
 def _content(message: Message) -> str | list[JsonObject]:
     if (native := native_content(message, "messages")) is not None:
-        return native
+        return [block for block in native if block["type"] not in _THINKING] if message.moved else native
     if message.role == "tool":
         return [_result(reply) for reply in message.tool_replies]
     if not message.tool_calls:
         return message.text
-    text: list[JsonObject] = [{"type": "text", "text": message.text}] if message.text else []
+    text = [_text(message.text)] if message.text else []
     return text + [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
         for call in message.tool_calls
@@ -161,7 +196,7 @@ def _content(message: Message) -> str | list[JsonObject]:
 def _result(reply: ToolReply) -> JsonObject:
     content: str | list[JsonObject] = reply.text
     if reply.attachments:
-        text: list[JsonObject] = [{"type": "text", "text": reply.text}] if reply.text else []
+        text = [_text(reply.text)] if reply.text else []
         content = text + [_file(attachment) for attachment in reply.attachments]
     block: JsonObject = {"type": "tool_result", "tool_use_id": reply.call_id, "content": content}
     if reply.is_error:
