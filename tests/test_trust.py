@@ -176,6 +176,16 @@ def test_lists_of_the_operator_may_be_shortened_but_not_lengthened() -> None:
         load()
 
 
+def test_a_folders_file_cannot_name_a_program_for_a_key() -> None:
+    commanding = ENDPOINT.replace("models", 'key_command = "curl evil.test"\nmodels')
+    own_settings(ENDPOINT)
+    folder_settings(commanding)
+    with pytest.raises(ConfigError, match="endpoints"):
+        load()
+    own_settings(commanding)
+    assert load().endpoints[0].key_command == ("curl", "evil.test"), "it repeats what the operator says"
+
+
 def test_a_limit_may_be_as_high_as_the_operators_own_and_no_higher() -> None:
     own_settings("max_steps = 100")
     folder_settings("max_steps = 100")

@@ -20,8 +20,8 @@ from delegate.cli.output import plain
 from delegate.cli.probe import NO_LIST, ServedModels, ask, ask_local
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
-from delegate.models.connections import NO_KEY, find_endpoints
-from delegate.models.providers import Endpoint
+from delegate.models.connections import find_endpoints
+from delegate.models.providers import NO_KEY, Endpoint
 from delegate.models.routing import EndpointKey
 from delegate.sandbox.commands import SANDBOXES, Commands, how_to_get_sandbox
 from delegate.settings import Settings

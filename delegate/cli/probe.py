@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import aiohttp
 
-from delegate.models.providers import Endpoint, names_model
+from delegate.errors import ProviderError
+from delegate.models.providers import CurrentKey, Endpoint, names_model
 
 SECONDS = 5.0
 LOCAL_SECONDS = 1.0
@@ -41,7 +42,11 @@ async def ask(endpoint: Endpoint) -> ServedModels:
     """
     if endpoint.platform is not None:
         return ServedModels(endpoint.url, fault="isn't queried")
-    listing, calling, headers = _paths(endpoint)
+    try:
+        key = await CurrentKey(endpoint).get()
+    except ProviderError as error:
+        return ServedModels(endpoint.url, fault=f"has no key: {error}", fix=f"correct {endpoint.key_from}")
+    listing, calling, headers = _paths(endpoint, key)
     address = endpoint.url_from or "the address"
     served = await _get(endpoint.url + listing, headers, SECONDS, trust_env=True)
     if served.status in (401, 403):
@@ -64,16 +69,16 @@ async def ask(endpoint: Endpoint) -> ServedModels:
     return replace(served, fault=None)
 
 
-def _paths(endpoint: Endpoint) -> tuple[str, str, dict[str, str]]:
+def _paths(endpoint: Endpoint, key: str) -> tuple[str, str, dict[str, str]]:
     """The path of the list of models, that of model calls, and the headers with the key."""
     if endpoint.protocol == "google":  # the path of a call names its model
-        return "/v1beta/models", "", {"x-goog-api-key": endpoint.api_key}
+        return "/v1beta/models", "", {"x-goog-api-key": key}
     if endpoint.protocol == "anthropic":
         prefix = "" if endpoint.url.endswith("/v1") else "/v1"
-        headers = {"x-api-key": endpoint.api_key, "anthropic-version": "2023-06-01"}
+        headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
         return f"{prefix}/models", f"{prefix}/messages", headers
     calling = "/responses" if endpoint.api == "responses" else "/chat/completions"
-    return "/models", calling, {"authorization": f"Bearer {endpoint.api_key}"}
+    return "/models", calling, {"authorization": f"Bearer {key}"}
 
 
 async def _knows(url: str, headers: Mapping[str, str]) -> bool:

@@ -53,6 +53,8 @@ def _state(file: Path) -> str:
 
 def _reach(file: "SettingsFile") -> str:
     """What a file sets, and which variables it sends where. Raises ConfigError if it is invalid."""
+    import shlex
+
     from delegate._util.fencing import clean
     from delegate.settings import Settings, parse
     from delegate.trust import is_model_key
@@ -61,6 +63,8 @@ def _reach(file: "SettingsFile") -> str:
     lines = [f"trusted as it is now: {file.path}", f"it sets: {', '.join(fields) or 'nothing'}"]
     for endpoint in Settings(**fields).endpoints:
         what = f"${endpoint.key_env}" if endpoint.key_env else "no key"
+        if endpoint.key_command:
+            what = f"what `{shlex.join(endpoint.key_command)}` prints, which is run outside of any sandbox,"
         warning = "" if not endpoint.key_env or is_model_key(endpoint.key_env) else "; that is not a model key's name"
         lines.append(f"model calls and {what} go to {endpoint.base_url}{warning}")
     return clean("\n".join(lines)).text

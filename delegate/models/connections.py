@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from delegate.models.catalog import Catalog, Model
 from delegate.models.overrides import DeclaredEndpoint
-from delegate.models.providers import ClientPool, Endpoint, Protocol, load, prepare
+from delegate.models.providers import NO_KEY, ClientPool, Endpoint, KeyCommand, Protocol, load, prepare
 from delegate.models.ratelimit import RateLimiter
 from delegate.models.routing import Available, EndpointKey
 from delegate.ports import ChatClient
@@ -19,8 +19,6 @@ _PROVIDER_VARIABLES: Mapping[Protocol, tuple[tuple[str, ...], str]] = {
     "anthropic": (("ANTHROPIC_API_KEY",), "ANTHROPIC_BASE_URL"),
     "google": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "GOOGLE_GEMINI_BASE_URL"),
 }
-NO_KEY = "none"
-"""Sent to servers that need no key, since the SDKs require one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +132,8 @@ def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, s
 
 
 def _declared_endpoint(declared: DeclaredEndpoint, environ: Mapping[str, str]) -> Endpoint | None:
+    ask_key = KeyCommand(declared.key_command) if declared.key_command else declared.api_key
+    asked = f"the endpoint {declared.name}'s {'key_command' if declared.key_command else 'api_key'}"
     key = environ.get(declared.key_env, "") if declared.key_env else NO_KEY
     if not key:
         return None
@@ -145,6 +145,7 @@ def _declared_endpoint(declared: DeclaredEndpoint, environ: Mapping[str, str]) -
         declared.platform,
         declared.region,
         declared.project,
-        key_from=declared.key_env or "",
+        ask_key=ask_key,
+        key_from=declared.key_env or ("" if ask_key is None else asked),
         url_from=f"base_url of the endpoint {declared.name}",
     )

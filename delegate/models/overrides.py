@@ -1,9 +1,11 @@
 """Applies an operator's models, endpoints and measured accuracies to the shipped catalog."""
 
-from collections.abc import Iterable, Mapping
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from delegate.errors import ConfigError
 from delegate.models.catalog import Catalog, JudgeAccuracy, Model, Price, Prices
@@ -66,6 +68,16 @@ class DeclaredEndpoint(Value):
     api: Literal["auto", "chat", "responses", "messages"] = "auto"
     key_env: str | None = None
     """The environment variable with this endpoint's key; None for a server that needs no key."""
+    key_command: tuple[str, ...] | None = None
+    """A program and its arguments, or one line with both. It prints the key, alone or as a JSON object with a `key` (or
+    `token`, `access_token`, `accessToken`) and perhaps with the time when it `expires` (or `expires_on`, `Expiration`
+    …), in seconds since the epoch or as ISO 8601."""
+    api_key: Callable[[], Any] | None = Field(default=None, exclude=True, repr=False)
+    """A function that returns the key, or a pair of the key and the time when it expires, in seconds since the epoch or
+    as a `datetime`. It may be async, and may block.
+
+    The command and the function are asked for the first call, again before the key expires, and where a server refuses
+    it."""
     platform: Literal["bedrock", "vertex"] | None = None
     region: str = ""
     """The platform's region, such as `us-east-1`, `europe-west1` or `global`."""
@@ -78,6 +90,31 @@ class DeclaredEndpoint(Value):
     def _messages_is_anthropics_api(cls, given: Any) -> Any:
         fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
         return {"protocol": "anthropic", **fields} if fields.get("api") == "messages" else cast("Any", given)
+
+    @field_validator("key_command", mode="before")
+    @classmethod
+    def _split_command(cls, given: Any) -> Any:
+        return tuple(shlex.split(given)) if isinstance(given, str) else given
+
+    @field_validator("api_key", mode="before")
+    @classmethod
+    def _keep_keys_out_of_files(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            raise ValueError("a key doesn't belong here; name its variable in key_env, or a program in key_command")
+        return given
+
+    @model_validator(mode="after")
+    def _check_key(self) -> Self:
+        sources = [name for name in ("key_env", "key_command", "api_key") if getattr(self, name) is not None]
+        if len(sources) > 1:
+            raise ValueError(f"the key has two sources, {' and '.join(sources)}; remove one")
+        if sources and self.platform is not None:
+            raise ValueError(f"{sources[0]} isn't used on {self.platform}, whose credentials the SDK finds; remove it")
+        program = "".join((self.key_command or ())[:1])
+        in_folder = os.path.dirname(program) and not os.path.isabs(program)  # where a child may write
+        if self.key_command is not None and (not program or in_folder):
+            raise ValueError("key_command begins with no program; give its name, or its absolute path")
+        return self
 
     @model_validator(mode="after")
     def _check_api(self) -> Self:
@@ -101,8 +138,6 @@ class DeclaredEndpoint(Value):
         for name in needed:
             if not getattr(self, name):
                 raise ValueError(f"{name} is missing, which {self.platform} needs; add it")
-        if self.key_env is not None:
-            raise ValueError(f"key_env isn't used on {self.platform}, whose credentials the SDK finds; remove it")
         return self
 
 

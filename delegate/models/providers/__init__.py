@@ -7,14 +7,18 @@ await client.aclose()
 
 from delegate.models.providers._connect import connect, load, prepare
 from delegate.models.providers._endpoint import Endpoint, Platform, Protocol, names_model
+from delegate.models.providers._keys import NO_KEY, CurrentKey, KeyCommand
 from delegate.models.providers._pool import ClientPool, Connect
 from delegate.models.providers._shared import BuiltInClient
 
 __all__ = [
+    "NO_KEY",
     "BuiltInClient",
     "ClientPool",
     "Connect",
+    "CurrentKey",
     "Endpoint",
+    "KeyCommand",
     "Platform",
     "Protocol",
     "connect",

@@ -1,8 +1,9 @@
 """The address and key of a model API."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from delegate.errors import ConfigError
@@ -37,8 +38,10 @@ class Endpoint:
     platform: Platform | None = None
     region: str = ""
     project: str = ""
+    ask_key: Callable[[], Any] | None = field(default=None, repr=False, hash=False)
+    """Asked for the key in place of `api_key`, and again when it expires or is refused: `DeclaredEndpoint.api_key`."""
     key_from: str = field(default="", compare=False)
-    """The variable that the key was read from, for messages."""
+    """Where the key came from, for messages: a variable, or another setting."""
     url_from: str = field(default="", compare=False)
     """Where the base URL was set, for messages."""
 

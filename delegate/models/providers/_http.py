@@ -106,6 +106,7 @@ class RepeatingClient:
         self._sessions = sessions
         self._session: aiohttp.ClientSession | None = None
         self._known: dict[str, _Known] = {}
+        self._forgotten = 0
 
     def repeat(self, url: str, content: bytes) -> Coroutine[None, None, Answer] | None:
         """Send the request that the SDK built for `url` with another body. None if it hasn't built one.
@@ -130,7 +131,7 @@ class RepeatingClient:
             return await self._library.send(request, stream=stream, **options)
         url, answer = _asked.get()
         if answer is None:
-            known = _known(request)
+            known, forgotten = _known(request), self._forgotten
             try:
                 answer = await self._exchange(known, await request.aread())
             except TimeoutError as error:  # and aiohttp's, which are subclasses
@@ -139,17 +140,22 @@ class RepeatingClient:
                 raise self.http.ConnectError(str(error), request=request) from error
             except aiohttp.ClientError as error:
                 raise self.http.ReadError(str(error), request=request) from error
-            if url and _PER_REQUEST not in known.headers:
+            if url and _PER_REQUEST not in known.headers and forgotten == self._forgotten:
                 self._known[url] = known
         headers = [
             (_bytes(name), _bytes(value)) for name, value in answer.headers.items() if name.lower() not in _DECODED
         ]
         return self.http.Response(answer.status, headers=headers, content=answer.content, request=request)
 
+    def forget(self) -> None:
+        """Let the SDK build the next request to each address anew."""
+        self._known.clear()
+        self._forgotten += 1  # so that an answer that comes later isn't learned from
+
     async def aclose(self) -> None:
         """Close all connections."""
         session, self._session = self._session, None
-        self._known.clear()
+        self.forget()
         if session is not None:
             await session.close()
         await self._library.aclose()

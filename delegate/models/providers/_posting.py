@@ -8,6 +8,7 @@ backend. Their own retries and read timeouts are off: the rate limiter retries, 
 import asyncio
 import os
 from collections.abc import Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any, ClassVar, cast, get_type_hints
 
@@ -24,6 +25,7 @@ from delegate.models.providers._faults import (
     without_key,
 )
 from delegate.models.providers._http import SUCCESS, Answer, RepeatingClient, http_client, prepare_client
+from delegate.models.providers._keys import CurrentKey, with_key
 from delegate.models.providers._quota import ReadQuota
 from delegate.models.providers._shared import (
     BuiltInClient,
@@ -69,20 +71,31 @@ class SdkTransport:
         self.endpoint = endpoint
         self._read_quota = read_quota
         self._response_class = _response_class(sdk)
-        key = endpoint.api_key or "none"  # with an empty key, the SDK would read the environment
+        self.key = CurrentKey(endpoint)
         if endpoint.platform is None:
-            options |= {"base_url": endpoint.url, "api_key": key}
+            options |= {"base_url": endpoint.url, "api_key": self.key.text}
         elif endpoint.base_url is not None:
             options |= {"base_url": endpoint.url}
         client = http_client(sdk, http_library(sdk), is_plain=endpoint.platform is None)
+        foreign = _foreign_headers(sdk, endpoint)
+        is_plain = endpoint.platform is None
+        self._bearers = [name for name in foreign if is_plain and name.lower() == "authorization"]
+        """The headers with the key that would have another from the environment."""
         self._repeating = client if isinstance(client, RepeatingClient) else None
         self.client: Any = client_class(
             max_retries=0,
             timeout=sdk.Timeout(None, connect=CONNECT_SECONDS),
-            default_headers=_default_headers(sdk, endpoint, key),
+            default_headers={**_machine_headers(sdk), **dict.fromkeys(foreign, sdk.Omit())},
             http_client=client,
             **options,
         )
+
+    def use_key(self, key: str) -> None:
+        """Send this key from now on. What was remembered of requests has the one before, and is forgotten."""
+        if self.endpoint.platform is None and self.client.api_key != key:
+            self.client.api_key = key
+            if self._repeating is not None:
+                self._repeating.forget()
 
     async def post(
         self, path: str, content: bytes, headers: Mapping[str, str] | None = None
@@ -96,7 +109,7 @@ class SdkTransport:
                 answer = await self._exchange(path, content, headers)
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
             translated = translate(self._sdk, error, self.endpoint.protocol)
-            raise without_key(translated, self.endpoint.api_key) from None
+            raise without_key(translated, self.key.text) from None
         except Exception as error:
             if self.endpoint.platform is None:
                 raise
@@ -119,7 +132,8 @@ class SdkTransport:
             return await self._post(url, headers, content=content)
 
     async def _post(self, path: str, headers: Mapping[str, str] | None, **body: Any) -> Answer:
-        options = {"headers": headers} if headers else {}
+        sent = {**(headers or {}), **dict.fromkeys(self._bearers, f"Bearer {self.key.text}")}
+        options = {"headers": sent} if sent else {}
         response = await self.client.post(path, cast_to=self._response_class, options=options, **body)
         return Answer(response.status_code, response.headers, response.content)
 
@@ -127,7 +141,7 @@ class SdkTransport:
         provider = self.endpoint.protocol
         body = parse_body(answer.content, provider)
         if failed := _failure(body):
-            raise without_key(body_error(provider, failed, answer.headers), self.endpoint.api_key)
+            raise without_key(body_error(provider, failed, answer.headers), self.key.text)
         return body, self._read_quota(answer.headers)
 
 
@@ -155,6 +169,10 @@ class SdkClient(BuiltInClient):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
+        return await with_key(self._transport.key, partial(self._attempt, request))
+
+    async def _attempt(self, request: ChatRequest, key: str) -> ChatReply:
+        self._transport.use_key(key)
         seconds = call_seconds(self._limit, request.max_output_tokens)
         try:
             async with asyncio.timeout(seconds):
@@ -184,22 +202,19 @@ def credentials_error(endpoint: Endpoint, error: Exception) -> ProviderError:
 _MACHINE_HEADERS = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 
 
-def _default_headers(sdk: ModuleType, endpoint: Endpoint, key: str) -> dict[str, Any]:
+def _machine_headers(sdk: ModuleType) -> dict[str, Any]:
     """Omit the headers with which the SDK describes this machine. They also cost 5 % of a call's CPU time."""
-    omitted = {f"X-Stainless-{name}": sdk.Omit() for name in _MACHINE_HEADERS}
-    return omitted | _environment_overrides(sdk, endpoint, key)
+    return {f"X-Stainless-{name}": sdk.Omit() for name in _MACHINE_HEADERS}
 
 
-def _environment_overrides(sdk: ModuleType, endpoint: Endpoint, key: str) -> dict[str, Any]:
-    """Override headers that the SDK reads from the environment, unless they are meant for this endpoint."""
+def _foreign_headers(sdk: ModuleType, endpoint: Endpoint) -> list[str]:
+    """The names of headers that the SDK reads from the environment, unless they are meant for this endpoint."""
     name = sdk.__name__.upper()
     meant_for = os.environ.get(f"{name}_BASE_URL") or OFFICIAL[endpoint.protocol]
     if meant_for.rstrip("/") == endpoint.url:
-        return {}
+        return []
     lines = os.environ.get(f"{name}_CUSTOM_HEADERS", "").split("\n")
-    named = [line.partition(":")[0].strip() for line in lines if ":" in line]
-    own_key = endpoint.platform is None
-    return {one: f"Bearer {key}" if own_key and one.lower() == "authorization" else sdk.Omit() for one in named}
+    return [line.partition(":")[0].strip() for line in lines if ":" in line]
 
 
 def sdk_errors(sdk: ModuleType) -> tuple[type[Exception], ...]:

@@ -10,7 +10,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 import aiohttp
@@ -29,6 +29,7 @@ from delegate.models.providers._faults import (
     without_key,
 )
 from delegate.models.providers._http import connector
+from delegate.models.providers._keys import CurrentKey, with_key
 from delegate.models.providers._posting import credentials_error
 from delegate.models.providers._shared import (
     LOCAL_ID,
@@ -74,7 +75,7 @@ def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "GenerateCo
     return GenerateContent(endpoint, timeout_seconds)
 
 
-def _sdk_client(endpoint: Endpoint, session: aiohttp.ClientSession) -> Any:
+def _sdk_client(endpoint: Endpoint, key: str, session: aiohttp.ClientSession) -> Any:
     options = types.HttpOptions(
         # One attempt: the rate limiter retries. Without this, SDKs also try again after a broken connection.
         retry_options=types.HttpRetryOptions(attempts=1),
@@ -87,7 +88,6 @@ def _sdk_client(endpoint: Endpoint, session: aiohttp.ClientSession) -> Any:
         options.base_url, options.api_version = split_version(endpoint.url)
     if endpoint.platform == "vertex":
         return genai.Client(vertexai=True, project=endpoint.project, location=endpoint.region, http_options=options)
-    key = endpoint.api_key or "none"  # without a key, the SDK would read the environment
     return genai.Client(vertexai=False, api_key=key, http_options=options)
 
 
@@ -116,15 +116,19 @@ class GenerateContent(BuiltInClient):
     def __init__(self, endpoint: Endpoint, timeout_seconds: float | None) -> None:
         self._endpoint = endpoint
         self._limit = timeout_seconds
+        self._key = CurrentKey(endpoint)
         self._session: aiohttp.ClientSession | None = None
         self._client: Any = None
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
+        return await with_key(self._key, partial(self._attempt, request))
+
+    async def _attempt(self, request: ChatRequest, key: str) -> ChatReply:
         seconds = call_seconds(self._limit, request.max_output_tokens)
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._send(request, seconds)
+                answer = await self._send(request, key, seconds)
             body = parse_body(answer, "google")
             if failed := body.get("error"):
                 raise body_error("google", failed, {})
@@ -144,10 +148,15 @@ class GenerateContent(BuiltInClient):
             self._client.close()
             await self._session.close()
 
-    async def _send(self, request: ChatRequest, seconds: float) -> str:
+    async def _send(self, request: ChatRequest, key: str, seconds: float) -> str:
+        headers = {} if self._endpoint.platform else {"x-goog-api-key": key}  # that of the SDK's client never changes
         config: types.GenerateContentConfigDict = {
             # The timeout is also sent to the server, which would otherwise have one of its own.
-            "http_options": {"extra_body": content_body(request), "timeout": max(1, round(seconds * 1000))},
+            "http_options": {
+                "extra_body": content_body(request),
+                "timeout": max(1, round(seconds * 1000)),
+                "headers": headers,
+            },
             "should_return_http_response": True,
             "automatic_function_calling": {"disable": True},
         }
@@ -160,7 +169,7 @@ class GenerateContent(BuiltInClient):
                     config=config,
                 )
         except (errors.APIError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise without_key(provider_error(error), self._endpoint.api_key) from None
+            raise without_key(provider_error(error), key) from None
         except Exception as error:
             if self._endpoint.platform is None:
                 raise
@@ -172,7 +181,7 @@ class GenerateContent(BuiltInClient):
         """The SDK's client, created on the running loop. With a session of its own, the SDK would emit a warning."""
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=connector(_tls()), trust_env=True)
-            self._client = _sdk_client(self._endpoint, self._session)
+            self._client = _sdk_client(self._endpoint, self._key.text, self._session)
         return self._client
 
 
