@@ -1,8 +1,9 @@
 """The wire format of OpenAI's Chat Completions API, as compatible servers speak it, too."""
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from delegate.models.providers._shared import (
     body_with,
@@ -23,6 +24,13 @@ REPLY_NAME = "reply"
 """The name of a reply schema, which OpenAI requires."""
 CARRIED = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "extra_content", "signature")
 """Fields of a message that servers want back: reasoning (DeepSeek requires it with tool calls), thought signatures."""
+
+
+Replies = Literal["json_schema", "json_object", "prompt"]
+"""How a server is told which JSON to reply with: by a schema, in words and by its JSON mode, or in words alone."""
+_IN_WORDS = "Reply with one JSON object, and nothing before or after it. It has to match this JSON Schema:"
+_THOUGHTS = re.compile(r"\s*<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
+"""Thoughts at the beginning of a text, where servers without a parser leave them; all of it if they never end."""
 
 
 def error_text(reply: ToolReply) -> str:
@@ -64,12 +72,14 @@ def chat_body(request: ChatRequest, *, limit: str, origin: str | None) -> JsonOb
     return {**_options(request, limit), **tools, "messages": [*_system(request), *items]}
 
 
-def chat_content(request: ChatRequest, extra: JsonObject, *, limit: str, origin: str | None) -> bytes:
+def chat_content(
+    request: ChatRequest, extra: JsonObject, *, limit: str, origin: str | None, replies: Replies = "json_schema"
+) -> bytes:
     """The same as bytes, with these extra fields."""
     items_of = partial(_items, origin=origin)
-    messages = encode_all(request.messages, origin or "chat", items_of, *_system(request))
+    messages = encode_all(request.messages, origin or "chat", items_of, *_system(request, replies))
     tools = {"tools": encode_all(request.tools, "chat", _tool)} if request.tools else {}
-    return body_with({**_options(request, limit), **extra}, **tools, messages=messages)
+    return body_with({**_options(request, limit, replies), **extra}, **tools, messages=messages)
 
 
 def _tool(tool: ToolSpec) -> Iterator[JsonObject]:
@@ -77,12 +87,14 @@ def _tool(tool: ToolSpec) -> Iterator[JsonObject]:
     yield {"type": "function", "function": function}
 
 
-def _options(request: ChatRequest, limit: str) -> JsonObject:
+def _options(request: ChatRequest, limit: str, replies: Replies = "json_schema") -> JsonObject:
     """The body without the messages and the tools."""
     body: JsonObject = {"model": request.model, limit: request.max_output_tokens}
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
-    if request.reply_schema is not None:
+    if request.reply_schema is not None and replies == "json_object":
+        body["response_format"] = {"type": "json_object"}
+    elif request.reply_schema is not None and replies == "json_schema":
         schema = {"name": REPLY_NAME, "strict": True, "schema": request.reply_schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if request.effort is not None:
@@ -90,8 +102,11 @@ def _options(request: ChatRequest, limit: str) -> JsonObject:
     return body
 
 
-def _system(request: ChatRequest) -> list[JsonObject]:
-    return [{"role": "system", "content": request.system}] if request.system else []
+def _system(request: ChatRequest, replies: Replies = "json_schema") -> list[JsonObject]:
+    texts = [request.system] if request.system else []
+    if request.reply_schema is not None and replies != "json_schema":
+        texts.append(f"{_IN_WORDS}\n{to_json(request.reply_schema)}")
+    return [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
 
 
 def _items(message: Message, origin: str | None) -> Iterator[JsonObject]:
@@ -157,9 +172,9 @@ def read_chat(body: JsonObject, origin: str) -> ChatReply:
 
 
 def _text(content: Any) -> str:
-    """The text of a message, which some servers send in parts, next to their thoughts."""
+    """The text of a message, without thoughts in it. Some servers send it in parts, next to their thoughts."""
     if not isinstance(content, list):
-        return content or ""
+        return _THOUGHTS.sub("", content, count=1) if content and _THOUGHTS.match(content) else content or ""
     parts = cast("list[JsonObject]", content)
     return "".join(part.get("text") or "" for part in parts if part.get("type", "text") in ("text", "output_text"))
 
@@ -175,9 +190,10 @@ def _native(message: JsonObject, calls: tuple[ToolCall, ...], origin: str) -> An
     made: list[JsonObject] = message.get("tool_calls") or []
     carried = {name: message[name] for name in CARRIED if message.get(name)}
     signed = any(call.get("extra_content") or call.get("provider_specific_fields") for call in made)
-    if not (carried or signed or isinstance(message.get("content"), list)):
+    content = message.get("content")
+    if not (carried or signed or isinstance(content, list) or _text(content) != (content or "")):
         return None
-    item: JsonObject = {"role": "assistant", "content": message.get("content"), **carried}
+    item: JsonObject = {"role": "assistant", "content": content, **carried}
     if made:
         item["tool_calls"] = [
             {

@@ -9,7 +9,7 @@ from typing import Literal
 import openai
 
 from delegate.errors import ProviderError
-from delegate.models.providers._chat import CARRIED, chat_content, read_chat
+from delegate.models.providers._chat import CARRIED, Replies, chat_content, read_chat
 from delegate.models.providers._chat import chat_body as chat_body
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
@@ -52,6 +52,8 @@ class Dialect:
     """Whether the Responses API is asked for the reasoning. Models without reasoning reject that."""
     caching: bool = True
     """Whether fields for the prompt cache are sent to the servers that are known to have them."""
+    replies: Replies = "json_schema"
+    """How a Chat server is told which JSON to reply with. DeepSeek and many local servers don't take a schema."""
     carries_reasoning: bool = True
     """Whether a server gets the reasoning back that it sent with a chat message. A few refuse it."""
 
@@ -93,7 +95,8 @@ class OpenAI(SdkClient):
             return read_reply(read_responses, *answer, provider="openai")
         origin = self._origin if dialect.carries_reasoning else None
         answer = await self._transport.post(
-            "/chat/completions", chat_content(request, caching, limit=dialect.limit, origin=origin)
+            "/chat/completions",
+            chat_content(request, caching, limit=dialect.limit, origin=origin, replies=dialect.replies),
         )
         return read_reply(partial(read_chat, origin=self._origin), *answer, provider="openai")
 
@@ -103,6 +106,7 @@ class OpenAI(SdkClient):
 _NEEDS_RESPONSES = re.compile(r"v1/responses|not a chat model|chatcompletion operation does not work", re.IGNORECASE)
 _NEEDS_CHAT = re.compile(r"responses operation does not work|resource not found", re.IGNORECASE)
 _REFUSES_REASONING = re.compile(rf"\b(?:{'|'.join(CARRIED)})\b")
+_REFUSES_FORMAT = re.compile(r"response_format|json_schema|json_object|structured outputs?", re.IGNORECASE)
 _DEMANDS_REASONING = re.compile(r"must be passed back|missing", re.IGNORECASE)
 
 _LESSONS: tuple[tuple[Callable[[Dialect, str], bool], Callable[[Dialect], Dialect]], ...] = (
@@ -117,6 +121,12 @@ _LESSONS: tuple[tuple[Callable[[Dialect, str], bool], Callable[[Dialect], Dialec
     (
         lambda dialect, text: dialect.caching and "prompt_cache" in text,
         lambda dialect: replace(dialect, caching=False),
+    ),
+    (
+        lambda dialect, text: (
+            dialect.api == "chat" and dialect.replies != "prompt" and bool(_REFUSES_FORMAT.search(text))
+        ),
+        lambda dialect: replace(dialect, replies="json_object" if dialect.replies == "json_schema" else "prompt"),
     ),
     (
         lambda dialect, text: dialect.may_switch and dialect.api == "chat" and bool(_NEEDS_RESPONSES.search(text)),
@@ -137,7 +147,7 @@ _LESSONS: tuple[tuple[Callable[[Dialect, str], bool], Callable[[Dialect], Dialec
 
 
 def _learn(dialect: Dialect, error: ProviderError) -> Dialect | None:
-    """The dialect to try next; None if the rejection has nothing to do with it. Each changes at most once."""
+    """The dialect to try next; None if the rejection has nothing to do with it. Each changes at most twice."""
     if error.status not in (400, 404, 422):
         return None
     return next((change(dialect) for applies, change in _LESSONS if applies(dialect, str(error))), None)
