@@ -8,8 +8,9 @@
 * A look-up proves the state of things: a deed, if it names what the deed is about and a recorded call may have done it.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
 from delegate.judging.judge.evidence import EXIT_CODE, folded, printed, prints_without_work
@@ -18,6 +19,7 @@ from delegate.judging.looks.work import TELLING_CHARS
 from delegate.judging.proof import absences
 from delegate.judging.proof.calls import Calls, failed, leaves
 from delegate.judging.proof.files import base
+from delegate.judging.proof.literals import fold, missing
 from delegate.types import Receipt
 
 if TYPE_CHECKING:
@@ -39,9 +41,8 @@ class Seen:
 
     def shown(self, quote: str) -> Shown | str:
         """What a quote from the look is worth, or why it proves nothing."""
-        if self._part.about == "absence":  # a state shows what is, and not that nothing else was done
-            proof = self._proof
-            return Shown(self._look.name, absences.worth(self._part, proof.by, proof.submission, proof.calls))
+        if self._part.about == "absence":
+            return Shown(self._look.name, self._absence())
         match self._look.kind:
             case "work":
                 return self._work(quote)
@@ -49,6 +50,37 @@ class Seen:
                 return self._command(quote)
             case "state":
                 return self._state(quote)
+
+    def _absence(self) -> str:
+        """What the look is worth for an absence: as much as the record of calls, since a state shows what is, and not
+        that nothing else was done. It decides only between records that share an id, as one article in two warehouses.
+        """
+        proof, look, part = self._proof, self._look, self._part
+        worth = absences.worth(part, proof.by, proof.submission, proof.calls)
+        is_by_calls = proof.submission.has_receipts and bool(part.tools and part.names) and not part.files
+        if worth != "incomplete_record" or look.kind != "state" or failed(look.receipt) or not is_by_calls:
+            return worth
+        if missing(part.names, "\n".join((*leaves(look.receipt.args), look.receipt.whole_output))):
+            return worth
+        calls = proof.calls
+        made = [one for one in calls.not_refused if one.tool in part.tools and calls.contains(one, part.names)]
+        return "met" if all(any(self._is_of_another(one, name) for name in part.names) for one in made) else worth
+
+    def _is_of_another(self, call: Receipt, name: str) -> bool:
+        """Whether a call is tied to the name only by ids, and look-ups have these in another record too: with the value
+        that the call has in the field in which they have the name.
+        """
+        calls, args = self._proof.calls, {key: fold(str(value)) for key, value in call.args.items()}
+        if not missing([name], "\n".join((*leaves(call.args), call.whole_output))):
+            return False
+        # Later, a look-up may show a file of the child's own.
+        before = takewhile(lambda one: calls.effect(one) in ("reads", "acts"), calls.succeeded)
+        found = (calls.result(one) for one in before if calls.effect(one) == "reads")
+        records = [{key: fold(str(value)) for key, value in one.items()} for result in found for one in _flat(result)]
+        fields = {key for record in records for key, value in record.items() if value == fold(name) and key in args}
+        others = [record for record in records if any(record.get(key) == args[key] for key in fields)]
+        ids = [fold(id) for id in calls.ids_of(name) if fold(id) in args.values()]
+        return bool(ids) and all(any(id in record.values() for record in others) for id in ids)
 
     def picture(self) -> Shown | None:
         """What an image or a PDF is worth that the judge saw: no quote can be found in it."""
@@ -201,6 +233,16 @@ class Seen:
         if self._part.tools:
             return receipt.tool in self._part.tools
         return self._proof.calls.effect(receipt) in ("acts", "commands", None)
+
+
+def _flat(value: Any) -> Iterator[Mapping[str, Any]]:
+    """All objects in a JSON value."""
+    if isinstance(value, Mapping):
+        yield (fields := cast("Mapping[str, Any]", value))
+        value = list(fields.values())
+    if isinstance(value, list):
+        for part in cast("list[Any]", value):
+            yield from _flat(part)
 
 
 def _said(told: str) -> str:

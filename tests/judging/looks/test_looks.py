@@ -550,6 +550,38 @@ async def test_a_state_shows_no_absence(tmp_path: Path) -> None:
     assert "look:1" in str(verdict.criteria[0].source)
 
 
+STOCK = {
+    "type": "object",
+    "properties": {"warehouse": {"type": "string"}, "sku": {"type": "string"}},
+    "required": ["warehouse"],
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "level"),
+    [({"warehouse": "BASEL", "sku": "SCR-20"}, "seen"), ({"warehouse": "ZURICH", "sku": "SCR-20"}, "trusted")],
+    ids=["the other of two", "one that nobody looked up"],
+)
+async def test_a_state_tells_records_apart_that_share_an_id(args: dict[str, str], level: str) -> None:
+    async def show(args: Mapping[str, Any]) -> str:
+        return json.dumps([{"sku": "SCR-20", "warehouse": args["warehouse"], "on_hand": 75}])
+
+    async def adjust(args: Mapping[str, Any]) -> str:
+        return json.dumps({"job": "j-1", "status": "accepted"})
+
+    tools = [
+        Tool("list_stock", "List the stock", STOCK, show, read_only=True),
+        Tool("adjust_stock", "Book a difference", STOCK, adjust, effects=frozenset({"external"})),
+    ]
+    seen = [("list_stock", {"warehouse": place}) for place in ("BASEL", "LYON")]
+    child: list[ChatReply | str] = [Scripted.calls(*seen), Scripted.calls(("adjust_stock", args)), "I booked it."]
+    judge = LookingJudge([look("list_stock", warehouse="LYON")], answer=met(by='"warehouse": "LYON", "on_hand": 75'),
+                         child=child)  # fmt: skip
+    about = {"about": "absence", "tools": ["adjust_stock"], "names": ["Lyon"]}
+    verdict = await judged(judge, ["nothing was changed in Lyon"], tools=tools, reading={"c1": about})
+    assert (verdict.verdict, verdict.level) == ("PASS", level)
+
+
 async def test_a_look_up_that_reads_what_the_child_wrote_verifies_nothing() -> None:
     files: dict[str, str] = {}
 
