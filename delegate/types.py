@@ -359,8 +359,8 @@ AnyCriterion = (
 )
 
 
-CONDITIONS = (JsonPredicateCriterion, JsonSchemaCriterion, FileCriterion, RegexCriterion)
-"""The kinds of criteria with a condition on the report or a file, which can be tried on what says nothing."""
+CONDITIONS = (JsonPredicateCriterion, FileCriterion, RegexCriterion)
+"""The kinds of criteria that are refused if nothing can fail them. Any schema fails a report that isn't JSON."""
 
 
 def _parse_text(value: object) -> object:

@@ -33,7 +33,7 @@ def test_a_goal_that_is_verified_exits_with_0_and_is_shown_with_its_claims() -> 
     with ModelServer(HONEST) as server:
         done = delegate("run", "Write hello", "--until-verified", *FILE, **openai_at(server))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("PASS (proven)  Write hello")
+    assert done.stdout.startswith("PASS (seen)  Write hello")
     assert "  ✓ goal   verified, after 2 claims" in done.stdout.splitlines()
     shown = delegate("show", "last", COLUMNS="120").stdout
     assert "claim 1  I wrote a.txt." in shown

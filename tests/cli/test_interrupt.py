@@ -95,7 +95,7 @@ def test_the_first_signal_stops_all_children_and_prints_the_report(
     assert process.returncode == 3
     assert err == f"{STOPPING}\n"
     first, second, third = out.split("\n\n")[:3]
-    assert first.startswith("PASS (proven)  1. quick  "), "a finished task keeps its verdict"
+    assert first.startswith("PASS (seen)  1. quick  "), "a finished task keeps its verdict"
     assert second.startswith("FAIL  2. command  ")
     assert "now the tests" in second
     assert "half.txt" in second
@@ -186,7 +186,7 @@ def test_a_live_display_restores_the_cursor_and_shows_every_result(
     finally:
         os.close(ours)
     assert process.returncode == 3
-    assert out.startswith("PASS (proven)  1. quick  ")
+    assert out.startswith("PASS (seen)  1. quick  ")
     assert "stopping, and waiting" in shown
     assert "3 of 3 done" in shown
     assert "✗ cancelled" in shown

@@ -83,7 +83,7 @@ def test_a_check_that_fails_spends_nothing_on_a_judge() -> None:
 def test_the_report_may_come_from_stdin() -> None:
     done = delegate("judge", "--goal", "Count", "--output", "-", "-c", "json: total === 3", stdin='{"total": 3}')
     assert done.returncode == 0
-    assert done.stdout.startswith("PASS (proven)  Count\n")
+    assert done.stdout.startswith("PASS (seen)  Count\n")
 
 
 def test_a_piped_report_needs_no_option_and_may_come_from_a_file() -> None:

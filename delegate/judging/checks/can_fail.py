@@ -8,9 +8,10 @@ settings give, and for at most `MAX_SECONDS`.
 
 import asyncio
 import json
+import re
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +46,11 @@ _VALUES: tuple[Any, ...] = ({}, [], "", None, 0)
 """JSON that says nothing."""
 _TEXTS = ("{}", "[]", "null", "0")
 """Reports that say nothing. An empty one is refused before it is checked."""
+_RICH = """The quick brown fox, 12.5 (and) [more]: {"a": 1};
+
+\t<b>O'K</b> - #1 @x _y_ *z* / \\ | & % $ + = ~ ^ ! ? \u00e9\u4e2d.
+"""
+"""A text with a little of everything, on which fails what asks for the absence of something, such as of commas."""
 _REGEX_SECONDS = 1.0
 _WITHOUT_WORK = "it succeeds in an empty folder"
 
@@ -192,7 +198,8 @@ async def _try_condition(criterion: AnyCriterion, goal: str) -> Trial:
             return await (_try_schema(criterion.schema_ or {}, goal) if expr is None else _try_expression(expr))
         case RegexCriterion():
             how = "it is found in any text, such as the goal"
-            return await _try_on((*_TEXTS, goal), partial(_is_found, criterion.pattern), how)
+            texts = filter(None, (*_TEXTS, goal, _RICH, _RICH * 50, " ".join(_words_of(criterion.pattern))))
+            return await _try_on(list(texts), partial(_is_found, criterion.pattern), how)
         case FileCriterion():
             return _try_file(criterion)
         case ReceiptCriterion():
@@ -210,9 +217,10 @@ async def _try_schema(schema: JsonObject, goal: str) -> Trial:
     async def fits(value: Any) -> bool:
         return await validate(value, schema) is None
 
-    return await _try_on(
-        (*_VALUES, goal), fits, "the schema accepts any JSON, such as {}, [], null and the goal as text"
-    )
+    how = "the schema accepts any JSON, such as {}, [], null and the goal as text"
+    text = json.dumps(schema)
+    forbidden = _objects_with(text) if '"not"' in text else ()
+    return await _try_on((*_VALUES, goal, *forbidden), fits, how)
 
 
 async def _try_expression(expr: str) -> Trial:
@@ -221,7 +229,19 @@ async def _try_expression(expr: str) -> Trial:
     async def holds(value: Any) -> bool:
         return (await evaluate(expr, value)).holds
 
-    return await _try_on(({}, [], None), holds, "the expression holds for {}, [] and null")
+    values: list[Any] = [{}, [], None, *_objects_with(expr)]
+    return await _try_on(values, holds, "the expression holds for {}, [] and null")
+
+
+def _words_of(condition: str) -> list[str]:
+    """The words that a condition names: what it forbids is among them."""
+    return list(dict.fromkeys(re.findall(r"\w+", re.sub(r"\\[A-Za-z]", " ", condition))))
+
+
+def _objects_with(condition: str) -> Iterator[JsonObject]:
+    """Objects that have all that a condition names."""
+    for value in ("x", True, 1, ["x"]):
+        yield dict.fromkeys(_words_of(condition), value)
 
 
 async def _try_on(values: Sequence[Any], accepts: Callable[[Any], Awaitable[bool]], if_all: str) -> Trial:
@@ -240,6 +260,8 @@ async def _try_on(values: Sequence[Any], accepts: Callable[[Any], Awaitable[bool
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, dict) and value:
+        return "an object with all that it names"
     if isinstance(value, str):
         return f"`{value}`" if value in _TEXTS else "a text" if value else "an empty text"
     return json.dumps(value)

@@ -1,6 +1,5 @@
 """Criteria that can't fail are found by trying them; honest ones raise no alarm."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from delegate.judging.checks.json_schema import unknown_keyword
 from delegate.judging.checks.schema_worker import keywords
 from delegate.sandbox.commands import Commands
 from delegate.testing import Scripted
-from delegate.types import ShellCriterion
 from tests.cli.command import delegate
 
 SHAPES = [
@@ -125,16 +123,22 @@ async def test_a_command_is_stopped_after_a_while(monkeypatch: pytest.MonkeyPatc
     assert [trial.can_fail for trial in trials] == [None, True]
 
 
-async def test_on_nothing_says_whether_a_command_succeeds_in_an_empty_folder(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("a")
-    commands = Commands(commands="allow")
-
-    async def held(command: str, folder: Path | None = None) -> bool:
-        criterion = ShellCriterion(kind="shell", command=command)
-        return await can_fail.on_nothing(criterion, commands, author="model", folder=folder)
-
-    commands_held = held("pytest || true"), held("test -s a.md"), held(f"test -s {tmp_path}/a.md", tmp_path)
-    assert await asyncio.gather(*commands_held) == [True, False, False]
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        {"kind": "regex", "pattern": "^[^,]*$"},
+        {"kind": "regex", "pattern": r"^(?![\s\S]*\bmaybe\b)"},
+        {"kind": "regex", "pattern": r"^[\s\S]{0,500}$"},
+        {"kind": "json_predicate", "expr": "!error"},
+        {"kind": "json_predicate", "expr": "response.errors === undefined || response.errors.length === 0"},
+        {"kind": "json_schema", "schema": {"not": {"required": ["error"]}}},
+    ],
+    ids=str,
+)
+async def test_a_condition_that_forbids_something_can_fail(criterion: dict[str, Any]) -> None:
+    task = Task.model_validate({"goal": "Answer", "acceptance_criteria": [criterion]})
+    trials = await can_fail.try_out(task, Commands(), author="model")
+    assert [trial.can_fail for trial in trials] == [True]
 
 
 # -------------------------------------------------------------------------------------------------- before spending
