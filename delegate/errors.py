@@ -14,6 +14,7 @@ A host only has to handle `ConfigError`, and only while it sets up a `Delegator`
 never raises: errors are returned in `Report.error` or in a `TaskResult`.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 ProviderFault = Literal[
@@ -28,6 +29,37 @@ ProviderFault = Literal[
     "bad_reply",  # the response isn't in the provider's format
     "exhausted",  # a scripted client has no replies left
 ]
+
+Outcome = Literal[
+    "not_sent",  # no connection was made
+    "rejected",  # a complete error response: the provider refused the request
+    "errored",  # a complete error response: the provider failed
+    "broken_off",  # the connection, or an answer that had begun, ended early
+    "left_waiting",  # the caller stopped waiting; the provider may go on
+    "answered",  # a complete response that isn't an error, whether or not it can be read
+]
+"""How far one attempt at a model call got. Error responses aren't billed; after the last three, output may be."""
+
+_OUTCOMES: Mapping[ProviderFault, Outcome] = {
+    "auth": "rejected",
+    "bad_request": "rejected",
+    "context_overflow": "rejected",
+    "rate_limited": "rejected",
+    "overloaded": "errored",
+    "server_error": "errored",
+    "connection": "broken_off",
+    "timeout": "left_waiting",
+    "bad_reply": "answered",
+    "exhausted": "rejected",
+}
+
+
+def _outcome(fault: ProviderFault, status: int | None) -> Outcome:
+    """How far a call got that failed so: a status other than a success is that of a complete error response."""
+    implied = _OUTCOMES[fault]
+    if status is None or status < 300:
+        return implied
+    return "rejected" if implied == "rejected" or status < 400 else "errored"
 
 
 class DelegateError(Exception):
@@ -56,9 +88,10 @@ class ProviderError(DelegateError):
     """A model call failed.
 
     `fault` is the kind of failure, `status` the HTTP status if there was a response, and `retry_after` the wait in
-    seconds that the provider asked for. `sent` is False if no connection was made, so that the call can't have cost
-    anything, `broken_off` is whether the response ended too early, and `final` whether the server says not to repeat
-    the call.
+    seconds that the provider asked for. `final` is whether the server says not to repeat the call.
+
+    `outcome` is how far the call got, which decides whether it is repeated and what it is charged with. By default it
+    is what fault and status imply.
     """
 
     def __init__(
@@ -69,8 +102,7 @@ class ProviderError(DelegateError):
         provider: str,
         status: int | None = None,
         retry_after: float | None = None,
-        sent: bool = True,
-        broken_off: bool = False,
+        outcome: Outcome | None = None,
         final: bool = False,
     ) -> None:
         super().__init__(message)
@@ -78,8 +110,7 @@ class ProviderError(DelegateError):
         self.provider = provider
         self.status = status
         self.retry_after = retry_after
-        self.sent = sent
-        self.broken_off = broken_off
+        self.outcome: Outcome = outcome or _outcome(fault, status)
         self.final = final
 
 

@@ -147,6 +147,8 @@ class ChatReply:
     native: Any = None
     quota: Quota | None = None
     """The quota from the rate-limit headers, if there were any."""
+    output_limit: int | None = None
+    """The `max_output_tokens` of the call, if a budget bought fewer than were asked for."""
 
 
 class ChatClient(Protocol):

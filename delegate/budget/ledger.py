@@ -2,12 +2,13 @@
 
 A ledger may have a parent: a child's own limits apply in addition to those of its run.
 
-The length of a model's output is unknown in advance. A reservation therefore has a sure part and a possible part. Of
-all open reservations, every possible part except the largest must fit under the limit too, so that concurrent calls
-never exceed a limit by more than the output of one call.
+The length of a model's output is unknown in advance. A model call therefore reserves what it costs in any case and as
+many output tokens as the limits still buy, and asks for no more: all open reservations together fit under the limit,
+whatever the models write. While others spend from the same limit, a call takes no more than half of what is left, so
+that one that hangs leaves the others room.
 
 Model calls wait while only open reservations stand in their way, and are refused once what was spent leaves no room
-for their sure part. Children whose runner makes its own calls can't be stopped by a reservation: they start only while
+for the least output. Children whose runner makes its own calls can't be stopped by a reservation: they start only while
 every limit has room, and wait while the children in progress may use it up.
 """
 # The classes of this module share their state and its lock.
@@ -16,8 +17,9 @@ every limit has room, and wait while the children in progress may use it up.
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
@@ -32,7 +34,41 @@ ROUNDING = 1e-9
 SPENDING: tuple[LimitName, ...] = ("cost_usd", "tokens", "model_calls")
 """The limits on what model calls use up."""
 
+LEAST_OUTPUT = 500
+"""Output tokens. A call for which a limit buys fewer is refused."""
+EXPECTED_OUTPUT = 2_000
+"""Output tokens, which most calls don't reach. While it may get them soon, a call waits rather than make do with fewer.
+"""
+
 _NONE: Amounts = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The output of a model call: at most this many tokens, and what each of them takes from the limits."""
+
+    most: int
+    each: Amounts
+
+    @property
+    def least(self) -> int:
+        return min(LEAST_OUTPUT, self.most)
+
+
+_NO_OUTPUT = Output(0, _NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What one limit has for a step. `is_hopeless`: too little even without the open reservations."""
+
+    limit: LimitName
+    ledger: "Ledger"
+    needed: float
+    """The amount without which the step must wait."""
+    output: float
+    """The output tokens that it may have; negative if it must wait."""
+    is_hopeless: bool
 
 
 class Ledger:
@@ -47,6 +83,7 @@ class Ledger:
         }
         self.spent: dict[LimitName, float] = {}
         self._open: dict[Reservation, None] = {}
+        self._tasks = 0
         self._chain: tuple[Ledger, ...] = (self, *(parent._chain if parent else ()))
         self._tree: _Tree = parent._tree if parent else _Tree()
         self._lock = self._tree.lock
@@ -55,26 +92,40 @@ class Ledger:
         """A ledger with a limit of its own, in addition to those of this one; this one if there is no such limit."""
         return self if limit is None else Ledger({name: limit}, parent=self)
 
-    def reserve(self, sure: Amounts, possible: Amounts = _NONE) -> "Reservation":
+    @contextmanager
+    def shared(self) -> Generator[None]:
+        """Count a task that spends from this ledger and its parents: several of them leave each other room."""
+        with self._lock:
+            for ledger in self._chain:
+                ledger._tasks += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                for ledger in self._chain:
+                    ledger._tasks -= 1
+
+    def reserve(self, sure: Amounts, output: Output = _NO_OUTPUT) -> "Reservation":
         """Reserve amounts here and in every parent ledger, or raise BudgetExceeded and reserve nothing."""
         with self._lock:
-            if shortage := self._shortage(sure, possible):
-                limit, ledger = shortage
-                raise ledger._exceeded(limit, sure, possible)
-            return self._opened(sure, possible)
+            rooms = self._rooms(sure, output)
+            if lacking := _lacking(rooms):
+                raise lacking.ledger._exceeded(lacking)
+            return self._opened(sure, output, rooms)
 
     async def reserve_when_free(
-        self, sure: Amounts, possible: Amounts = _NONE, *, on_wait: OnWait = nullcontext
+        self, sure: Amounts, output: Output = _NO_OUTPUT, *, on_wait: OnWait = nullcontext
     ) -> "Reservation":
         """Reserve amounts as `reserve` does, but wait while only open reservations stand in the way.
 
         Calls that wait for the same limit are served in the order in which they came. Raises BudgetExceeded once what
-        was spent leaves no room for the sure part.
+        was spent leaves no room for the sure amounts and the least output.
         """
         with self._lock:
-            if not self._tree.waiting and self._shortage(sure, possible) is None:
-                return self._opened(sure, possible)
-            call = _WaitingCall(self, sure, possible)
+            rooms = self._rooms(sure, output)
+            if not self._tree.waiting and _lacking(rooms) is None:
+                return self._opened(sure, output, rooms)
+            call = _WaitingCall(self, sure, output)
             self._tree.add(call)
         await call.wait(on_wait)
         assert call.reservation is not None
@@ -123,56 +174,52 @@ class Ledger:
         with self._lock:
             return min((one._room(limit) for one in self._chain if limit in one.limits), default=None)
 
-    def _opened(self, sure: Amounts, possible: Amounts) -> "Reservation":
-        reservation = Reservation(self, sure, possible)
+    def _opened(self, sure: Amounts, output: Output, rooms: "list[_Room]") -> "Reservation":
+        reservation = Reservation(self, sure, output, int(min((room.output for room in rooms), default=output.most)))
         for ledger in self._chain:
             ledger._open[reservation] = None
         return reservation
 
     def _room(self, limit: LimitName) -> float:
-        return max(0.0, self.limits[limit] - self.spent.get(limit, 0) - self._reserved(limit)[0])
+        return max(0.0, self.limits[limit] - self.spent.get(limit, 0) - self._reserved(limit))
 
-    def _shortage(self, sure: Amounts, possible: Amounts) -> "tuple[LimitName, Ledger] | None":
-        """The first limit, here or in a parent ledger, under which the amounts don't fit now."""
-        for ledger in self._chain:
-            for name, allowed in ledger.limits.items():
-                definite, perhaps = sure.get(name, 0), possible.get(name, 0)
-                if not definite and not perhaps:
-                    continue
-                reserved, largest = ledger._reserved(name)
-                # Of two possible parts, the smaller one is reserved.
-                needed = definite + min(perhaps, largest)
-                if ledger.spent.get(name, 0) + reserved + needed > allowed * (1 + ROUNDING):
-                    return name, ledger
-        return None
+    def _rooms(self, sure: Amounts, output: Output) -> "list[_Room]":
+        """What each limit that a step draws on has for it, here and in the parent ledgers."""
+        return [
+            ledger._room_for(name, sure.get(name, 0), output.each.get(name, 0), output)
+            for ledger in self._chain
+            for name in ledger.limits
+            if sure.get(name) or output.each.get(name)
+        ]
 
-    def _hopeless(self, sure: Amounts, possible: Amounts) -> "tuple[LimitName, Ledger] | None":
-        """The first limit under which the amounts wouldn't fit even without any open reservation."""
-        for ledger in self._chain:
-            for name, allowed in ledger.limits.items():
-                definite = sure.get(name, 0)
-                if not definite and not possible.get(name, 0):
-                    continue
-                if ledger.spent.get(name, 0) + definite > allowed * (1 + ROUNDING):
-                    return name, ledger
-        return None
+    def _room_for(self, name: LimitName, sure: float, each: float, output: Output) -> _Room:
+        """What a limit has for a step that takes `sure` in any case, and `each` per output token."""
+        unspent = self.limits[name] * (1 + ROUNDING) - self.spent.get(name, 0) - sure
+        left = unspent - self._reserved(name)
+        if not each:
+            return _Room(name, self, sure, output.most if left >= 0 else -1, unspent < 0)
+        least, share = output.least, left / each
+        if self._tasks > 1 or self._open:
+            # A quarter at most: a call that hangs may keep half for minutes.
+            least = max(least, min(output.most, EXPECTED_OUTPUT, unspent / each / 4))
+            share = max(least, share / 2)
+        fits = left >= least * each
+        return _Room(
+            name, self, sure + least * each, min(output.most, share) if fits else -1, unspent < output.least * each
+        )
 
-    def _exceeded(self, name: LimitName, sure: Amounts, possible: Amounts) -> BudgetExceeded:
-        reserved, largest = self._reserved(name)
-        definite, perhaps = sure.get(name, 0), possible.get(name, 0)
-        needed = definite + min(perhaps, largest) or perhaps
-        spent = self.spent.get(name, 0)
-        return BudgetExceeded(name, allowed=self.limits[name], spent=spent, reserved=reserved, needed=needed)
+    def _exceeded(self, room: _Room) -> BudgetExceeded:
+        name = room.limit
+        allowed, spent, reserved = self.limits[name], self.spent.get(name, 0), self._reserved(name)
+        return BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=room.needed)
 
-    def _reserved(self, name: LimitName) -> tuple[float, float]:
-        """The reserved amount (all sure parts, and all possible parts except the largest) and that largest part."""
-        sure = possible = largest = 0.0
-        for one in tuple(self._open):
-            sure += one.sure.get(name, 0)
-            perhaps = one.possible.get(name, 0)
-            # The largest is kept separately: subtracting it from the sum would leave a rounding error.
-            possible, largest = possible + min(perhaps, largest), max(perhaps, largest)
-        return sure + possible, largest
+    def _reserved(self, name: LimitName) -> float:
+        return sum(one.amount(name) for one in tuple(self._open))
+
+
+def _lacking(rooms: list[_Room]) -> _Room | None:
+    """The first limit for which a step must wait."""
+    return next((room for room in rooms if room.output < 0), None)
 
 
 class Reservation:
@@ -181,10 +228,16 @@ class Reservation:
     As a context manager, it is released on exit if it wasn't settled before.
     """
 
-    def __init__(self, ledger: Ledger, sure: Amounts, possible: Amounts) -> None:
-        self.sure = sure
-        self.possible = possible
+    def __init__(self, ledger: Ledger, sure: Amounts, output: Output, tokens: int) -> None:
+        self.output_tokens = tokens
+        """The output that a model call may have."""
+        self._sure = sure
+        self._each = output.each
         self._ledger = ledger
+
+    def amount(self, name: LimitName) -> float:
+        """What is reserved of a limit."""
+        return self._sure.get(name, 0) + self.output_tokens * self._each.get(name, 0)
 
     def settle(self, spent: Amounts = _NONE) -> None:
         """Replace the reservation by `spent`. Settling again does nothing."""
@@ -316,36 +369,29 @@ class _Waiting(ABC):
 class _WaitingCall(_Waiting):
     """A model call that waits for a reservation."""
 
-    def __init__(self, ledger: Ledger, sure: Amounts, possible: Amounts) -> None:
+    def __init__(self, ledger: Ledger, sure: Amounts, output: Output) -> None:
         super().__init__(ledger)
         self.reservation: Reservation | None = None
         self._sure = sure
-        self._possible = possible
+        self._output = output
 
     def decide(self, short: set[tuple[object, ...]]) -> None:
-        ledger, amounts = self.ledger, (self._sure, self._possible)
         if self.is_abandoned():
             return
-        if hopeless := ledger._hopeless(*amounts):
-            limit, of = hopeless
-            self.conclude(of._exceeded(limit, *amounts))
-        elif not any((one, name) in short for one in ledger._chain for name in self._drawn(one)):
-            # Created first: an allocation may start the garbage collector, which must not change what was found.
-            reservation = Reservation(ledger, *amounts)
-            if shortage := ledger._shortage(*amounts):
-                short.add(shortage[::-1])
-                return
-            for one in ledger._chain:
-                one._open[reservation] = None
-            self.reservation = reservation
+        rooms = self.ledger._rooms(self._sure, self._output)
+        if hopeless := next((room for room in rooms if room.is_hopeless), None):
+            self.conclude(hopeless.ledger._exceeded(hopeless))
+        elif any((room.ledger, room.limit) in short for room in rooms):
+            return
+        elif lacking := _lacking(rooms):
+            short.add((lacking.ledger, lacking.limit))
+        else:
+            self.reservation = self.ledger._opened(self._sure, self._output, rooms)
             self.conclude()
 
     def undo(self) -> None:
         if self.reservation:
             self.reservation.settle()
-
-    def _drawn(self, ledger: Ledger) -> list[LimitName]:
-        return [name for name in ledger.limits if self._sure.get(name) or self._possible.get(name)]
 
 
 class RunningChild(_Waiting):
@@ -385,7 +431,7 @@ class RunningChild(_Waiting):
     def _has_room(self) -> bool:
         tree = self.ledger._tree
         return all(
-            ledger.spent.get(name, 0) + ledger._reserved(name)[0] + tree.outstanding(name, ledger)
+            ledger.spent.get(name, 0) + ledger._reserved(name) + tree.outstanding(name, ledger)
             < ledger.limits[name] * (1 - ROUNDING)
             for ledger in self.ledger._chain
             for name in SPENDING

@@ -3,9 +3,12 @@
 Children and judges both make their model calls here, so this is the only place that refuses a call and the only one
 that waits: for a provider's rate limit, before a repeated call, and for others' reservations.
 
-A call that was sent and got no reply may still have been processed and billed. It is charged as `estimated`, and never
-too low: the whole input, and the output that a model could have written. A provider that is left waiting (a timeout, a
-cancel) may write all that the request allows; one that breaks off has written at most what fits in the time until then.
+The output of a request is limited to what the limits still buy, so that no reply can cost more than there is.
+
+What a failed attempt is charged with follows from how far it got, its `Outcome`. Error responses are free. What may
+have been processed is charged as `estimated`, and never too low: the whole input, and the output that a model could
+have written. A provider that is left waiting (a timeout, a cancel) may write all that the request allows; one that
+breaks off, or whose answer can't be read, has written at most what fits in the time until then.
 """
 
 import asyncio
@@ -13,13 +16,13 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 
 from delegate.budget.costs import Charge
-from delegate.budget.ledger import Amounts, Ledger
-from delegate.errors import ProviderError
+from delegate.budget.ledger import Amounts, Ledger, Output
+from delegate.errors import Outcome, ProviderError
 from delegate.events import OnWait
 from delegate.models.catalog import Model, cost_usd, tokens_of
 from delegate.models.connections import Connection
@@ -31,8 +34,6 @@ PATIENCE_SECONDS = 300.0
 """Seconds that a call waits for a rate limit, or between repeated calls, by default."""
 TOKENS_PER_SECOND = 3_000
 """More than any model writes."""
-_NEVER_PROCESSED = ("auth", "bad_request", "context_overflow", "rate_limited", "exhausted")
-"""Faults with which a provider rejects a call before it is processed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,14 @@ async def complete(
         connection: The model and its client.
         request: The request.
         input_tokens: Its estimated length in the model's own tokens.
-        ledger: Its limits. While only others' reservations stand in the way, the call waits.
+        ledger: Its limits, which may lower that of its output. While only others' reservations stand in the way, the
+            call waits.
         patience: The number of seconds that it may wait for a rate limit or to be repeated.
         on_wait: Returns a context manager that is entered for each wait. It gets the reason.
         on_lost: Receives the charge of each attempt that was sent and got no reply, also if the call is canceled.
 
-    Raises BudgetExceeded before anything is sent, and ProviderError as the client does.
+    Raises BudgetExceeded before anything is sent, also if the limits don't buy the input and `LEAST_OUTPUT` tokens, and
+    ProviderError as the client does.
     """
     async for attempt in connection.limiter.attempts(patience=patience, on_wait=on_wait):
         today = date.today()
@@ -84,17 +87,20 @@ async def complete(
                 *_estimate(connection.model, request, input_tokens, today), on_wait=on_wait
             ) as reservation,
         ):
+            sent = _within(request, reservation.output_tokens)
             started = time.monotonic()
             try:
-                with operations.chat(connection, request) as operation:
-                    reply = await connection.client.complete(request)
+                with operations.chat(connection, sent) as operation:
+                    reply = await connection.client.complete(sent)
                     seconds = time.monotonic() - started
-                    metered = _metered(connection, request, reply, input_tokens, today, seconds)
+                    if sent is not request:
+                        reply = replace(reply, output_limit=sent.max_output_tokens)
+                    metered = _metered(connection, sent, reply, input_tokens, today, seconds)
                     charge = metered.charge
                     operation.replied(reply, charge.usage, charge.cost_usd, charge.provenance)
             except BaseException as error:
                 seconds = time.monotonic() - started
-                if charge := _lost(error, connection.model, input_tokens, request.max_output_tokens, seconds):
+                if charge := _lost(error, connection.model, input_tokens, sent.max_output_tokens, seconds):
                     reservation.settle(_amounts(charge))
                     on_lost(charge)
                 raise
@@ -104,24 +110,28 @@ async def complete(
     raise AssertionError("attempts end with a reply or an error")
 
 
+def _within(request: ChatRequest, most: int) -> ChatRequest:
+    """The request with at most that many output tokens."""
+    return request if request.max_output_tokens <= most else replace(request, max_output_tokens=most)
+
+
+def _outcome(error: BaseException) -> Outcome:
+    if isinstance(error, ProviderError):
+        return error.outcome
+    # A call whose waiting task was canceled goes on at the provider.
+    is_stopped = isinstance(error, (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt))
+    return "left_waiting" if is_stopped else "not_sent"
+
+
 def _lost(error: BaseException, model: Model, input_tokens: int, most: int, seconds: float) -> Charge | None:
     """The charge of a call that ended with this error after `seconds`; None if it can't have cost anything.
 
     `most` is the number of output tokens that the request allowed.
     """
-    if not isinstance(error, ProviderError):
-        # A call whose waiting task was canceled goes on at the provider.
-        output = most if isinstance(error, (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)) else None
-    elif error.fault in _NEVER_PROCESSED or not error.sent:
-        output = None
-    elif error.fault == "timeout":
-        output = None if error.status == 408 else most  # with 408, the server itself missed the request
-    elif error.fault == "overloaded" and (error.status == 529 or error.retry_after is not None):
-        output = None
-    else:
-        output = min(most, int(seconds * TOKENS_PER_SECOND))
-    if output is None:
+    outcome = _outcome(error)
+    if outcome in ("not_sent", "rejected", "errored"):
         return None
+    output = most if outcome == "left_waiting" else min(most, int(seconds * TOKENS_PER_SECOND))
     usage = Usage(model_calls=1, input_tokens=input_tokens, output_tokens=output)
     price = model.price(date.today(), input_tokens)
     if price is None:
@@ -130,13 +140,14 @@ def _lost(error: BaseException, model: Model, input_tokens: int, most: int, seco
     return Charge(usage, cost, cost, "estimated")
 
 
-def _estimate(model: Model, request: ChatRequest, input_tokens: int, today: date) -> tuple[Amounts, Amounts]:
-    """The sure amounts of a call, and the possible amounts of its output."""
-    price, output = model.price(today, input_tokens), request.max_output_tokens
+def _estimate(model: Model, request: ChatRequest, input_tokens: int, today: date) -> tuple[Amounts, Output]:
+    """What a call takes in any case, and its output."""
+    price = model.price(today, input_tokens)
     input_usd = price.usd(written=input_tokens) if price else 0  # an upper bound: all of it written to the cache
+    each: Amounts = {"tokens": 1, "cost_usd": price.usd(output=1) if price else 0}
     return (
         {"model_calls": 1, "tokens": input_tokens, "cost_usd": input_usd},
-        {"tokens": output, "cost_usd": price.usd(output=output) if price else 0},
+        Output(request.max_output_tokens, each),
     )
 
 

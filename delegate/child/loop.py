@@ -85,7 +85,7 @@ class Recovery:
             conversation.raise_output_limit()
         if only_thoughts and conversation.output_limit > limit:
             return ""
-        return _cut_off_notice(reply, conversation.output_limit)
+        return _cut_off_notice(reply, reply.output_limit or conversation.output_limit)
 
 
 def _cut_off_notice(reply: ChatReply, limit: int) -> str:

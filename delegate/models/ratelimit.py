@@ -422,12 +422,12 @@ def _retries(error: ProviderError, *, is_known: bool) -> int:
 
     `is_known` is whether the endpoint answered before: an address that never did is more likely wrong than down.
     """
-    if error.final:
+    if error.final or error.outcome in ("rejected", "left_waiting", "answered"):
         return 0
-    unreachable = error.fault == "connection" and not error.sent and not is_known
-    if error.broken_off or error.status in (408, 409) or unreachable:
-        return SHORT_RETRIES
-    return RETRIES if error.fault in ("overloaded", "server_error", "connection") else 0
+    # Of what broke off, only a response has a status.
+    has_begun = error.outcome == "broken_off" and error.status is not None
+    is_unreachable = error.outcome == "not_sent" and not is_known
+    return SHORT_RETRIES if has_begun or is_unreachable or error.status in (408, 409) else RETRIES
 
 
 def _backoff_after(failures: int) -> float:

@@ -16,10 +16,14 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from delegate.budget.ledger import ROUNDING, Amounts, Ledger, LimitName, Reservation
+from delegate.budget.ledger import LEAST_OUTPUT, ROUNDING, Amounts, Ledger, LimitName, Output, Reservation
 from delegate.errors import BudgetExceeded
 
 T = TypeVar("T")
+
+
+def per_token(usd: float = 0) -> Amounts:
+    return {"tokens": 1, "cost_usd": usd}
 
 
 def test_a_refusal_says_which_limit_and_what_is_left_and_costs_nothing() -> None:
@@ -69,16 +73,31 @@ def test_a_failed_step_releases_its_reservation() -> None:
     assert (ledger.left("tokens"), ledger.spent) == (10, {})
 
 
-def test_only_the_last_calls_output_may_exceed_a_limit() -> None:
-    ledger = Ledger({"tokens": 100})
-    first = ledger.reserve({"tokens": 10}, {"tokens": 500})
-    second = ledger.reserve({"tokens": 10}, {"tokens": 80})
-    assert ledger.left("tokens") == 0
-    with pytest.raises(BudgetExceeded, match=r"0 of 100 spent, 100 reserved, 0 left, 81 needed"):
-        ledger.reserve({"tokens": 1}, {"tokens": 80})
-    second.settle({"tokens": 20})
-    first.settle({"tokens": 510})
-    assert ledger.spent["tokens"] == 530, "over by what one call may write, and not by more"
+def test_a_call_gets_the_output_that_a_limit_still_buys() -> None:
+    ledger = Ledger({"cost_usd": 1.0, "tokens": 50_000})
+    assert ledger.reserve({"cost_usd": 0.1, "tokens": 10}, Output(90_000, per_token(0.0001))).output_tokens == 9_000
+    assert ledger.left("cost_usd") == pytest.approx(0)
+
+
+def test_a_call_that_would_get_less_than_the_least_output_is_refused() -> None:
+    ledger = Ledger({"tokens": LEAST_OUTPUT + 9})
+    with pytest.raises(BudgetExceeded, match=r"0 of 509 spent, 0 reserved, 509 left, 510 needed"):
+        ledger.reserve({"tokens": 10}, Output(90_000, per_token()))
+    assert ledger.reserve({"tokens": 10}, Output(499, per_token())).output_tokens == 499
+
+
+def test_a_call_that_hangs_leaves_the_others_of_its_limit_room() -> None:
+    ledger = Ledger({"tokens": 10_000})
+    with ledger.shared(), ledger.shared():
+        assert ledger.reserve({}, Output(90_000, per_token())).output_tokens == 5_000
+        others = [ledger.reserve({}, Output(90_000, per_token())) for _ in range(2)]
+        assert [one.output_tokens for one in others] == [2_500, 2_000]
+        with pytest.raises(BudgetExceeded):
+            ledger.reserve({}, Output(90_000, per_token()))
+        for one in others:
+            one.settle({"tokens": 100})
+        assert ledger.reserve({}, Output(90_000, per_token())).output_tokens >= 2_000
+    assert Ledger({"tokens": 10_000}).reserve({}, Output(90_000, per_token())).output_tokens == 10_000
 
 
 def test_rounding_errors_do_not_refuse_amounts_that_reach_a_limit() -> None:
@@ -92,7 +111,7 @@ def test_rounding_errors_do_not_refuse_amounts_that_reach_a_limit() -> None:
 def test_free_steps_continue_when_the_cost_limit_is_used_up() -> None:
     ledger = Ledger({"cost_usd": 1.0, "model_calls": 5})
     ledger.reserve({"cost_usd": 1.0}).settle({"cost_usd": 1.5})
-    ledger.reserve({"model_calls": 1, "cost_usd": 0}, {"cost_usd": 0}).settle({"model_calls": 1})
+    ledger.reserve({"model_calls": 1, "cost_usd": 0}, Output(90_000, per_token(0))).settle({"model_calls": 1})
     assert ledger.spent == {"cost_usd": 1.5, "model_calls": 1}
 
 
@@ -198,7 +217,7 @@ def amounts(**of: st.SearchStrategy[float]) -> st.SearchStrategy[dict[LimitName,
 
 
 some_limits = some_sure = amounts(children=counts, **UNCERTAIN)
-some_possible = amounts(**UNCERTAIN)
+some_output = st.builds(Output, st.integers(0, 30), amounts(tokens=st.just(1), cost_usd=st.floats(0.001, 0.1)))
 part = st.sampled_from([0.0, 0.3, 0.5, 1.0])
 
 
@@ -209,8 +228,6 @@ class Node:
     ledger: Ledger
     above: "Node | None" = None
     open: list["Step"] = field(default_factory=list["Step"])
-    most_possible: dict[LimitName, float] = field(default_factory=dict[LimitName, float])
-    """The largest possible part that was ever admitted: the most by which a limit may be exceeded."""
     beyond: dict[LimitName, float] = field(default_factory=dict[LimitName, float])
     """The total that steps took beyond their reservations."""
 
@@ -218,9 +235,8 @@ class Node:
         return [self, *(self.above.chain() if self.above else [])]
 
     def set_aside(self, limit: LimitName) -> float:
-        """The most that open steps can take, without the possible part of the largest one."""
-        possible = [step.possible.get(limit, 0) for step in self.open]
-        return sum(step.sure.get(limit, 0) for step in self.open) + sum(possible) - max(possible, default=0)
+        """The most that open steps can take."""
+        return sum(step.at_most(limit) for step in self.open)
 
 
 @dataclass(eq=False)
@@ -230,10 +246,10 @@ class Step:
     node: Node
     reservation: Reservation
     sure: Amounts
-    possible: Amounts
+    output: Output
 
     def at_most(self, limit: LimitName) -> float:
-        return self.sure.get(limit, 0) + self.possible.get(limit, 0)
+        return self.sure.get(limit, 0) + self.reservation.output_tokens * self.output.each.get(limit, 0)
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -259,42 +275,43 @@ class LedgerMachine(RuleBasedStateMachine):
         self.all.append(node)
         return node
 
-    @rule(target=steps, node=nodes, sure=some_sure, possible=some_possible)
-    def reserve(self, node: Node, sure: Amounts, possible: Amounts) -> object:
+    @rule(target=steps, node=nodes, sure=some_sure, output=some_output)
+    def reserve(self, node: Node, sure: Amounts, output: Output) -> object:
         before = self.state()
         try:
-            step = Step(node, node.ledger.reserve(sure, possible), sure, possible)
+            step = Step(node, node.ledger.reserve(sure, output), sure, output)
         except BudgetExceeded as error:
             assert self.state() == before, "a refusal changes nothing in any ledger"
-            self.was_right(node, sure, possible, error)
+            self.was_right(node, sure, output, error)
             return cast("object", multiple())
+        assert output.least <= step.reservation.output_tokens <= output.most
         for one in node.chain():
             one.open.append(step)
             for limit, allowed in one.ledger.limits.items():
-                one.most_possible[limit] = max(one.most_possible.get(limit, 0), possible.get(limit, 0))
                 if step.at_most(limit):
                     assert one.ledger.spent.get(limit, 0) + one.set_aside(limit) <= rounded(allowed)
         return step
 
-    def was_right(self, node: Node, sure: Amounts, possible: Amounts, error: BudgetExceeded) -> None:
+    def was_right(self, node: Node, sure: Amounts, output: Output, error: BudgetExceeded) -> None:
         """Check that a refusal was right, and that its text is about the ledger that refused."""
         limit = cast("LimitName", error.limit)
         refused_by = [one for one in node.chain() if is_that_of(one, limit, error)]
         assert refused_by
         assert close(error.left, max(0, error.allowed - error.spent - error.reserved))
-        assert error.left < error.needed <= rounded(sure.get(limit, 0) + possible.get(limit, 0))
+        assert error.left < error.needed <= rounded(sure.get(limit, 0) + output.most * output.each.get(limit, 0))
         told = [float(number) for number in re.findall(r"\d[\d.e+-]*", str(error))]
         known = (error.spent, error.allowed, error.reserved, error.left, error.needed)
         assert limit in str(error)
         assert told == pytest.approx(known, abs=1e-6)
 
-    @rule(target=done, step=consumes(steps), of_sure=part, of_possible=part)
-    def settle(self, step: Step, of_sure: float, of_possible: float) -> Step:
-        limits: list[LimitName] = [*step.sure, *step.possible]
-        return self.settled(step, {limit: self.taken(step, limit, of_sure, of_possible) for limit in limits})
+    @rule(target=done, step=consumes(steps), of_sure=part, of_output=part)
+    def settle(self, step: Step, of_sure: float, of_output: float) -> Step:
+        limits: list[LimitName] = [*step.sure, *step.output.each]
+        return self.settled(step, {limit: self.taken(step, limit, of_sure, of_output) for limit in limits})
 
-    def taken(self, step: Step, limit: LimitName, of_sure: float, of_possible: float) -> float:
-        amount = step.sure.get(limit, 0) * of_sure + step.possible.get(limit, 0) * of_possible
+    def taken(self, step: Step, limit: LimitName, of_sure: float, of_output: float) -> float:
+        sure = step.sure.get(limit, 0)
+        amount = sure * of_sure + (step.at_most(limit) - sure) * of_output
         return amount if limit == "cost_usd" else int(amount)
 
     def settled(self, step: Step, spent: Amounts) -> Step:
@@ -318,11 +335,10 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.state() == before
 
     @invariant()
-    def no_limit_is_passed_by_more_than_one_call_may_write(self) -> None:
+    def no_limit_is_passed_by_steps_that_keep_to_what_they_reserved(self) -> None:
         for node in self.all:
             for limit, allowed in node.ledger.limits.items():
-                over = node.most_possible.get(limit, 0) + node.beyond.get(limit, 0)
-                assert node.ledger.spent.get(limit, 0) <= rounded(allowed + over)
+                assert node.ledger.spent.get(limit, 0) <= rounded(allowed + node.beyond.get(limit, 0))
 
     @invariant()
     def what_is_left_is_the_least_that_is_left_in_the_ledgers_above(self) -> None:
@@ -355,8 +371,8 @@ class LedgerMachine(RuleBasedStateMachine):
 class WrongEstimates(LedgerMachine):
     """The same with steps that take more or less than they reserved."""
 
-    def taken(self, step: Step, limit: LimitName, of_sure: float, of_possible: float) -> float:
-        return super().taken(step, limit, of_sure * 3, of_possible * 2)
+    def taken(self, step: Step, limit: LimitName, of_sure: float, of_output: float) -> float:
+        return super().taken(step, limit, of_sure * 3, of_output * 2)
 
 
 def rounded(limit: float) -> float:

@@ -100,7 +100,8 @@ def play(scene: Play[T]) -> T:
 
 
 def refusal(fault: ProviderFault = "rate_limited", retry_after: float | None = None) -> ProviderError:
-    return ProviderError(fault, f"scripted {fault}", provider="x", status=429, retry_after=retry_after)
+    status = 429 if fault == "rate_limited" else None
+    return ProviderError(fault, f"scripted {fault}", provider="x", status=status, retry_after=retry_after)
 
 
 async def well() -> Answer:
@@ -273,7 +274,7 @@ def test_a_failed_connection_delays_no_other_call() -> None:
 
 def test_a_response_that_broke_off_is_repeated_twice() -> None:
     async def scene(world: World) -> None:
-        broken = ProviderError("bad_reply", "it broke off", provider="x", broken_off=True)
+        broken = ProviderError("connection", "it broke off", provider="x", status=200)
         with pytest.raises(ProviderError, match="it broke off"):
             await world.call(first(broken, times=100))
         assert len(world.sent) == 3

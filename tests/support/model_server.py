@@ -140,6 +140,12 @@ class Call:
         return self.reply_schema is not None
 
     @property
+    def max_output_tokens(self) -> int:
+        """The limit of the output, under the name that the API has for it."""
+        fields = self.body.get("generationConfig", self.body)
+        return next(fields[name] for name in _OUTPUT_LIMITS if name in fields)
+
+    @property
     def streams(self) -> bool:
         """Whether the reply should be sent as server-sent events."""
         return bool(self.body.get("stream")) or ":streamGenerateContent" in self.path
@@ -149,6 +155,7 @@ class Call:
         return FORMATS[self.api]
 
 
+_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _ENDINGS: tuple[tuple[str, Api], ...] = (
     ("/chat/completions", "chat"),
     ("/responses", "responses"),

@@ -78,7 +78,7 @@ class HermesClient:
         call = hermes_attribute("agent.auxiliary_client", "call_llm")
         if call is None:
             message = "this version of Hermes has no agent.auxiliary_client.call_llm, so plugins can't call its models"
-            raise ProviderError("connection", message, provider=PROVIDER)
+            raise ProviderError("connection", message, provider=PROVIDER, outcome="not_sent")
         response = call(
             task,
             messages=body["messages"],

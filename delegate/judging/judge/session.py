@@ -137,6 +137,8 @@ class JudgeReply:
         """With the reply if it ended cleanly: a refusal or a truncated text decides nothing."""
         if reply.stop in ("end", "tool_calls"):
             return cls(reply)
+        if reply.stop == "length" and reply.output_limit is not None:
+            return cls(None, "budget_exceeded", f"the budget bought a reply of {reply.output_limit:,} tokens only")
         code = "judge_refused" if reply.stop == "refusal" else "judge_unparseable"
         return cls(None, code, f"the judge's reply ended as {encodable(reply.stop_detail) or reply.stop}")
 

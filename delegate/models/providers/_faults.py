@@ -16,6 +16,7 @@ import aiohttp
 
 from delegate.errors import ProviderError, ProviderFault, ThinkingRefused
 from delegate.models.providers._endpoint import NO_ROUTE, Endpoint, names_model
+from delegate.models.providers._http import SUCCESS
 from delegate.models.providers._quota import seconds_of
 from delegate.models.providers._shared import NOT_JSON, dig, parse_object
 from delegate.ports import StopReason
@@ -254,9 +255,15 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
     # aiohttp puts "400, message:" before a problem with the body, whatever the status of the response was.
     text = str(getattr(chain[-1], "message", "") or chain[-1])
     text = " ".join(text.split())[:200] or type(chain[-1]).__name__
-    sent = not any(isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError) for cause in chain)
-    broken_off = any(isinstance(cause, aiohttp.ClientPayloadError) for cause in chain)
-    return ProviderError(fault, f"{provider}: {text}", provider=provider, sent=sent, broken_off=broken_off)
+    is_sent = not any(isinstance(one, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError) for one in chain)
+    has_begun = any(isinstance(cause, aiohttp.ClientPayloadError) for cause in chain)
+    return ProviderError(
+        fault,
+        f"{provider}: {text}",
+        provider=provider,
+        status=SUCCESS if has_begun else None,
+        outcome=None if is_sent else "not_sent",
+    )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -286,7 +293,7 @@ def _advice(error: ProviderError, endpoint: Endpoint) -> str:
     address = endpoint.url_from or "the address"
     if error.fault == "auth":
         return _about_key(error, endpoint)
-    if not error.sent:
+    if error.outcome == "not_sent":
         fix = f"start the server, or correct {address}" if endpoint.base_url else "check the network"
         return f"can't connect to {endpoint.shown_url}: {fix}"
     if error.fault == "context_overflow":

@@ -166,7 +166,13 @@ class RepeatingClient:
         async with self._session.post(
             known.url, headers=known.headers, data=content, allow_redirects=False, timeout=known.timeout
         ) as answer:
-            return Answer(answer.status, answer.headers, await answer.read())
+            try:
+                content = await answer.read()
+            except aiohttp.ClientPayloadError:
+                if answer.status == SUCCESS:
+                    raise
+                content = b""  # the status says enough
+            return Answer(answer.status, answer.headers, content)
 
 
 def _bytes(text: str) -> bytes:

@@ -141,7 +141,10 @@ class SdkTransport:
         provider = self.endpoint.protocol
         body = parse_body(answer.content, provider)
         if failed := _failure(body):
-            raise without_key(body_error(provider, failed, answer.headers), self.key.text)
+            error = body_error(provider, failed, answer.headers)
+            if "choices" in body:  # a gateway had begun to pass on a model's answer
+                error.outcome = "broken_off"
+            raise without_key(error, self.key.text)
         return body, self._read_quota(answer.headers)
 
 

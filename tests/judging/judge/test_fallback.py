@@ -39,7 +39,8 @@ OPENAI_KEY, ANTHROPIC_KEY = "sk-openai-0123456789", "sk-ant-0123456789"
 def unreachable(fault: ProviderFault = "server_error", **fields: Any) -> ProviderError:
     """An error that costs nothing and isn't repeated."""
     final = fault in ("server_error", "connection")
-    return ProviderError(fault, f"{fault} here", provider="x", sent=False, final=final, **fields)
+    outcome = "not_sent" if final else "rejected"
+    return ProviderError(fault, f"{fault} here", provider="x", outcome=outcome, final=final, **fields)
 
 
 def in_turn(*answers: ChatReply | str | Exception) -> Scripted:
