@@ -1,11 +1,13 @@
 """Keeps the calls to one model within its provider's rate limits, and repeats calls that failed by passing trouble.
 
-This is the only place that repeats a call. A failure of one call (a 5xx status, a broken connection) delays only that
-call, with exponential backoff. Limits apply to all callers, and are learned from responses. Until the first one, calls
-aren't delayed:
+This is the only place that repeats a call, as the outcome of each attempt allows. A failure of one call (a 5xx status,
+a broken connection) delays only that call, with exponential backoff. Limits apply to all callers, and are learned from
+responses. Until the first one, calls aren't delayed:
 
 * a rejection (429, 503, 529) pauses all callers for as long as the server asks, or else with exponential backoff;
 * it also halves the rate of calls or, if the rate isn't the cause, limits the number of concurrent calls;
+* if as many calls are rejected at the lower rate as before, the rate isn't the cause: it returns to what it was, and
+  only the rejected calls wait;
 * rate-limit headers report what is left of a quota, and calls are spread out before it runs out.
 """
 
@@ -34,10 +36,16 @@ SHORT_RETRIES = 2
 answered."""
 INITIAL_BACKOFF, MAX_BACKOFF = 0.5, 30.0
 """Seconds to pause, unless the server's `Retry-After` is longer. Doubles with each failure."""
+FIRST_RESEND, MAX_RESEND = 0.1, 1.0
+"""Seconds before a rejected call is sent again where its rejection pauses no others. Doubles with each."""
 MAX_PAUSE = 3600.0
 """Seconds. A longer `Retry-After` is cut to this."""
 MIN_RATE = 1.0
 """Calls per second. Backoff and quotas enforce slower limits; a slower pace would react too late to an outage's end."""
+TRIAL_CALLS, OUTAGE_CALLS = 20, 5
+"""How many calls show whether a slower pace has an effect, and how many rejections in a row that none is accepted."""
+ENOUGH, NEARLY_ALL, SIGNIFICANT = 0.4, 0.9, 2.5
+"""Shares of accepted calls, and the difference between two, in standard deviations, that isn't chance."""
 PACING_SLACK = 0.05
 """Seconds of delay that later calls may catch up on."""
 POLL_SECONDS = 0.05
@@ -83,8 +91,9 @@ class RateLimiter:
         self._quotas = (_QuotaBucket(least_cost=1), _QuotaBucket(least_cost=0))
         """The quotas of requests and of tokens."""
         self._rejection: ProviderError | None = None
+        self._trial = _Trial()
         self._rejected_at = -math.inf
-        """When the limiter last slowed down."""
+        """When a rejection last changed the pace."""
         self._rejections = 0
         """The number of consecutive rejections."""
         self._is_known = False
@@ -118,7 +127,7 @@ class RateLimiter:
             self._limiter = limiter
             self._patience = patience
             self._on_wait = on_wait
-            self._failures = 0
+            self._failures = self._resent = 0
             self._backoff = 0.0
             """Seconds to wait before the next attempt."""
             self._sent: _SentCall
@@ -160,6 +169,10 @@ class RateLimiter:
             if error.fault in ("rate_limited", "overloaded"):
                 pause = self._limiter._rejected(self._sent, error)
             if error.fault == "rate_limited":
+                if pause <= 0:  # others may go on
+                    self._backoff = _with_jitter(min(FIRST_RESEND * 2**self._resent, MAX_RESEND))
+                    self._resent += 1
+                    self._patience -= self._backoff
                 return pause <= self._patience
             self._failures += 1
             if self._failures > _retries(error, is_known=self._limiter._is_known):
@@ -261,25 +274,56 @@ class RateLimiter:
         with self._lock:
             now, self._rejection = self._clock(), error
             self._history.remove(sent.at)
+            self._trial.count_rejected(sent, now)
             if sent.at > self._rejected_at:
-                self._slow_down(now, error)
+                self._change_pace(now, sent, error)
             elif self._pacer.halved_at == self._rejected_at:
                 self._pacer.adjust(self._history.rate(self._rejected_at, self._pacer.span))
             if error.retry_after is not None:
                 self._pacer.pause(now + min(error.retry_after, MAX_PAUSE))
             return self._pacer.next_at - now
 
-    def _slow_down(self, now: float, error: ProviderError) -> None:
+    def _change_pace(self, now: float, sent: _SentCall, error: ProviderError) -> None:
+        """Slow down, or return to the pace of before if it was slowed down in vain: that takes some calls to tell."""
+        trial = self._trial
+        if error.retry_after is None and self._pacer.is_slow:
+            if sent.filled and self._window.is_limited:
+                self._window.reset()
+                return
+            if not trial.is_over:
+                if trial.has_none_accepted and not trial.is_return:
+                    self._back_off(now)
+                return
+            if not trial.is_outage and not trial.shows_effect:
+                self._return_to_pace(now)
+                return
+        is_outage = trial.is_outage
+        trial.restart(self._history.count)
+        self._slow_down(now, error, is_outage=is_outage)
+
+    def _return_to_pace(self, now: float) -> None:
+        self._rejected_at, self._rejections = now, 0
+        self._trial.extend(self._history.count)
+        self._pacer.restore(now)
+        self._window = _ConcurrencyWindow()
+
+    def _back_off(self, now: float) -> None:
+        """Pause all callers, for longer each time until a call is accepted."""
+        self._rejections += 1
+        self._pacer.pause(now + _with_jitter(_backoff_after(self._rejections)))
+
+    def _slow_down(self, now: float, error: ProviderError, *, is_outage: bool) -> None:
         """Halve the rate; after two rejections without an accepted call, limit concurrency instead."""
         self._rejected_at = now
-        self._rejections += 1
         accepted, others = self._history.rate(now, self._pacer.span), self._in_flight - 1
-        if error.fault == "rate_limited" and self._rejections > 1 and others and not accepted:
+        if error.fault == "rate_limited" and self._rejections and others and not accepted:
             self._window.shrink(others)
         else:
-            self._pacer.halve(now, accepted)
+            self._pacer.halve(now, accepted, is_outage=is_outage)
         if error.retry_after is None:
-            self._pacer.pause(now + _with_jitter(_backoff_after(self._rejections)))
+            self._back_off(now)
+        else:
+            self._rejections += 1
 
 
 class _SendHistory:
@@ -305,6 +349,81 @@ class _SendHistory:
         return sum(end - span < at <= end for at in self._times) / span
 
 
+class _Trial:
+    """Tells whether rejections depend on the pace, by the share of calls rejected before and after it was changed.
+
+    A call counts as accepted once one that was sent later was rejected: rejections come faster than replies.
+    """
+
+    def __init__(self) -> None:
+        self._before = _Counts()
+        self._since = _Counts()
+        self._first = 1
+        """The number of the first call that was sent since the pace was changed."""
+        self._full_at = math.inf
+        """When enough calls were sent."""
+        self.is_over = self.is_return = False
+        """Whether the calls are enough to tell, and whether they are sent at the pace of before."""
+
+    def count_rejected(self, sent: _SentCall, now: float) -> None:
+        """Count the rejection of a call."""
+        if sent.number < self._first:
+            self._before.rejected += 1
+            return
+        self._since.rejected += 1
+        self._since.sent = max(self._since.sent, sent.number - self._first + 1)
+        # Rejections of calls that were sent together come in any order, so that one of a later call is waited for.
+        self.is_over = self.is_outage or sent.at > self._full_at
+        if self._since.sent >= TRIAL_CALLS:
+            self._full_at = min(self._full_at, now)
+
+    def restart(self, sent: int) -> None:
+        """The pace is slowed down after `sent` calls."""
+        self._before = _Counts()
+        self.extend(sent)
+        self.is_return = False
+
+    def extend(self, sent: int) -> None:
+        """The pace is raised after `sent` calls, since lowering it had no effect: all of them are known to be alike."""
+        self._before.sent += sent - self._first + 1
+        self._before.rejected += self._since.rejected
+        self._since, self._first, self._full_at = _Counts(), sent + 1, math.inf
+        self.is_over, self.is_return = False, True
+
+    @property
+    def has_none_accepted(self) -> bool:
+        return self._since.rejected == self._since.sent
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether so many were rejected in a row that it isn't chance."""
+        return self.has_none_accepted and self._since.sent >= OUTAGE_CALLS
+
+    @property
+    def shows_effect(self) -> bool:
+        """Whether clearly more or fewer calls are accepted than before, or nearly all: the pace is near a limit.
+
+        If too few are, a slower pace is the safer choice whatever the cause is.
+        """
+        since, before = self._since, self._before
+        if not ENOUGH <= since.accepted <= NEARLY_ALL or not before.sent:
+            return True
+        rejected = (since.rejected + before.rejected) / (since.sent + before.sent)
+        deviation = math.sqrt(rejected * (1 - rejected) * (1 / since.sent + 1 / before.sent))
+        return abs(since.accepted - before.accepted) > SIGNIFICANT * deviation
+
+
+@dataclass(slots=True)
+class _Counts:
+    sent: int = 0
+    rejected: int = 0
+
+    @property
+    def accepted(self) -> float:
+        """The share of the calls that were accepted."""
+        return 1 - self.rejected / self.sent if self.sent else 0.0
+
+
 class _Pacer:
     """Paces calls: unlimited until a rejection shows that they are too fast.
 
@@ -318,12 +437,23 @@ class _Pacer:
         self.halved_at = -math.inf
         self._plateau: float | None = None
         self._rate_before = math.inf
+        self._floor = MIN_RATE
         self._curve_start = 0.0
 
     @property
     def span(self) -> float:
         """Seconds over which accepted calls are counted: long enough for at least two."""
         return 1.0 if self._plateau is None else max(1.0, 2 / self._rate(self.next_at))
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a rejection slowed it down."""
+        return self._plateau is not None
+
+    def restore(self, now: float) -> None:
+        """Continue at the rate before it was halved, or faster."""
+        self._plateau = max(self._rate_before, 2 * self._rate(now))
+        self._curve_start = now - self._time_to_plateau
 
     def record_send(self, now: float) -> None:
         """Schedule the next call. Idle time doesn't advance the curve, since it shows nothing about the limit."""
@@ -337,22 +467,27 @@ class _Pacer:
         """Send no call before `until`."""
         self.next_at = self._curve_start = max(self.next_at, until)
 
-    def halve(self, now: float, accepted: float) -> None:
-        """Continue at half of the accepted rate."""
+    def halve(self, now: float, accepted: float, *, is_outage: bool) -> None:
+        """Continue at half of the accepted rate; in an outage, which doesn't show it, at half of the rate so far."""
         self._rate_before = math.inf if self._plateau is None else self._rate(now)
+        self._floor = self._rate_before if is_outage and self._plateau is not None else MIN_RATE
         self.halved_at = self._curve_start = now
         self.adjust(accepted)
 
     def adjust(self, accepted: float) -> None:
         """Lower the accepted rate, because more of the calls that it counts were rejected."""
-        self._plateau = min(self._rate_before, max(accepted, MIN_RATE))
+        self._plateau = min(self._rate_before, max(accepted, self._floor))
 
     def _rate(self, now: float) -> float:
         """Half the plateau at first, all of it after about 35 calls (within 2 to 10 seconds), twice that after 100."""
         assert self._plateau is not None
-        time_to_plateau = min(max(40 / self._plateau, 2.0), 10.0)
-        done = max(now - self._curve_start, 0.0) / time_to_plateau - 1
+        done = max(now - self._curve_start, 0.0) / self._time_to_plateau - 1
         return max(self._plateau * (1 + done**3 / 2), MIN_RATE)
+
+    @property
+    def _time_to_plateau(self) -> float:
+        assert self._plateau is not None
+        return min(max(40 / self._plateau, 2.0), 10.0)
 
 
 class _ConcurrencyWindow:
@@ -362,6 +497,14 @@ class _ConcurrencyWindow:
         self.limit: float = math.inf
         self._base = math.inf
         self._filled_calls = 0
+
+    @property
+    def is_limited(self) -> bool:
+        return self.limit < math.inf
+
+    def reset(self) -> None:
+        """Return to the limit that was learned, since more were rejected."""
+        self.limit, self._filled_calls = self._base, 0
 
     def shrink(self, in_flight: int) -> None:
         """Limit concurrency to the calls that were in flight when one more was rejected."""

@@ -419,6 +419,45 @@ def test_many_waiting_calls_resume_at_a_rate_that_the_server_allows(per_second: 
     play(scene)
 
 
+@dataclass
+class Storm:
+    """A provider that rejects a share of all calls, whatever their pace, and answers the others within `seconds`."""
+
+    share: float
+    seconds: float
+
+    async def __call__(self) -> Answer:
+        await asyncio.sleep(random.uniform(0.003, 0.008))  # network delay
+        if random.random() < self.share:
+            raise refusal()
+        await asyncio.sleep(self.seconds * random.uniform(0.5, 1.5))
+        return Answer()
+
+
+@pytest.mark.parametrize(("callers", "seconds"), [(20, 1), (40, 2), (3, 1)])
+def test_a_storm_of_rejections_that_depend_on_no_pace_takes_at_most_twice_the_ideal_time(
+    callers: int, seconds: float
+) -> None:
+    async def scene(world: World) -> None:
+        calls = 240 // callers
+        await many(world, Storm(0.3, seconds), callers, calls)
+        assert world.clock() < 2 * calls * seconds
+        assert len(world.sent) < 1.6 * callers * calls
+
+    play(scene)
+
+
+def test_after_a_storm_a_limit_is_noticed_again() -> None:
+    async def scene(world: World) -> None:
+        await many(world, Storm(0.3, 1), callers=20, calls=10)
+        began = world.clock()
+        await many(world, PerSecond(world, 10, retry_after=None), callers=20, calls=10)
+        assert world.refused_after(began + 5) <= 0.1
+        assert world.clock() - began < 2.2 * 200 / 10
+
+    play(scene)
+
+
 def test_after_a_burst_the_rate_is_half_of_what_was_accepted() -> None:
     async def scene(world: World) -> None:
         await many(world, PerSecond(world, 20), callers=60)
