@@ -17,8 +17,8 @@ every limit has room, and wait while the children in progress may use it up.
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
@@ -92,18 +92,15 @@ class Ledger:
         """A ledger with a limit of its own, in addition to those of this one; this one if there is no such limit."""
         return self if limit is None else Ledger({name: limit}, parent=self)
 
-    @contextmanager
-    def shared(self) -> Generator[None]:
-        """Count a task that spends from this ledger and its parents: several of them leave each other room."""
+    def join(self, tasks: int) -> None:
+        """Count tasks that spend from this ledger and its parents: several of them leave each other room."""
         with self._lock:
             for ledger in self._chain:
-                ledger._tasks += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                for ledger in self._chain:
-                    ledger._tasks -= 1
+                ledger._tasks += tasks
+
+    def leave(self) -> None:
+        """Take back one of the tasks that joined, at its end."""
+        self.join(-1)
 
     def reserve(self, sure: Amounts, output: Output = _NO_OUTPUT) -> "Reservation":
         """Reserve amounts here and in every parent ledger, or raise BudgetExceeded and reserve nothing."""

@@ -55,6 +55,8 @@ class Run:
                 "cost_usd": settings.max_cost_usd,
             }
         )
+        if concurrent is not None:  # its items join one after the other
+            self.ledger.join(concurrent)
         self.permits = FairSemaphore(concurrent or settings.max_concurrent)
         self._task_numbers = count()
         self._started: float | None = None

@@ -124,7 +124,10 @@ class Executor:
         call.reading.start()
         try:
             async with asyncio.TaskGroup() as group:
+                call.context.ledger.join(len(runs))  # before the first may reserve all that is left
                 running = [group.create_task(run.run()) for run in runs]
+                for task in running:
+                    task.add_done_callback(lambda _: call.context.ledger.leave())
             return tuple(task.result() for task in running)
         finally:
             watch.stop()

@@ -195,8 +195,7 @@ class TaskRun:
         """Run the task and store its result, however it ends."""
         tier = self._model.tier if self._model else None
         traced = operations.agent(index=self.index, handle=self.handle, connection=self.connection, tier=tier)
-        shared = self.call.context.ledger.shared()
-        with self.call.cancellation.linked(self.cancellation), shared, traced as operation:
+        with self.call.cancellation.linked(self.cancellation), traced as operation:
             try:
                 result = await self._run()
                 operation.finished(result)

@@ -88,16 +88,18 @@ def test_a_call_that_would_get_less_than_the_least_output_is_refused() -> None:
 
 def test_a_call_that_hangs_leaves_the_others_of_its_limit_room() -> None:
     ledger = Ledger({"tokens": 10_000})
-    with ledger.shared(), ledger.shared():
-        assert ledger.reserve({}, Output(90_000, per_token())).output_tokens == 5_000
-        others = [ledger.reserve({}, Output(90_000, per_token())) for _ in range(2)]
-        assert [one.output_tokens for one in others] == [2_500, 2_000]
-        with pytest.raises(BudgetExceeded):
-            ledger.reserve({}, Output(90_000, per_token()))
-        for one in others:
-            one.settle({"tokens": 100})
-        assert ledger.reserve({}, Output(90_000, per_token())).output_tokens >= 2_000
-    assert Ledger({"tokens": 10_000}).reserve({}, Output(90_000, per_token())).output_tokens == 10_000
+    ledger.join(3)
+    hanging = ledger.reserve({}, Output(90_000, per_token()))
+    others = [ledger.reserve({}, Output(90_000, per_token())) for _ in range(2)]
+    assert [one.output_tokens for one in (hanging, *others)] == [5_000, 2_500, 2_000]
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve({}, Output(90_000, per_token()))
+    for one in others:
+        one.settle({"tokens": 100})
+        ledger.leave()
+    ledger.reserve({}, Output(90_000, per_token())).settle({"tokens": 2_000})
+    hanging.settle({"tokens": 0})
+    assert ledger.reserve({}, Output(90_000, per_token())).output_tokens == 7_800, "the last task may have all of it"
 
 
 def test_rounding_errors_do_not_refuse_amounts_that_reach_a_limit() -> None:

@@ -4,6 +4,7 @@ Each is played by a local server that behaves as the provider documents, or as i
 outcome today; `before` is the outcome that was measured before children could deal with it.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from delegate import Delegator, Task
 from delegate.child.command import CommandRunner
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.types import TaskResult
+from tests.models.test_ratelimit import storm_seconds
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.prompt_prefixes import Prefixes
 from tests.support.repeats import repeat_quickly
@@ -224,6 +226,39 @@ async def runners_cost(home: Path) -> str:
     return f"{report.totals.completed} ran, ${report.totals.cost_known_usd:g} spent"
 
 
+async def failed_on_the_way(home: Path) -> str:
+    """Errors that take their time cost nothing; `child_on` has the prices."""
+    script = in_order(*[Fault(500, delay=0.1)] * 3, Reply("done", input_tokens=500, output_tokens=50))
+    async with child_on(script, home) as delegator:
+        report = await delegator.run(Task(goal="do it"))
+    return f"{report.totals.cost_known_usd / ((500 * 1 + 50 * 10) / 1e6):.1f} × what was billed"
+
+
+async def as_much_as_it_may(home: Path) -> str:
+    def script(call: Call) -> Reply:
+        return Reply("done", input_tokens=500, output_tokens=call.max_output_tokens)
+
+    async with child_on(script, home, max_cost_usd=0.05) as delegator:
+        report = await delegator.run(Task(goal="do it"))
+    return f"{report.totals.cost_known_usd / 0.05:.1f} × the limit"
+
+
+async def one_of_forty_hangs(home: Path) -> str:
+    def script(call: Call) -> Reply | Fault:
+        return Fault(kind="hang") if "do 0" in call.texts[0] else Reply("done", input_tokens=300, output_tokens=50)
+
+    options: dict[str, Any] = {"max_concurrent": 40, "max_children": 40, "max_cost_usd": 0.3}
+    async with child_on(script, home, call_timeout_seconds=3, **options) as delegator:
+        report = await delegator.run(*(Task(goal=f"do {n}") for n in range(40)))
+    return f"{report.totals.completed} of 40 completed"
+
+
+async def a_storm(home: Path) -> str:
+    """200 calls, 20 at once, of a second each, in virtual time: they need 10 s."""
+    seconds = await asyncio.to_thread(storm_seconds, callers=20, calls=10)
+    return f"{'up to 2' if seconds <= 20 else f'{seconds / 10:.0f}'} × as long as without"
+
+
 FAULT_500, OVERLOADED, RESET = Fault(500), Fault(529, headers=SOON), Fault(kind="reset")
 
 
@@ -263,14 +298,14 @@ SITUATIONS: tuple[Situation, ...] = (
         same_call_forever,
     ),
     Situation(
-        "four times 500, then a reply", "failed: server_error (0)", "completed: done (5)", again(*[FAULT_500] * 4)
+        "four times 500, then a reply", "failed: server_error (0)", "completed: done (1)", again(*[FAULT_500] * 4)
     ),
     Situation("six times 529, then a reply", "failed: overloaded (0)", "completed: done (1)", again(*[OVERLOADED] * 6)),
     Situation(
         "four broken connections, then a reply", "failed: connection (0)", "completed: done (5)", again(*[RESET] * 4)
     ),
     Situation(
-        "an error inside a reply with status 200", "failed: bad_reply (0)", "completed: done (2)", error_inside_success
+        "an error inside a reply with status 200", "failed: bad_reply (0)", "completed: done (1)", error_inside_success
     ),
     Situation("an empty reply", "completed: (1)", "completed: done after all (2)", empty_reply),
     Situation(
@@ -302,6 +337,24 @@ SITUATIONS: tuple[Situation, ...] = (
     ),
     Situation(
         "200 children, 30 at once, under a limit of $1", "13 of 200 completed", "200 of 200 completed", cost_limit
+    ),
+    Situation(
+        "three errors 500 on the way to a reply", "16.1 × what was billed", "1.0 × what was billed", failed_on_the_way
+    ),
+    Situation(
+        "a model writes all it may, under a limit of $0.05", "6.4 × the limit", "1.0 × the limit", as_much_as_it_may
+    ),
+    Situation(
+        "one of 40 children hangs, under a limit of $0.30",
+        "0 of 40 completed",
+        "39 of 40 completed",
+        one_of_forty_hangs,
+    ),
+    Situation(
+        "30 % of 200 calls get a 429, whatever the pace",
+        "40 × as long as without",
+        "up to 2 × as long as without",
+        a_storm,
     ),
     Situation("a call that hangs and is cut off", "0 calls, no cost", "1 calls, some cost", cut_off_costs),
     Situation(

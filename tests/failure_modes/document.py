@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from delegate.budget.ledger import EXPECTED_OUTPUT, LEAST_OUTPUT
 from delegate.budget.metering import PATIENCE_SECONDS
 from delegate.child.loop import MAX_CUT_OFF, MAX_REPLIES_PER_TURN
 from delegate.child.tool_calls import END_AT, MAX_CALLS_PER_TURN, REMARK_AT
@@ -30,7 +31,7 @@ task, at the same endpoint, gets its PASS.
   pauses, for two and a half minutes; and after 408, 409, a body that breaks off, and at an address that never answered
   {SHORT_RETRIES} times. For a judge in whose place another model can be asked, all of this ends within
   {JUDGES_PATIENCE:g} s. Where the server asks for a longer wait, the call fails at once. The pauses don't count toward
-  a child's `timeout_seconds`.
+  a child's `timeout_seconds`. Where rejections don't depend on the pace, only the rejected calls wait.
 * **Nobody** repeats a call that hangs or sends its body too slowly: `call_timeout_seconds` ends it.
 * **The child's model** reads what was wrong with a tool call and goes on. At most {MAX_CALLS_PER_TURN} tools are called
   in one turn; the model reads that too. A turn that asks for more than {MAX_REPLIES_PER_TURN} ends the child. A reply
@@ -43,6 +44,24 @@ task, at the same endpoint, gets its PASS.
   and an unreadable reply are answers: no other model is asked for a better one.
 * **Nobody** runs a task twice, either. A child that failed isn't judged: its verdict is FAIL with the code
   `run_failed`, and the parent decides what to do.
+
+## What is charged
+
+How far an attempt got decides whether it is repeated and what it is charged with.
+
+| outcome | what happened | charged with |
+| --- | --- | --- |
+| `not_sent` | no connection was made | nothing |
+| `rejected` | an error response: the request was refused | nothing |
+| `errored` | an error response: the server failed, is overloaded, or missed the request | nothing |
+| `broken_off` | the connection, or a begun answer, ended early | the input, and what can be written in that time |
+| `left_waiting` | a timeout, or the task was stopped | the input, and all that the request allowed |
+| `answered` | a response that is no error | what the provider counted; if it can't be read, as `broken_off` |
+
+The output limit of a request is what the money left still buys, at most the one that was set. If that is fewer than
+{LEAST_OUTPUT} tokens, the call is refused as `budget_exceeded`. While several tasks spend from one limit, a call
+takes at most half of what is left, or {EXPECTED_OUTPUT:,} tokens where they are at most a quarter of what isn't spent.
+Random programs in the suite compare the record with the server's bill (`tests/budget/test_bills.py`).
 
 ## How to read the tables
 
@@ -70,8 +89,8 @@ SITUATIONS_HEAD = """## What a child deals with itself
 
 Some trouble is no failure of a server, but part of working with real models: a local server plays each situation as the
 provider documents it, or as its users report it. The second column is the outcome before children could deal with it,
-measured in the same way. The number in parentheses counts the model calls that were charged: a call that was refused
-isn't, one that failed on the way is.
+measured in the same way. The number in parentheses counts the model calls that were charged: what a server answered
+with an error isn't, what was cut off is.
 """
 
 

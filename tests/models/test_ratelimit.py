@@ -434,6 +434,16 @@ class Storm:
         return Answer()
 
 
+def storm_seconds(callers: int, calls: int) -> float:
+    """How long so many callers take for so many calls each, of a second, while 30 % are rejected."""
+
+    async def scene(world: World) -> float:
+        await many(world, Storm(0.3, 1), callers, calls)
+        return world.clock()
+
+    return play(scene)
+
+
 @pytest.mark.parametrize(("callers", "seconds"), [(20, 1), (40, 2), (3, 1)])
 def test_a_storm_of_rejections_that_depend_on_no_pace_takes_at_most_twice_the_ideal_time(
     callers: int, seconds: float

@@ -69,7 +69,20 @@ def _tls(library: str) -> ssl.SSLContext:
 
 
 def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=connector(tls))
+    return aiohttp.ClientSession(connector=connector(tls), response_class=Response)
+
+
+class Response(aiohttp.ClientResponse):
+    """A response of which the status is enough where it is an error: a body that breaks off is then empty."""
+
+    async def read(self) -> bytes:
+        try:
+            return await super().read()
+        except aiohttp.ClientPayloadError:
+            if self.status == SUCCESS:
+                raise
+            self._body = b""
+            return self._body
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +179,7 @@ class RepeatingClient:
         async with self._session.post(
             known.url, headers=known.headers, data=content, allow_redirects=False, timeout=known.timeout
         ) as answer:
-            try:
-                content = await answer.read()
-            except aiohttp.ClientPayloadError:
-                if answer.status == SUCCESS:
-                    raise
-                content = b""  # the status says enough
-            return Answer(answer.status, answer.headers, content)
+            return Answer(answer.status, answer.headers, await answer.read())
 
 
 def _bytes(text: str) -> bytes:

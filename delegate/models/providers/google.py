@@ -28,7 +28,7 @@ from delegate.models.providers._faults import (
     transport_error,
     without_key,
 )
-from delegate.models.providers._http import connector
+from delegate.models.providers._http import Response, connector
 from delegate.models.providers._keys import CurrentKey, with_key
 from delegate.models.providers._posting import credentials_error
 from delegate.models.providers._shared import (
@@ -180,7 +180,7 @@ class GenerateContent(BuiltInClient):
     def _ensure_client(self) -> Any:
         """The SDK's client, created on the running loop. With a session of its own, the SDK would emit a warning."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(connector=connector(_tls()), trust_env=True)
+            self._session = aiohttp.ClientSession(connector=connector(_tls()), response_class=Response, trust_env=True)
             self._client = _sdk_client(self._endpoint, self._key.text, self._session)
         return self._client
 
