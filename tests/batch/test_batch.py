@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ import pytest
 from delegate import CallError, Cancellation, DelegateError, Delegator, Task
 from delegate.batch.backend import WorkerLost
 from delegate.batch.item import Item
+from delegate.budget.ledger import LEAST_OUTPUT
 from delegate.events import Event, EventSink, VerdictGiven
+from delegate.models.catalog import Catalog, cost_usd
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
-from delegate.types import TaskResult
+from delegate.types import TaskResult, Usage
 from tests.batch.rows import DONE, Children, ids, lines, outcomes, tasks, words
 
 INDEXES = {"1": 0, "2": 1, "3": 2}
@@ -277,12 +280,16 @@ async def test_stop_after_failures_starts_no_more_items(delegator: Delegator, ch
 async def test_max_cost_stops_a_batch_which_can_be_resumed_with_more(delegator: Delegator, children: Children) -> None:
     given = tasks(*(f"t{n}" for n in range(20)))
     one = delegator.batch(tasks("one"))
-    await outcomes(one)
-    price = one.tally.cost_known_usd
-    batch = delegator.batch(given, max_cost_usd=price * 5, concurrency=2)
+    (outcome,) = (await outcomes(one)).values()
+    assert outcome.result
+    model = Catalog.shipped().find(outcome.result.requested_model or "")
+    assert model
+    least, price = cost_usd(model, Usage(output_tokens=LEAST_OUTPUT), date.today()), one.tally.cost_known_usd
+    assert least
+    batch = delegator.batch(given, max_cost_usd=price * 5 + least, concurrency=2)
     first = await outcomes(batch)
     assert 0 < len(first) < 20
-    assert batch.tally.cost_known_usd <= price * 6
+    assert batch.tally.cost_known_usd <= price * 5 + least
     assert batch.stopped
     assert await outcomes(delegator.batch(given, resume=batch.run_id, max_cost_usd=price * (len(first) - 0.5))) == {}
     second = await outcomes(delegator.batch(given, resume=batch.run_id))
