@@ -568,7 +568,7 @@ class Delegator:
     def _journal(self) -> "Journal":
         from delegate.batch.journal import Journal
 
-        return Journal(self.settings.home, keep_days=self.settings.keep_days)
+        return Journal(self.settings.home, self._records, keep_days=self.settings.keep_days)
 
     async def batches(self, limit: int = 20) -> "list[BatchSummary]":
         """Return the latest recorded batches, newest first."""

@@ -25,8 +25,14 @@ class Backend(Protocol):
         """Maximum number of items it runs at the same time; None for no limit."""
         ...
 
-    async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
-        """Run one item and return its result.
+    def next_handle(self) -> str | None:
+        """The handle that the record of an item will have; None if records are kept where the journal isn't."""
+        ...
+
+    async def run(
+        self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
+    ) -> TaskResult:
+        """Run one item and return its result. `handle` is what `next_handle` returned for it.
 
         Once `cancellation` is cancelled, it returns soon, with a result of status `cancelled`. Canceling the awaiting
         task stops the item too. Raises WorkerLost, or CallError if the item was refused and nothing of it was run.
@@ -50,9 +56,15 @@ class DeferredBackend:
         """Capacity of the backend, which is opened to ask it."""
         return self._backend.capacity
 
-    async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
+    def next_handle(self) -> str | None:
+        """The handle of an item's record, if the backend keeps records here."""
+        return self._backend.next_handle()
+
+    async def run(
+        self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
+    ) -> TaskResult:
         """Run one item and return its result."""
-        return await self._backend.run(item, cancellation=cancellation, on_event=on_event)
+        return await self._backend.run(item, handle=handle, cancellation=cancellation, on_event=on_event)
 
     async def aclose(self) -> None:
         """Close the backend if it was opened."""

@@ -28,12 +28,11 @@ from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.errors import CallError, DelegateError
 from delegate.events import Event, EventSink, RunDone, RunStarted
 from delegate.telemetry.operations import BatchTrace
-from delegate.types import Task, TaskResult
+from delegate.types import Task
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
 """Sent to the loop by a running item: its outcome, the exception that ended it, or None if it was refused and can run
 later. `slot_free` means that its child has ended, so another item may start."""
-_STOPPED = "it was running when the batch was stopped, and may have done anything"
 _MAX_CONCURRENCY = 10_000
 _NO_TIME_LIMIT = 60 * 24 * 365
 """Minutes."""
@@ -346,19 +345,20 @@ class Batch:
     async def _run_item(self, item: Item) -> ItemOutcome | None:
         """Run one item. Returns None if it was refused before anything of it was run."""
         config = self._config
-        await config.journal.begin(self.run_id, item)
+        handle = config.engine.next_handle()
+        await config.journal.begin(self.run_id, item, handle)
         try:
-            result = await config.engine.run(item, cancellation=self._cancellation, on_event=self._sink(item))
+            result = await config.engine.run(
+                item, handle=handle, cancellation=self._cancellation, on_event=self._sink(item)
+            )
         except WorkerLost as lost:
             return ItemOutcome(item.id, "outcome_unknown", why=str(lost), row=item.row, input=item.input)
         except CallError as error:
             self._stop(f"{error.message} ({error.hint})" if error.hint else error.message)
             await config.journal.undo_begin(self.run_id, item.id)
             return None
-        if self._cancellation.cancelled and _was_stopped(result):
-            known = result.model_copy(update={"verdict": None})
-            return ItemOutcome(item.id, "outcome_unknown", known, _STOPPED, item.row, item.input)
-        return ItemOutcome(item.id, "done", result, row=item.row, input=item.input)
+        stopped = self._cancellation.cancelled
+        return ItemOutcome.of_result(item.id, result, row=item.row, input=item.input, stopped=stopped)
 
     def _sink(self, item: Item) -> EventSink:
         """Passes events on, and frees the item's slot when its child ends."""
@@ -386,11 +386,6 @@ def _deliver(given: tuple[EventSink, Event]) -> object:
     """Call the sink of an item with an event. Returns what it returns, which an `async` sink's caller awaits."""
     sink, event = given
     return sink(event)
-
-
-def _was_stopped(result: TaskResult) -> bool:
-    """Whether the child, or the judging of its work, was canceled."""
-    return result.status == "cancelled" or (result.verdict is not None and result.verdict.code == "cancelled")
 
 
 def _schedule(source: Source, validated: ValidatedSource) -> Schedule:

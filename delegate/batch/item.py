@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 from delegate.errors import CallError
 from delegate.judging.reading.statements import Template
 from delegate.types import Task, TaskResult
+
+STOPPED = "it was running when the batch was stopped, and may have done anything"
 
 When = Literal["passed", "always"]
 """When an item with needs may run: if all of them have the verdict PASS, or whenever all of them have finished."""
@@ -62,6 +64,16 @@ class ItemOutcome:
     input: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the results repeat of its row, as in `Item`."""
 
+    @classmethod
+    def of_result(
+        cls, id: str, result: TaskResult, *, row: int | None, input: Mapping[str, str], stopped: bool
+    ) -> Self:
+        """The outcome that a result means. If the batch was `stopped`, the item may have been stopped with it."""
+        if stopped and _was_stopped(result):
+            known = result.model_copy(update={"verdict": None})
+            return cls(id, "outcome_unknown", known, STOPPED, row, input)
+        return cls(id, "done", result, row=row, input=input)
+
     @property
     def passed(self) -> bool:
         """Whether it completed with the verdict PASS, so that items that need it may run."""
@@ -78,3 +90,8 @@ class ItemOutcome:
         its outcome is unknown, or nobody could look at its work.
         """
         return self.state == "done" and self.result is not None and not self.result.good and self.result.examined
+
+
+def _was_stopped(result: TaskResult) -> bool:
+    """Whether the child, or the judging of its work, was canceled."""
+    return result.status == "cancelled" or (result.verdict is not None and result.verdict.code == "cancelled")

@@ -1,22 +1,28 @@
 """The journal of batches: records each item before it starts, and its outcome before it is yielded.
 
 The journal is a file of its own next to the records. Its commits don't wait for those of the children's events, and its
-size doesn't count toward the limit on the records. A batch belongs to one process at a time. Items that were running
-when their process was lost are `outcome_unknown` after the next `claim`, and are run again only on request.
+size doesn't count toward the limit on the records, which are removed with age while a batch may still go on. A batch
+belongs to one process at a time.
+
+The journal names the record of each item that it starts. What became of items that were running when their process was
+lost is what their records say: those that had ended have their result, and those whose child hadn't started run again.
+Only the others are `outcome_unknown`, and are run again only on request.
 """
 
 import json
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
+
+from pydantic import ValidationError
 
 from delegate._util.processes import is_alive, this_process
 from delegate.batch.item import Item, ItemOutcome, ItemState
 from delegate.errors import CallError, DelegateError
 from delegate.records import candidate_lists
-from delegate.records.history import DAY
+from delegate.records.history import DAY, Ending, Records
 from delegate.records.sqlite import Store
 from delegate.types import TaskResult
 
@@ -56,6 +62,12 @@ CREATE TABLE IF NOT EXISTS items (
     PRIMARY KEY (run_id, id)
 );
 CREATE INDEX IF NOT EXISTS items_by_run ON items (run_id);
+CREATE TABLE IF NOT EXISTS handles (
+    run_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    handle TEXT NOT NULL,
+    PRIMARY KEY (run_id, id)
+);
 CREATE TABLE IF NOT EXISTS inputs (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -76,6 +88,7 @@ INSERT INTO items (run_id, id, row, state) VALUES (?, ?, ?, 'begun')
 ON CONFLICT (run_id, id) DO UPDATE SET state = 'begun' WHERE state = 'again'
 """
 # The number of changed rows stays 0 for an item that was started before.
+_HANDLE = "INSERT OR REPLACE INTO handles SELECT ?, ?, ? WHERE changes() > 0"
 _INPUT = "INSERT OR REPLACE INTO inputs SELECT ?, ?, ? WHERE changes() > 0"
 _UNDO_BEGIN = "UPDATE items SET state = 'again' WHERE run_id = ? AND id = ? AND state = 'begun'"
 _END = """
@@ -84,7 +97,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run_id, id) DO UPDATE SET state = excluded.state, good = excluded.good, verdict = excluded.verdict,
     cost_usd = excluded.cost_usd, unpriced = excluded.unpriced, why = excluded.why, result = excluded.result
 """
-_MARK_UNKNOWN = "UPDATE items SET state = 'outcome_unknown', why = ? WHERE run_id = ? AND state = 'begun'"
+_RUNNING = """
+SELECT items.id, row, handle, input FROM items LEFT JOIN handles USING (run_id, id) LEFT JOIN inputs USING (run_id, id)
+WHERE items.run_id = ? AND state = 'begun' ORDER BY items.rowid
+"""
 _RESET = """
 UPDATE items SET state = 'again', spent_before_usd = spent_before_usd + cost_usd, cost_usd = 0, good = NULL,
     verdict = NULL, result = NULL WHERE run_id = ? AND ({condition})
@@ -109,10 +125,13 @@ FROM items WHERE run_id = ?
 """
 _DELETE_OLD = (
     "DELETE FROM items WHERE run_id IN (SELECT run_id FROM batches WHERE began_at < ? AND ended_at IS NOT NULL)",
+    "DELETE FROM handles WHERE run_id IN (SELECT run_id FROM batches WHERE began_at < ? AND ended_at IS NOT NULL)",
     "DELETE FROM inputs WHERE run_id IN (SELECT run_id FROM batches WHERE began_at < ? AND ended_at IS NOT NULL)",
     "DELETE FROM batches WHERE began_at < ? AND ended_at IS NOT NULL",
 )
 _LOST = "it was running when its process was lost, and may have done anything"
+
+_UNREADABLE = "its process was lost, and its record has a result that this version of delegate can't read"
 
 BatchState = Literal["running", "ended", "stopped", "interrupted"]
 
@@ -164,7 +183,9 @@ class BatchSummary(NamedTuple):
 class Journal:
     """Writes and reads the journal. Methods raise DelegateError if the file can't be written or read."""
 
-    def __init__(self, home: Path, *, keep_days: float | None = None) -> None:
+    def __init__(self, home: Path, records: Records, *, keep_days: float | None = None) -> None:
+        """`records` are those of the items."""
+        self._records = records
         self._store = Store(home / "batches.sqlite3", SCHEMA)
         self._keep_days = keep_days
 
@@ -181,7 +202,7 @@ class Journal:
             raise _ran_before((await self.latest(1, digest=header.digest))[0])
 
     async def claim(self, run_id: str, *, results: str | None = None) -> BatchSummary:
-        """Make a batch belong to this process. Items that were running become `outcome_unknown`.
+        """Make a batch belong to this process. Items that were running get the outcome that is on record.
 
         Raises CallError `unknown_batch`, or `batch_running` if the batch belongs to a process that is alive.
         """
@@ -191,20 +212,25 @@ class Journal:
             raise _running(run_id)
         if not await self._write((_CLAIM, (this_process(), results, run_id, process))):
             raise _running(run_id)
-        await self._write((_MARK_UNKNOWN, (_LOST, run_id)))
+        for item in await self._lost(run_id):
+            if item.outcome is None:
+                await self.undo_begin(run_id, item.id)
+            else:
+                await self.end(run_id, item.outcome)
         return await self.summary(run_id)
 
     async def release(self, run_id: str) -> None:
         """Record that the batch was ended or stopped cleanly and belongs to no process."""
         await self._write((_RELEASE, (time.time(), run_id)))
 
-    async def begin(self, run_id: str, item: Item) -> None:
-        """Record that an item starts. The record is durable when this returns.
+    async def begin(self, run_id: str, item: Item, handle: str | None = None) -> None:
+        """Record that an item starts, and under which handle its record will be. That is durable when this returns.
 
         Raises DelegateError if the item has been started before; it must not be run then.
         """
-        begin = (_BEGIN, (run_id, item.id, item.row))
-        if not await self._write(begin, (_INPUT, (run_id, item.id, json.dumps(dict(item.input))))):
+        begin = [(_BEGIN, (run_id, item.id, item.row))]
+        begin += [(_HANDLE, (run_id, item.id, handle))] if handle is not None else []
+        if not await self._write(*begin, (_INPUT, (run_id, item.id, json.dumps(dict(item.input))))):
             raise DelegateError(f"task {item.id} of batch {run_id} has been started before")
 
     async def undo_begin(self, run_id: str, id: str) -> None:
@@ -229,34 +255,72 @@ class Journal:
             await self._write((_RESET.format(condition=_CONDITIONS[kind]), (run_id,)))
 
     async def outcomes(self, run_id: str) -> AsyncIterator[ItemOutcome]:
-        """Yield all recorded outcomes in the order in which their items started, reading page by page."""
+        """Yield all recorded outcomes in the order in which their items started, reading page by page.
+
+        Those of items that were running when their process was lost, as far as they are known, are last.
+        """
         after = 0
         while page := await self._read(lambda c, after=after: c.execute(_PAGE, (run_id, after)).fetchall()) or []:
             after = page[-1][0]
             for _, id, state, row, why, result, input in page:
                 parsed = TaskResult.model_validate_json(result) if result else None
                 yield ItemOutcome(id, cast("ItemState", state), parsed, why, row, json.loads(input or "{}"))
+        if not _runs(await self._row(run_id)):
+            for item in await self._lost(run_id):
+                if item.outcome is not None:
+                    yield item.outcome
 
     async def summary(self, run_id: str) -> BatchSummary:
         """The state of one batch. Raises CallError `unknown_batch`."""
         row = await self._row(run_id)
-        summary = await self._read(lambda connection: _summary(connection, row))
-        assert summary is not None
-        return summary
+        counts = await self._read(lambda connection: connection.execute(_COUNTS, (run_id,)).fetchone())
+        assert counts is not None
+        return await self._summary(row, counts)
 
     async def latest(self, limit: int = 20, *, digest: str | None = None) -> list[BatchSummary]:
         """The latest batches, newest first; with `digest`, only those of the same tasks."""
         where, values = (" WHERE digest = ?", (digest,)) if digest is not None else ("", ())
         sql = f"{_BATCH}{where} ORDER BY began_at DESC LIMIT ?"
 
-        def query(connection: sqlite3.Connection) -> list[BatchSummary]:
-            return [_summary(connection, row) for row in connection.execute(sql, (*values, limit)).fetchall()]
+        def query(connection: sqlite3.Connection) -> list[tuple[Sequence[Any], Sequence[Any]]]:
+            rows = connection.execute(sql, (*values, limit)).fetchall()
+            return [(row, connection.execute(_COUNTS, (row[0],)).fetchone()) for row in rows]
 
-        return await self._read(query) or []
+        return [await self._summary(row, counts) for row, counts in await self._read(query) or []]
 
     async def aclose(self) -> None:
         """Close the file. It is opened again on the next use."""
         await self._store.aclose()
+
+    async def _lost(self, run_id: str) -> "list[_Lost]":
+        """What became of the items that were running when the process of their batch was lost."""
+        rows = await self._read(lambda connection: connection.execute(_RUNNING, (run_id,)).fetchall()) or []
+        known = await self._records.endings([handle for _, _, handle, _ in rows if handle is not None])
+        return [
+            _Lost(id, _lost_outcome(id, row, json.loads(input or "{}"), known.get(handle)))
+            for id, row, handle, input in rows
+        ]
+
+    async def _summary(self, row: Sequence[Any], counts: Sequence[Any]) -> BatchSummary:
+        run_id, digest, source, results, options, title, total, process, began_at, ended_at = row
+        passed, failed, unknown, settled, unfinished, good, cost, unpriced = counts
+        running = _runs(row)
+        for item in await self._lost(run_id) if unfinished and not running else ():
+            if (outcome := item.outcome) is None:
+                continue
+            verdict = outcome.result and outcome.result.verdict
+            settled, good, passed = settled + 1, good + outcome.good, passed + outcome.passed
+            failed += verdict is not None and verdict.verdict == "FAIL"
+            unknown += outcome.state == "outcome_unknown"
+            cost += outcome.result.cost_known_usd if outcome.result else 0
+            unpriced += outcome.result is not None and outcome.result.cost_usd is None
+        state: BatchState = (
+            "running" if running else "interrupted" if process else "ended" if settled == total else "stopped"
+        )
+        return BatchSummary(
+            run_id, state, source, results, options, title, digest, began_at, ended_at, total, settled, passed, failed,
+            unknown, good, round(cost, 9), bool(unpriced),
+        )  # fmt: skip
 
     async def _row(self, run_id: str) -> Sequence[Any]:
         row = await self._read(lambda c: c.execute(f"{_BATCH} WHERE run_id = ?", (run_id,)).fetchone())
@@ -292,17 +356,29 @@ def _running(run_id: str) -> CallError:
     return CallError("batch_running", message, field="resume", hint="wait until it ends, or stop it, then resume")
 
 
-def _summary(connection: sqlite3.Connection, row: Sequence[Any]) -> BatchSummary:
-    run_id, digest, source, results, options, title, total, process, began_at, ended_at = row
-    counts = connection.execute(_COUNTS, (run_id,)).fetchone()
-    passed, failed, unknown, settled, unfinished, good, cost, unpriced = counts
-    running = bool(process) and is_alive(process)
-    if not running:
-        unknown, settled = unknown + unfinished, settled + unfinished
-    state: BatchState = (
-        "running" if running else "interrupted" if process else "ended" if settled == total else "stopped"
-    )
-    return BatchSummary(
-        run_id, state, source, results, options, title, digest, began_at, ended_at, total, settled, passed, failed,
-        unknown, good, round(cost, 9), bool(unpriced),
-    )  # fmt: skip
+class _Lost(NamedTuple):
+    """An item that was running when the process of its batch was lost."""
+
+    id: str
+    outcome: ItemOutcome | None
+    """None if its child hadn't started, so that it can run."""
+
+
+def _lost_outcome(id: str, row: int | None, input: Mapping[str, str], ending: Ending | None) -> ItemOutcome | None:
+    """What its record says of such an item. Without a record, which may have been removed, that is unknown."""
+    if ending is None or (ending.result is None and ending.started):
+        return ItemOutcome(id, "outcome_unknown", why=_LOST, row=row, input=input)
+    if ending.result is None:
+        return None
+    try:
+        result = TaskResult.model_validate_json(ending.result)
+    except ValidationError:
+        return ItemOutcome(id, "outcome_unknown", why=_UNREADABLE, row=row, input=input)
+    if result.status in ("budget_exceeded", "cancelled") and not result.usage.model_calls and not result.cost_known_usd:
+        return None  # refused before anything of it was run
+    return ItemOutcome.of_result(id, result, row=row, input=input, stopped=True)
+
+
+def _runs(row: Sequence[Any]) -> bool:
+    """Whether the process that a batch belongs to is alive."""
+    return bool(row[7]) and is_alive(str(row[7]))

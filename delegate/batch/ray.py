@@ -51,7 +51,7 @@ class Worker:
             self._running[number] = cancellation = Cancellation()
             stack.callback(self._running.pop, number)
             try:
-                result = await self._backend.run(item, cancellation=cancellation)
+                result = await self._backend.run(item, handle=self._backend.next_handle(), cancellation=cancellation)
             except CallError as error:
                 return "refused", _error_to_json(error)
             return "result", result.model_dump_json()
@@ -103,7 +103,12 @@ class RayBackend:
         """Total number of items that the workers run at the same time."""
         return self._per_worker * len(self._slots)
 
-    async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
+    def next_handle(self) -> None:
+        """None: a record is on the node where its child ran."""
+
+    async def run(
+        self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
+    ) -> TaskResult:
         """Run one item on the least busy worker."""
         number = next(self._item_numbers)
         slot = await self._slot_for(number)

@@ -37,12 +37,18 @@ class BatchRunner:
         """None: no limit."""
         return None
 
+    def next_handle(self) -> str:
+        """A handle in the run of this backend."""
+        return self.context.run.next_handle()
+
     async def aclose(self) -> None:
         """Await the `close` that it was given."""
         if self.close is not None:
             await self.close()
 
-    async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
+    async def run(
+        self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
+    ) -> TaskResult:
         """Run one item. Raises CallError if nothing of it was run, so that it can run later."""
         started = False
 
@@ -66,6 +72,7 @@ class BatchRunner:
             is_run=False,
             cancellation=cancellation,
             template=item.template,
+            handle=handle,
         )
         (result,) = report.results
         refused = result.status == "budget_exceeded" and not result.usage.model_calls and item.task.max_cost_usd is None
@@ -84,8 +91,8 @@ class BatchRunner:
 
     async def resume(self, batch: BatchSummary) -> None:
         """Continue the numbering of tasks and the sum of costs of an earlier session."""
-        numbers = [int(task.handle.rpartition("-")[2]) for task in await self.records.tasks(batch.run_id)]
-        self.context.run.resume(number=max(numbers, default=-1) + 1, spent_usd=batch.cost_known_usd)
+        number = await self.records.next_number(batch.run_id)
+        self.context.run.resume(number=number, spent_usd=batch.cost_known_usd)
 
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
         """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""

@@ -59,11 +59,12 @@ class Admission:
         cancellation: Cancellation | None = None,
         resumed: "Resumed | None" = None,
         template: Template | None = None,
+        handle: str | None = None,
     ) -> Report:
         """Run all tasks, numbered from `first_index`. With `resumed`, the only one goes on where its record ends.
 
         `consumer` receives the events. `is_run` is False for the items of a batch, which is one run, and `template` is
-        what the only task was made from.
+        what the only task was made from, and `handle` that of its record, if it is known before.
 
         Raises:
             CallError: A task can't be run. None of them was started.
@@ -95,6 +96,7 @@ class Admission:
                 cancellation=cancellation,
                 resumed=resumed,
                 template=template,
+                handle=handle,
             )
         if is_run:
             await settle(consumers)

@@ -64,11 +64,13 @@ class Executor:
         cancellation: Cancellation | None = None,
         resumed: "Resumed | None" = None,
         template: Template | None = None,
+        handle: str | None = None,
     ) -> Report:
         """Run all tasks. The report has their results in the same order, numbered from `first_index`.
 
         Unless the call `is_run`, but an item of a batch, its beginning and end are no events of their own. With
-        `resumed`, the only task goes on where its record ends. `template` is what the only task was made from.
+        `resumed`, the only task goes on where its record ends. `template` is what the only task was made from, and
+        `handle` that of its record, if it is known before.
         """
         started = time.monotonic()
         redactor = Redactor(secret_variables=self.services.secret_variables)
@@ -76,7 +78,8 @@ class Executor:
         settings, run = self.services.settings, context.run
         traced = operations.workflow(settings.tool_name, redactor, run_id=run.id, tasks=len(tasks), depth=context.depth)
         with redactor.for_logs(), traced, (cancellation or Cancellation()).part() as own:
-            handles = [resumed.handle if resumed else context.run.next_handle() for _ in tasks]
+            handle = resumed.handle if resumed else handle
+            handles = [handle or run.next_handle() for _ in tasks]
             reading = CallReading(
                 self.services.judging.reader,
                 [TaskToRead(handle, task, template) for handle, task in zip(handles, tasks, strict=True)],

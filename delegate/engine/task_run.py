@@ -335,7 +335,6 @@ class TaskRun:
             except (asyncio.CancelledError, DelegateError, OSError) as error:
                 status, detail = error_mapping.before_start(error, deadline, cancellation)
                 return recorder.finish(status, error=detail)
-            services.records.opened(self.handle, folder.root)
             run_seconds = caller.seconds_left()
             own_seconds = min(self.task.timeout_seconds or math.inf, services.settings.timeout_seconds)
             own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
@@ -346,6 +345,7 @@ class TaskRun:
             self.notify(ChildStarted, model=self._model.id if self._model else None)
             try:
                 async with deadline:
+                    await services.records.opened(self.handle, folder.root)
                     with use_context(context):
                         child = await self._run_job(job)
                 child = await self._refuse_too_large(child, folder)

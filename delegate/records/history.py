@@ -97,6 +97,11 @@ _SELECT_RECORD = f"""
 SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, {candidate_lists.RESULT}
 FROM tasks {candidate_lists.JOINED} WHERE handle = ?
 """  # noqa: S608
+_SELECT_ENDINGS = f"""
+SELECT handle, workspace IS NOT NULL, {candidate_lists.RESULT}
+FROM tasks {candidate_lists.JOINED} WHERE handle IN ({{handles}})
+"""  # noqa: S608
+_SELECT_NUMBERS = "SELECT MAX(CAST(substr(handle, length(run_id) + 2) AS INTEGER)) FROM tasks WHERE run_id = ?"
 _SELECT_OPEN_PROCESSES = "SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL"
 _SELECT_EXPIRED = """
 SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({dead})) AND began_at < ?
@@ -140,6 +145,15 @@ class TaskSummary(NamedTuple):
     """Position in its call or batch, from 0."""
 
 
+class Ending(NamedTuple):
+    """How far a task got."""
+
+    started: bool
+    """Whether its child may have begun to work. Certain only as long as there is no result."""
+    result: str | None
+    """Its result as JSON; None if it has none."""
+
+
 class RunSummary(NamedTuple):
     """A summary of one run: its root's tasks, with all costs below them. Times are seconds since the epoch."""
 
@@ -181,8 +195,6 @@ class Records:
         self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
         self._candidate_lists = CandidateLists()
         self._next_cleanup = -_CLEANUP_INTERVAL
-        self._opened: dict[str, str] = {}
-        """The workspaces of running tasks, by their handles."""
         self._started = set[str]()
         """The tasks of this process that have a start on record."""
 
@@ -228,15 +240,12 @@ class Records:
         text = data if isinstance(data, str) else json_bytes(data, fallback=str).decode()
         self._store.post((_INSERT_EVENT, (handle, at, kind, text)))
 
-    def opened(self, handle: str, workspace: Path) -> None:
-        """Record the workspace of a child."""
-        self._opened[handle] = str(workspace)
-        self._store.post(partial(self._set_workspace, handle))
+    async def opened(self, handle: str, workspace: Path) -> None:
+        """Record the workspace of a child, which may begin to work when this returns.
 
-    def _set_workspace(self, handle: str) -> Statement | None:
-        """The statement that records a workspace, unless the result, which has it, is written with it."""
-        workspace = self._opened.get(handle)
-        return None if workspace is None else (_SET_WORKSPACE, (workspace, handle))
+        It is committed then, with the events so far: a task whose record has no workspace hasn't done anything.
+        """
+        await self._write((_SET_WORKSPACE, (str(workspace), handle)))
 
     async def started(self, handle: str, state: JsonObject) -> None:
         """Record what the workspace of a task was before its child started, until the task has a result.
@@ -244,8 +253,11 @@ class Records:
         When this returns, it is committed, unless the store can't be written: the task can't be resumed then.
         """
         self._started.add(handle)
+        await self._write((_INSERT_START, (handle, json.dumps(state))))
+
+    async def _write(self, *statements: Statement) -> None:
         try:
-            await self._store.write((_INSERT_START, (handle, json.dumps(state))))
+            await self._store.write(*statements)
         except (sqlite3.Error, OSError, ValueError) as error:
             self._store.log_error(error)
 
@@ -282,7 +294,6 @@ class Records:
         verdict = result.verdict.verdict if result.verdict else None
         ended = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
         row = (*ended, run_text, text, result.handle)
-        self._opened.pop(result.handle or "", None)
         if result.handle in self._started:
             self._started.discard(result.handle)
             self._store.post((_DELETE_START, (result.handle,)))
@@ -317,6 +328,21 @@ class Records:
             await self._query(lambda connection: [cost for (cost,) in connection.execute(_SELECT_COSTS, (model,))])
             or []
         )
+
+    async def endings(self, handles: Sequence[str]) -> dict[str, Ending]:
+        """How far these tasks got, as far as they are on record. Raises DelegateError if the records can't be read."""
+
+        def select(connection: sqlite3.Connection) -> dict[str, Ending]:
+            sql = _SELECT_ENDINGS.format(handles=", ".join("?" * len(handles)))
+            rows = connection.execute(sql, list(handles))
+            return {handle: Ending(bool(started), result) for handle, started, result in rows}
+
+        return await self._query(select) or {} if handles else {}
+
+    async def next_number(self, run_id: str) -> int:
+        """The number of a run's next task, which is the last part of its handle. Raises DelegateError."""
+        found = await self._query(lambda connection: connection.execute(_SELECT_NUMBERS, (run_id,)).fetchone())
+        return 0 if found is None or found[0] is None else found[0] + 1
 
     async def tasks(self, run_id: str) -> list[TaskSummary]:
         """The tasks of a run in the order they started. Raises DelegateError if the records can't be read."""

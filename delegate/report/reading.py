@@ -39,7 +39,7 @@ class Reports:
 
     def __init__(self, home: Path) -> None:
         self._records = Records(home)
-        self._journal = Journal(home)
+        self._journal = Journal(home, self._records)
 
     async def __aenter__(self) -> Self:
         return self

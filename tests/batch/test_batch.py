@@ -103,7 +103,11 @@ async def test_no_more_items_run_than_the_concurrency(delegator: Delegator) -> N
     class Recorder:
         capacity = None
 
-        async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
+        def next_handle(self) -> None: ...
+
+        async def run(
+            self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
+        ) -> TaskResult:
             running.append(batch.running)
             return TaskResult(verdict=None, task_index=0, status="completed", summary=DONE)
 
@@ -206,7 +210,11 @@ async def test_a_lost_item_has_an_unknown_outcome_and_reruns_only_on_request(del
     class LosingBackend:
         capacity = None
 
-        async def run(self, item: Item, *, cancellation: Cancellation, on_event: EventSink | None = None) -> TaskResult:
+        def next_handle(self) -> None: ...
+
+        async def run(
+            self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
+        ) -> TaskResult:
             raise WorkerLost("its node was lost")
 
         async def aclose(self) -> None: ...
@@ -240,8 +248,10 @@ async def test_a_batch_that_runs_in_another_process_can_t_be_resumed(
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from delegate.batch.journal import BatchHeader, Journal\n"
+        "from delegate.records.history import Records\n"
         "async def main():\n"
-        "    await Journal(Path(sys.argv[1])).create(BatchHeader('abc', sys.argv[2], 'tasks', None, '{}', 'a', 1))\n"
+        "    home, header = Path(sys.argv[1]), BatchHeader('abc', sys.argv[2], 'tasks', None, '{}', 'a', 1)\n"
+        "    await Journal(home, Records(home)).create(header)\n"
         "    print('there', flush=True); sys.stdin.read()\n"
         "asyncio.run(main())\n"
     )

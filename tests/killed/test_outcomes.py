@@ -1,0 +1,131 @@
+"""What became of the tasks of a batch that was killed is what their records say, at every moment of a task.
+
+The other process is stopped at a known moment by holding the lock of one of its files, as another process does that
+writes to it, and is killed there.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import sqlite3
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from delegate import Delegator, Task
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest
+from tests.batch.rows import DONE, lines
+from tests.cli.command import delegate, openai_at
+from tests.support import warm
+from tests.support.model_server import Call, ModelServer, Reply
+
+TASKS, AT_ONCE = 6, 3
+OPTIONS = ("-o", "r.jsonl", "--goal", "task {n} of many", "-c", "regex: did my part")
+
+
+@contextmanager
+def locked(home: Path, name: str) -> Generator[None]:
+    """Keep every process from writing to a file of the home."""
+    with (home / f"{name}-lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def on_record(home: Path, sql: str) -> int:
+    with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
+        return connection.execute(sql).fetchone()[0]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.005)  # other processes can be watched only so
+
+
+@contextmanager
+def started(server: ModelServer) -> Generator["subprocess.Popen[bytes]"]:
+    """A batch in another process, which is killed at the end."""
+    Path("t.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(TASKS)))
+    command = [*warm.delegate(), "batch", "t.csv", *OPTIONS, "--concurrency", str(AT_ONCE)]
+    environment = {**os.environ, **openai_at(server)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            assert process.stdout
+            process.stdout.read()  # to its end, which comes when the forked process is gone
+
+
+@contextmanager
+def answering_when_told() -> Generator[tuple[ModelServer, threading.Event]]:
+    """A server whose replies wait for an event."""
+    may_answer = threading.Event()
+
+    async def model(call: Call) -> Reply:
+        await asyncio.to_thread(may_answer.wait, 20)
+        return Reply(DONE)
+
+    with ModelServer(model) as server:
+        yield server, may_answer
+
+
+def calls_per_task(server: ModelServer) -> Counter[str]:
+    return Counter(call.texts[0].split("\n")[0] for call in server.calls)
+
+
+def test_a_pass_on_record_is_the_outcome_though_the_process_was_killed_before_the_journal_had_it(home: Path) -> None:
+    with answering_when_told() as (server, may_answer):
+        with started(server):
+            server.wait_for_calls(AT_ONCE, timeout=20)
+            with locked(home, "batches.sqlite3"):
+                may_answer.set()
+                until(lambda: on_record(home, "SELECT COUNT(*) FROM tasks WHERE verdict = 'PASS'") == AT_ONCE)
+        (run,) = json.loads(delegate("runs", "--format", "json").stdout)
+        assert (run["state"], run["passed"], run["other"]) == ("interrupted", 3, 3)
+        done = delegate("batch", "--resume", "last", "--rerun", "unknown", **openai_at(server))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert calls_per_task(server) == {f"task {n} of many": 1 for n in range(TASKS)}, "nothing was paid twice"
+    assert [row["verdict"] for row in lines(Path("r.jsonl"))] == ["PASS"] * TASKS
+    assert all(row["handle"] for row in lines(Path("r.jsonl")))
+
+
+def test_a_task_whose_child_had_not_started_runs_after_the_kill(home: Path) -> None:
+    with answering_when_told() as (server, may_answer):
+        with started(server):
+            server.wait_for_calls(AT_ONCE, timeout=20)
+            begun = "SELECT COUNT(*) FROM tasks WHERE ended_at IS NULL AND workspace IS NOT NULL"
+            assert on_record(home, begun) == AT_ONCE, "each was on record before its model was asked"
+        may_answer.set()
+        with closing(sqlite3.connect(home / "records.sqlite3", isolation_level=None)) as connection:
+            # As if it had been killed while this one waited for its turn.
+            connection.execute("UPDATE tasks SET workspace = NULL WHERE task_index = 1")
+        done = delegate("batch", "--resume", "last", **openai_at(server))
+        assert done.returncode == 3, done.stdout + done.stderr
+    states = {row["id"]: row["state"] for row in lines(Path("r.jsonl"))}
+    assert states == {str(n): "outcome_unknown" if n in (1, 3) else "done" for n in range(1, TASKS + 1)}
+
+
+@pytest.mark.parametrize("mode", ["once", "goal"])
+async def test_a_start_is_on_record_before_the_first_model_call(home: Path, mode: str) -> None:
+    found: list[tuple[object, ...]] = []
+
+    def look(request: ChatRequest) -> ChatReply | str:
+        with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
+            sql = "SELECT workspace IS NOT NULL, kind FROM tasks JOIN events USING (handle)"
+            found.extend(connection.execute(sql).fetchall() if not found else ())
+        return Scripted.call("claim_complete", rationale=DONE) if mode == "goal" else DONE
+
+    task = Task.model_validate({"goal": "x", "mode": mode, "acceptance_criteria": ["regex: did my part"]})
+    async with Delegator(client=Scripted(look), home=home) as delegator:
+        await delegator.run(task)
+    assert found == [(1, "child.started")]
