@@ -24,6 +24,7 @@ from delegate.errors import CallError, DelegateError
 from delegate.records import candidate_lists
 from delegate.records.history import DAY, Ending, Records
 from delegate.records.sqlite import Store
+from delegate.records.trouble import trouble_of
 from delegate.types import TaskResult
 
 T = TypeVar("T")
@@ -186,7 +187,8 @@ class Journal:
     def __init__(self, home: Path, records: Records, *, keep_days: float | None = None) -> None:
         """`records` are those of the items."""
         self._records = records
-        self._store = Store(home / "batches.sqlite3", SCHEMA)
+        self._path = home / "batches.sqlite3"
+        self._store = Store(self._path, SCHEMA)
         self._keep_days = keep_days
 
     async def create(self, header: BatchHeader, *, once: bool = False) -> None:
@@ -247,7 +249,7 @@ class Journal:
         # Without the list of candidate judges, which is most of a result and is kept in the records.
         text = result.model_dump_json(exclude=candidate_lists.OF_RESULT) if result else None
         input = (run_id, outcome.id, json.dumps(dict(outcome.input)))
-        await self._write((_END, (*head, text)), (_INPUT, input))
+        await self._write((_END, (*head, text)), (_INPUT, input), keep=True)
 
     async def reset(self, run_id: str, which: Collection[Rerun | NeverRun]) -> None:
         """Discard the outcomes of these kinds of items, so that they run again."""
@@ -329,18 +331,22 @@ class Journal:
             raise CallError("unknown_batch", f"there is no batch {run_id!r} on record", field="resume", hint=hint)
         return row
 
-    async def _write(self, *statements: tuple[str, Sequence[object]]) -> int:
+    async def _write(self, *statements: tuple[str, Sequence[object]], keep: bool = False) -> int:
+        """Write now. If that fails, what there is to `keep` is written at the next start."""
         try:
             return await self._store.write(*statements)
         except (sqlite3.Error, OSError, ValueError) as error:
-            fix = "free some space, or set `home` (DELEGATE_HOME) to a writable folder"
-            raise DelegateError(f"the journal of batches can't be written: {error}; {fix}") from error
+            if keep:
+                self._store.set_aside(error, *statements)
+            message = f"the journal of batches can't be written: {trouble_of(error, self._path)}"
+            raise DelegateError(message) from error
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
         try:
             return await self._store.read(query)
         except (sqlite3.Error, OSError) as error:
-            raise DelegateError(f"the journal of batches can't be read: {error}") from error
+            message = f"the journal of batches can't be read: {trouble_of(error, self._path)}"
+            raise DelegateError(message) from error
 
 
 def _ran_before(batch: BatchSummary) -> CallError:

@@ -11,12 +11,17 @@ if TYPE_CHECKING:
     from delegate.batch.journal import BatchSummary
     from delegate.delegator import Delegator
     from delegate.records.history import RunSummary
+    from delegate.records.recovery import Recovery
 
 
 def runs(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of runs to list.")
     ] = 20,
+    recover: Annotated[
+        bool,
+        typer.Option("--recover", help="Check the files of all records, and save what can be read of damaged ones."),
+    ] = False,
     format: FormatOption = Format.pretty,
 ) -> None:
     """List the latest runs: start, verdicts, cost and the goal of the first task.
@@ -26,17 +31,58 @@ def runs(
     `interrupted` if its process was lost; resume it with `delegate batch
     --resume RUN`. `delegate show RUN` lists the tasks of a run. Wherever a run
     is named, its first characters are enough, and `last` is the latest one.
+
+    --recover lists nothing. It replaces a damaged file of records by a new one
+    with all that can be read of it, and keeps the damaged one. It exits with 1
+    if anything was lost.
     """
     from delegate.cli.output import print_as_json, refusals_as
     from delegate.cli.work import work
     from delegate.delegator import Delegator
 
-    delegator = Delegator()
     with refusals_as(format):
+        if recover:
+            _recover(format)
+            return
+        delegator = Delegator()
         lines = work(delegator, lambda _: _latest(delegator, limit))
     rows = [line._asdict() for line in lines]
     if not print_as_json(format, rows, rows):
         _print(lines)
+
+
+def _recover(format: Format) -> None:
+    import sqlite3
+
+    from delegate.batch import journal
+    from delegate.cli.output import print_as_json
+    from delegate.errors import ConfigError
+    from delegate.records import history, recovery
+    from delegate.records.trouble import trouble_of
+    from delegate.settings import load_settings
+
+    home, found = load_settings().home, list[recovery.Recovery]()
+    for path, schema in ((home / "records.sqlite3", history.SCHEMA), (home / "batches.sqlite3", journal.SCHEMA)):
+        try:
+            one = recovery.recover(path, schema)
+        except (sqlite3.Error, OSError) as error:
+            raise ConfigError(f"{path} can't be recovered: {trouble_of(error, path)}") from error
+        found += [] if one is None else [one]
+    rows = [one._asdict() for one in found]
+    if not print_as_json(format, rows, rows):
+        for line in map(_recovery_line, found) if found else [f"there are no records in {home}"]:
+            print(line)
+    if any(one.lost or one.tables_cut for one in found):
+        raise typer.Exit(1)
+
+
+def _recovery_line(found: "Recovery") -> str:
+    if not found.damage:
+        return f"{found.path} is whole"
+    lost = [f"up to {found.lost:,} are lost"] if found.lost else []
+    lost += [f"an unknown number is lost of {', '.join(found.tables_cut)}"] if found.tables_cut else []
+    saved = f"{found.rows:,} rows were saved, {' and '.join(lost) or 'none is lost'}"
+    return f"{found.path} was damaged ({found.damage}): {saved}; the damaged file is kept as {found.kept_as}"
 
 
 async def _latest(delegator: "Delegator", limit: int) -> "list[RunSummary]":

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from delegate.records.sqlite import Statement
+from delegate.records.aside import Statement
 from delegate.types import Candidate, TaskResult
 
 SCHEMA = """

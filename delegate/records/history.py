@@ -7,7 +7,6 @@ whose process no longer exists has the state `outcome_unknown`: it may have done
 automatically.
 """
 
-import errno
 import json
 import math
 import os
@@ -26,10 +25,12 @@ from delegate._util.redaction import Redactor, logger
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.records import candidate_lists, rulings_table
+from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
 from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
-from delegate.records.sqlite import Statement, Store
+from delegate.records.sqlite import Store
+from delegate.records.trouble import trouble_of
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, JsonObject, Ruling, Task, TaskResult
 
@@ -114,10 +115,6 @@ FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL{{of_run}} ORDER BY
 """  # noqa: S608
 _INSERT_READING = "INSERT OR REPLACE INTO readings VALUES (?, ?, ?)"
 _DELETE_OLD_READINGS = "DELETE FROM readings WHERE at < ?"
-_UNWRITABLE = (
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
-    errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP,  # there can't be such a folder
-)  # fmt: skip
 _REMOVAL_BATCH = 20
 _CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
@@ -216,19 +213,18 @@ class Records:
         now, process, redactor = time.time(), this_process(), redactor or Redactor()
         is_long = sum(len(task.goal) + len(task.context or "") for _, task in tasks) > LARGE_CHARS
         texts = await run_in_thread_if(is_long, lambda: [_task_text(task, redactor) for _, task in tasks])
-        rows = [
-            (handle, run_id, index, depth, process, now, text)
+        inserts: list[Statement] = [
+            (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
             for index, ((handle, _), text) in enumerate(zip(tasks, texts, strict=True), first)
         ]
         try:
-            await self._store.write(*((_INSERT_TASK, row) for row in rows))
+            await self._store.write(*inserts)
         except (sqlite3.Error, OSError, ValueError) as error:
-            if _is_unwritable(error):
-                why = (isinstance(error, OSError) and error.strerror) or error
-                message = f"records can't be written to {self._path}: {why}"
-                hint = "nothing was run; free some space there, or set `home` (DELEGATE_HOME) to a writable folder"
-                raise CallError("home_not_writable", message, hint=hint) from None
-            self._store.log_error(error)
+            trouble = trouble_of(error, self._path)
+            if trouble.kind in ("full", "failing", "not_writable"):
+                message = f"records can't be written to {self._path}: {trouble.why}"
+                raise CallError("home_not_writable", message, hint=f"nothing was run; {trouble.fix}") from None
+            self._store.set_aside(error, *inserts)
             return
         self._schedule_cleanup()
 
@@ -259,7 +255,7 @@ class Records:
         try:
             await self._store.write(*statements)
         except (sqlite3.Error, OSError, ValueError) as error:
-            self._store.log_error(error)
+            self._store.set_aside(error, *statements)
 
     async def take_over(self, handle: str) -> JsonObject | None:
         """Make a task whose process was lost one of this process, and return what its workspace was at its start.
@@ -283,7 +279,7 @@ class Records:
     async def save(
         self, run: ChildRun, result: TaskResult, *, redactor: Redactor | None = None, now: bool = True
     ) -> TaskResult:
-        """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored.
+        """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored yet.
 
         Results that nobody needs `now`, since other tasks of the call still run, are committed together.
         """
@@ -303,7 +299,7 @@ class Records:
                     return result
                 return result.with_report(partial(_read_report, self._path, result.handle))
         except (sqlite3.Error, OSError, ValueError) as error:
-            self._store.log_error(error)
+            self._store.set_aside(error, *lists, (_FINISH_TASK, row))
         result = result.model_copy(update={"handle": None})
         return result.with_report(partial(redactor.text, run.output))
 
@@ -356,7 +352,8 @@ class Records:
         try:
             await self._store.write(*rulings_table.inserts(new))
         except (sqlite3.Error, OSError, ValueError) as error:
-            raise DelegateError(f"the ruling can't be written to {self._path}: {error}") from error
+            message = f"the ruling can't be written to {self._path}: {trouble_of(error, self._path)}"
+            raise DelegateError(message) from error
 
     async def readings(self, keys: Sequence[str]) -> dict[str, str]:
         """What models read criteria as, as JSON by the keys that are stored. Nothing if the store can't be read."""
@@ -428,7 +425,9 @@ class Records:
     async def _query(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
         try:
             return await self._store.read(query)
-        except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: text that isn't JSON
+        except (sqlite3.Error, OSError) as error:
+            raise DelegateError(f"the records can't be read: {trouble_of(error, self._path)}") from error
+        except ValueError as error:  # text that isn't JSON
             raise DelegateError(f"the records can't be read: {error}") from error
 
     def _schedule_cleanup(self) -> None:
@@ -453,14 +452,6 @@ def _texts(run: ChildRun, result: TaskResult, redactor: Redactor) -> tuple[TaskR
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
-
-
-def _is_unwritable(error: Exception) -> bool:
-    """Whether an error means that the disk is full, failing or read-only, or that its permissions forbid to write."""
-    if isinstance(error, sqlite3.Error):
-        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        return primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
-    return isinstance(error, OSError) and error.errno in _UNWRITABLE
 
 
 def _read_report(path: Path, handle: str) -> str:

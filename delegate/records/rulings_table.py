@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from delegate.records.sqlite import Statement
+from delegate.records.aside import Statement
 from delegate.types import Ruling
 
 SCHEMA = """

@@ -1,10 +1,11 @@
 """An SQLite file with one writer per process, shared by several processes.
 
 Pending writes are committed together: by the caller that waits for them if that takes no time, as usual, and otherwise
-by a thread. In WAL mode a commit survives a crash of any process without waiting for the
-disk. SQLite before 3.51.3 can lose pages if one connection resets the write-ahead log while another one writes to it
-(the WAL-reset bug), and concurrent writers poll. A lock file next to the database therefore admits one writer at a
-time.
+by a thread. What can't be written waits in a side file (see `aside`), and is written before anything later.
+
+In WAL mode a commit survives a crash of any process without waiting for the disk. SQLite before 3.51.3 can lose pages
+if one connection resets the write-ahead log while another one writes to it (the WAL-reset bug), and concurrent writers
+poll. A lock file next to the database therefore admits one writer at a time.
 """
 
 import asyncio
@@ -27,15 +28,14 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from delegate._util import forking
+from delegate.records import aside
+from delegate.records.aside import REJECTED, SideFiles, Statement
+from delegate.records.trouble import trouble_of
 
 if sys.platform != "win32":
     import fcntl
 
 T = TypeVar("T")
-Statement = tuple[str, Sequence[object]]
-"""SQL and its parameters."""
-Later = Callable[[], Statement | None]
-"""Returns what to write, or None if nothing is left to write."""
 
 BUSY_SECONDS = 10.0
 """How long a write waits for other processes."""
@@ -51,7 +51,6 @@ MEASURED_EVERY = 16
 """Callers measure the log before one in so many commits: it takes as long as writing two pages."""
 FORK_SECONDS = 1.0
 """How long a fork waits for a write to end."""
-_STATEMENT_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 _ROW = re.compile(r"(?<= VALUES )\([?, ]+\)$")
 
@@ -76,11 +75,8 @@ class Store:
         self._lock = threading.Lock()
         forking.watch(self)
 
-    def post(self, statement: Statement | Later) -> None:
-        """Write soon, in order, without waiting. A failed write is logged. A crash loses pending writes.
-
-        A function is called when it is committed, from any thread.
-        """
+    def post(self, statement: Statement) -> None:
+        """Write soon, in order, without waiting. A failed write waits in a side file. A crash loses pending writes."""
         with self._lock:
             writer = self._open()
             writer.pending.append(statement)
@@ -90,7 +86,7 @@ class Store:
         """Write after everything posted before, wait for the commit, and return the number of changed rows.
 
         If it needn't be `now`, others are awaited as for `post`. The write is made even if the caller is canceled in
-        the meantime. Raises sqlite3.Error, OSError, ValueError, which aren't logged: see `log_error`.
+        the meantime. Raises sqlite3.Error, OSError, ValueError, after which nothing was written: see `set_aside`.
         """
         done = asyncio.get_running_loop().create_future()
         with self._lock:
@@ -101,10 +97,10 @@ class Store:
                 writer.flush_soon(now=now)
         return await done
 
-    def log_error(self, error: Exception) -> None:
-        """Log an error of `write` with which the caller goes on. The same error is logged only once."""
+    def set_aside(self, error: Exception, *statements: Statement) -> None:
+        """Let statements that `write` couldn't write wait until it can. The same error is logged only once."""
         with self._lock:
-            self._open().log_error(error)
+            self._open().set_aside(error, statements)
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
         """Run `query` after everything posted before and return its result; None if there is no file yet.
@@ -175,14 +171,6 @@ def _resolve(outcomes: _Outcomes) -> None:
             done.set_result(outcome)
 
 
-def _written(taken: Iterable[_Pending | Later]) -> Iterator[_Pending]:
-    for one in taken:
-        if isinstance(one, tuple):
-            yield one
-        elif (statement := one()) is not None:
-            yield statement
-
-
 def _runs(pending: Sequence[_Pending]) -> Iterator[list[_Pending]]:
     """What is pending, in order; rows of one table that follow each other, and for which nobody waits, are together."""
     for _, group in groupby(pending, _table):
@@ -219,7 +207,7 @@ class _Writer:
         self._log_bytes = log_bytes
         self._busy_seconds = busy_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delegate-records")
-        self.pending: deque[_Pending | Later] = deque()
+        self.pending: deque[_Pending] = deque()
         """What isn't committed yet, in order."""
         self._flushing = False
         """Whether `_keep_flushing` runs, or is about to."""
@@ -238,7 +226,10 @@ class _Writer:
         self._dropped: weakref.finalize[[], _Writer] | None = None
         """Closes the connection if nobody did before this object is collected."""
         self._file_id: tuple[int, int] | None = None
-        self._lock = _FileLock(Path(f"{path}-lock"), busy_seconds)
+        self._lock = FileLock(Path(f"{path}-lock"), busy_seconds)
+        self._aside = SideFiles(path)
+        self._locked_until = 0.0
+        """Until then, nobody waits for other processes."""
         self._last_error = ""
         _open_writers.add(self)
         forking.watch(self)
@@ -247,6 +238,7 @@ class _Writer:
         """Leave the connection and what isn't written yet to the parent process."""
         self.in_use = threading.RLock()
         self.pending.clear()
+        self._aside.abandon()
         self.abandon()
 
     # ------------------------------------------------------------------------------------------ for other threads
@@ -267,7 +259,7 @@ class _Writer:
         Not if it would have to wait for something, if a checkpoint is due, nor where the disk was slow lately.
         """
         started = time.monotonic()
-        if self._connection is None or started < self._slow_until:
+        if self._connection is None or started < self._slow_until or self._aside:
             return False
         self._commits_here += 1
         if self._commits_here % MEASURED_EVERY == 0 and self._log_is_long():
@@ -341,20 +333,19 @@ class _Writer:
         `here` is the running loop if this isn't the writer's thread: BlockingIOError is raised then instead of waiting.
         """
         with self.in_use:  # also while taking them, so that nothing that was written later is committed before
-            if not (taken := list(self.pending)):
+            if not (pending := list(self.pending)):
                 return
-            pending = list(_written(taken))
             try:
                 outcomes = self._commit_soon(pending) if here is None else self._commit(pending, wait=False)
             except Exception as error:
                 if here is not None and _is_busy(error):
                     raise BlockingIOError from None
-                if not all(isinstance(one, _Write) for one in pending):  # who waits gets the error
-                    self.log_error(error)
+                if posted := [one for one in pending if not isinstance(one, _Write)]:  # who waits gets the error
+                    self.set_aside(error, posted)
                 outcomes = [error] * len(pending)
             else:
                 self._last_error = ""
-            for _ in taken:
+            for _ in pending:
                 self.pending.popleft()
         awaited = [
             (one.done, outcome) for one, outcome in zip(pending, outcomes, strict=True) if isinstance(one, _Write)
@@ -366,9 +357,14 @@ class _Writer:
         try:
             outcomes = self._commit(pending, wait=False)  # as callers do: changing that takes longer than a statement
         except Exception as error:
-            if not _is_busy(error):
+            if not _is_busy(error) or time.monotonic() < self._locked_until:
                 raise
-            outcomes = self._commit(pending)
+            try:
+                outcomes = self._commit(pending)
+            except Exception as error:
+                if _is_busy(error):
+                    self._locked_until = time.monotonic() + PAUSE_SECONDS
+                raise
         if self._log_is_long():
             with contextlib.suppress(sqlite3.Error, OSError), self._lock.held():  # later then; all is committed
                 self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -380,8 +376,10 @@ class _Writer:
         with self._lock.held(wait=wait):
             connection.execute("BEGIN IMMEDIATE")  # a transaction that starts with a read would fail instead of waiting
             try:
+                taken_in = self._aside.take_in(connection) if self._aside else []
                 outcomes = [outcome for run in _runs(pending) for outcome in self._execute_run(connection, run)]
                 connection.execute("COMMIT")
+                self._aside.remove(taken_in)
             except BaseException:
                 if connection.in_transaction:  # some errors roll back by themselves
                     connection.execute("ROLLBACK")
@@ -392,7 +390,7 @@ class _Writer:
         if len(run) > 1:
             posted = [one for one in run if not isinstance(one, _Write)]
             values = [value for _, row in posted for value in row]
-            with contextlib.suppress(*_STATEMENT_ERRORS, ValueError, OverflowError):  # one by one shows which is wrong
+            with contextlib.suppress(*REJECTED, ValueError, OverflowError):  # one by one shows which is wrong
                 connection.execute(_insertion(posted[0][0], len(posted)), values)
                 return [1] * len(run)
         return [self._execute(connection, one) for one in run]
@@ -402,9 +400,10 @@ class _Writer:
         for statement in pending.statements if isinstance(pending, _Write) else (pending,):
             try:
                 rows += max(0, connection.execute(*statement).rowcount)
-            except (*_STATEMENT_ERRORS, ValueError, OverflowError) as error:
+            except (*REJECTED, ValueError, OverflowError) as error:
                 if not isinstance(pending, _Write):
-                    self.log_error(error)
+                    self._aside.refuse(statement)
+                    self._log_error(error, f"the row is kept in {self._path}-refused")
                 return error
         return rows
 
@@ -427,8 +426,8 @@ class _Writer:
                 self._commit(statements)
                 with self._lock.held():
                     connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
-        except Exception as error:
-            self.log_error(error)
+        except Exception as error:  # what expires is removed the next time
+            self._log_error(error)
             return
         with contextlib.suppress(RuntimeError):  # the writer is being closed
             self._submit(partial(self._maintain, step))
@@ -458,6 +457,8 @@ class _Writer:
         with self._lock.held():
             self._connection, self._waits = self._connect(), True
             self._file_id = _file_identity(self._path)
+            with contextlib.suppress(sqlite3.Error):  # later then
+                self._aside.take_in_lost(self._connection)
         # Not in `__del__`: in a cycle, the connection may be finalized first, and would warn that it is open.
         self._dropped = weakref.finalize(self, self._connection.close)
         self._dropped.atexit = False
@@ -476,7 +477,7 @@ class _Writer:
             connection.execute("PRAGMA wal_autocheckpoint=0")
             # Rows are written once and seldom read, so SQLite's default cache of 2 MB would be wasted.
             connection.execute("PRAGMA cache_size=-256")
-            connection.executescript(self._schema)
+            connection.executescript(aside.SCHEMA + self._schema)
         except BaseException:
             connection.close()
             raise
@@ -492,16 +493,23 @@ class _Writer:
                 with self.in_use, self._lock.held():  # the last connection to close checkpoints the log
                     connection.close()
             except OSError as error:
-                self.log_error(error)
+                self._log_error(error)
                 connection.close()
+        self._aside.close()
         self._lock.close()
 
-    def log_error(self, error: Exception) -> None:
+    def set_aside(self, error: Exception, statements: Iterable[Statement]) -> None:
+        """Let statements wait until the store can be written, and log why."""
+        file = self._aside.add(statements)
+        where = f"in {file}, and is written at the next start" if file else "in memory"
+        self._log_error(error, f"what couldn't be written waits {where}")
+
+    def _log_error(self, error: Exception, consequence: str = "") -> None:
         """Log an error once, not for every write that fails for the same reason."""
         if str(error) != self._last_error:
             self._last_error = str(error)
-            fix = "results are returned all the same; free some space there, or set DELEGATE_HOME to a writable folder"
-            _log.warning("records can't be written to %s: %s; %s", self._path, error, fix)
+            more = f"; {consequence}" if consequence else ""
+            _log.warning("%s can't be written: %s%s", self._path, trouble_of(error, self._path), more)
 
 
 def _is_busy(error: Exception) -> bool:
@@ -545,7 +553,7 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
     return stat.st_dev, stat.st_ino
 
 
-class _FileLock:
+class FileLock:
     """An exclusive lock between processes, and between the writers of one process. Released when its process ends."""
 
     def __init__(self, path: Path, busy_seconds: float) -> None:

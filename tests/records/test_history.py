@@ -208,7 +208,7 @@ async def test_a_process_with_a_reused_id_is_not_mistaken_for_the_original(home:
 # ------------------------------------------------------------------------------------------------------ what goes wrong
 
 
-async def test_an_unstored_start_costs_the_handle_even_if_the_end_is_stored(tmp_path: Path) -> None:
+async def test_a_start_that_could_not_be_stored_is_stored_before_the_end(tmp_path: Path) -> None:
     (tmp_path / "records.sqlite3").mkdir()
 
     async def restore(job: Job) -> None:
@@ -217,7 +217,8 @@ async def test_an_unstored_start_costs_the_handle_even_if_the_end_is_stored(tmp_
     async with Delegator(runner=Runner(restore), home=tmp_path) as delegator:
         report = await delegator.run(Task(goal="x"))
         second = await delegator.run(Task(goal="y"), Task(goal="z"))
-    assert [(result.status, result.handle) for result in report.results] == [("completed", None)]
+        assert await delegator.read(report.results[0].handle or "")
+    assert [result.status for result in report.results] == ["completed"]
     assert all(result.handle for result in second.results)
 
 

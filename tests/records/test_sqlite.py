@@ -280,7 +280,7 @@ async def test_a_file_that_is_not_a_database_is_reported(path: Path, caplog: pyt
     for _ in range(3):
         with pytest.raises(sqlite3.DatabaseError) as raised:
             await store.write((INSERT, (1, "x")))
-        store.log_error(raised.value)
+        store.set_aside(raised.value, (INSERT, (1, "x")))
         store.post((INSERT, (1, "x")))
     with pytest.raises(sqlite3.DatabaseError):
         await rows(store)

@@ -1,0 +1,142 @@
+"""Saves what can be read of a damaged store into a new file, and keeps the damaged one.
+
+Python's SQLite has no `.recover`, which reads pages whatever leads to them. This reads tables row by row instead, in
+the order of their numbers and without indexes, and goes on behind rows that can't be read. So it saves nothing from a
+file whose header or list of tables is damaged; that file is kept for other tools.
+"""
+
+import os
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from delegate.records import aside
+from delegate.records.sqlite import BUSY_SECONDS, FileLock
+
+_SEARCHED = 100_000
+"""How many row numbers are tried behind one that can't be read, before the rest of a table is given up."""
+_FROM = "SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
+_ONE = "SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid = ?"
+_INSERT = "INSERT OR IGNORE INTO {table} ({columns}) VALUES ({values})"
+
+
+class Recovery(NamedTuple):
+    """What became of one store."""
+
+    path: Path
+    damage: str
+    """What was found; empty if the file is whole."""
+    rows: int = 0
+    """Rows that were saved."""
+    lost: int = 0
+    """Rows that couldn't be read, at most: some of their numbers may not have been in use."""
+    tables_cut: tuple[str, ...] = ()
+    """Tables of which an unknown number of rows is lost."""
+    kept_as: Path | None = None
+    """The damaged file."""
+
+
+def recover(path: Path, schema: str, *, busy_seconds: float = BUSY_SECONDS) -> Recovery | None:
+    """Check a store, and replace a damaged one by what can be read of it. None if there is no such file.
+
+    Other processes wait meanwhile. Raises sqlite3.Error and OSError if the store is locked, or can't be written.
+    """
+    if not path.exists():
+        return None
+    lock = FileLock(Path(f"{path}-lock"), busy_seconds)
+    try:
+        with lock.held():
+            damage = _damage(path, busy_seconds)
+            return _replaced(path, schema, damage) if damage else Recovery(path, "")
+    finally:
+        lock.close()
+
+
+def _damage(path: Path, busy_seconds: float) -> str:
+    """What SQLite finds wrong with a file; empty if nothing."""
+    with closing(sqlite3.connect(path, timeout=busy_seconds)) as connection:
+        try:
+            (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF not in (
+                sqlite3.SQLITE_CORRUPT,
+                sqlite3.SQLITE_NOTADB,
+            ):
+                raise
+            return str(error)
+    return "" if found == "ok" else str(found)
+
+
+def _replaced(path: Path, schema: str, damage: str) -> Recovery:
+    new = path.with_name(f"{path.name}-new")
+    kept = path.with_name(f"{path.name}-damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    new.unlink(missing_ok=True)
+    os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(new)) as target:
+        target.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        target.executescript(aside.SCHEMA + schema)
+        copied = {table: _copy(source, target, table) for table in sorted(_tables(target) or ())}
+        target.commit()
+    for suffix in ("-wal", "-shm", ""):  # in this order: a log without its database would be taken for the new one's
+        with suppress(FileNotFoundError):
+            os.replace(f"{path}{suffix}", f"{kept}{suffix}")
+    os.replace(new, path)
+    rows, lost = (sum(counts) for counts in zip(*((one.rows, one.lost) for one in copied.values()), strict=True))
+    return Recovery(path, damage, rows, lost, tuple(table for table, one in copied.items() if one.is_cut), kept)
+
+
+class _Copied(NamedTuple):
+    rows: int
+    lost: int
+    is_cut: bool
+    """Whether the rest of the table can't be read."""
+
+
+def _tables(connection: sqlite3.Connection) -> set[str] | None:
+    """The names of all tables; None if they can't be read."""
+    try:
+        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError:
+        return None
+
+
+def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> _Copied:
+    """Copy all rows that can be read, going on behind those that can't."""
+    known = _tables(source)
+    if known is None or table not in known:  # an earlier version didn't have it
+        return _Copied(0, 0, known is None)
+    rows = lost = 0
+    start = 1
+    while True:
+        try:
+            for row in source.execute(_FROM.format(table=table), (start,)):
+                saved = _insert(target, table, row)
+                rows, lost, start = rows + saved, lost + (not saved), row[0] + 1
+            return _Copied(rows, lost, False)
+        except sqlite3.DatabaseError:
+            row = _next_readable(source, table, start)  # may be `start`: Python reads one row ahead
+        if row is None:
+            return _Copied(rows, lost, True)
+        saved = _insert(target, table, row)
+        rows, lost, start = rows + saved, lost + row[0] - start + (not saved), row[0] + 1
+
+
+def _next_readable(source: sqlite3.Connection, table: str, start: int) -> tuple[Any, ...] | None:
+    for number in range(start, start + _SEARCHED):
+        with suppress(sqlite3.DatabaseError):
+            if row := source.execute(_ONE.format(table=table), (number,)).fetchone():
+                return row
+    return None
+
+
+def _insert(target: sqlite3.Connection, table: str, row: tuple[Any, ...]) -> bool:
+    with suppress(sqlite3.DatabaseError):
+        sql = _INSERT.format(table=table, columns=_columns(target, table), values=", ".join("?" * len(row)))
+        return target.execute(sql, row).rowcount > 0
+    return False
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> str:
+    return ", ".join(["rowid", *(name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})"))])
