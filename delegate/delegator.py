@@ -648,9 +648,9 @@ class Delegator:
         """Return the latest recorded runs, newest first."""
         return await self._records.runs(limit)
 
-    async def tasks(self, run_id: str) -> list[TaskSummary]:
-        """Return the recorded tasks of a run, in the order in which they started."""
-        return await self._records.tasks(run_id)
+    async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
+        """Return the recorded tasks of a run, or the first ones, in the order in which they started."""
+        return await self._records.tasks(run_id, limit)
 
     async def rule(
         self,

@@ -28,7 +28,7 @@ async def run_id_of(delegator: "Delegator", text: str, *, only_batches: bool = F
             return latest[0]
         kind = "batch" if only_batches else "run"
         raise CallError("unknown_handle", f"no {kind} is on record", hint=f"`delegate {kind}` records one")
-    if await delegator.tasks(text):
+    if await delegator.tasks(text, 1):
         return text
     ids = await _run_ids(delegator, _SEARCHED, only_batches=only_batches)
     if text in ids:

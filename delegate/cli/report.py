@@ -24,6 +24,9 @@ def report(
         ),
     ] = LAST,
     number: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The number of a task of the run.")] = None,
+    page: Annotated[
+        int, typer.Option("--page", min=1, metavar="N", help="Which page of a run with more than 1,000 tasks.")
+    ] = 1,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or - for stdout.")
     ] = Path("report.html"),
@@ -34,6 +37,7 @@ def report(
     in its source, when what ran, and what it cost. It loads nothing from
     elsewhere and works without scripts, so it can be mailed and archived. It
     contains what children wrote and read, as far as secrets weren't removed.
+    With more than 1,000 tasks, those that didn't pass are on the first page.
     """
     from delegate.cli.ci.logs import inert_markup, print_as_is
     from delegate.cli.work import work
@@ -43,21 +47,22 @@ def report(
     if output != Path("-"):
         _refuse_unusable(output)
     delegator = Delegator()
-    view = work(delegator, lambda _: _read(delegator, run, number))
+    view = work(delegator, lambda _: _read(delegator, run, number, page))
     html = report_page(view).html
     if output == Path("-"):
         print_as_is(inert_markup(html), end="")
         return
     _write(output, html)
-    print(f"{output}: {', '.join([view.tally, *view.figures])}")
+    pages = [f"page {page} of {view.pages.of}"] if view.pages.of > 1 else []
+    print(f"{output}: {', '.join([view.tally, *view.figures, *pages])}")
 
 
-async def _read(delegator: "Delegator", text: str, number: int | None) -> "ReportView":
+async def _read(delegator: "Delegator", text: str, number: int | None, page: int) -> "ReportView":
     from delegate.report.reading import Reports
 
     id = await _id_of(delegator, text, number)
     async with Reports(delegator.settings.home) as reports:
-        return await reports.report(id)
+        return await reports.report(id, page)
 
 
 async def _id_of(delegator: "Delegator", text: str, number: int | None) -> str:

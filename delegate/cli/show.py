@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from delegate.cli import PROGRAM
 from delegate.cli.options import Format, FormatOption
 from delegate.cli.recorded import complete_run
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from delegate.delegator import Delegator
     from delegate.records.history import TaskSummary
     from delegate.types import JsonObject, Receipt
+
+ROWS, SCREENS = 100, 20
+"""How many tasks a page has: in a table, and with the reasons of each."""
 
 
 def show(
@@ -35,6 +39,9 @@ def show(
     failed: Annotated[
         bool, typer.Option("--failed", help="Only the tasks of the run that didn't pass, with the reasons.")
     ] = False,
+    page: Annotated[
+        int | None, typer.Option("--page", min=1, metavar="N", help="Which page of a run with many tasks. [default: 1]")
+    ] = None,
     format: FormatOption = Format.pretty,
 ) -> None:
     """Print the record of a task with its verdict, full report and tool calls, or the tasks of a run.
@@ -42,7 +49,8 @@ def show(
     `delegate show last` shows the latest run, `delegate show last 2` its second
     task. For a task that is running, or whose process was lost
     (outcome_unknown), it prints what is recorded so far. The JSON formats
-    always contain the transcript.
+    always contain the transcript, and all tasks of a run unless a --page is
+    given.
     """
     from delegate.cli.output import print_as_json, refusals_as
     from delegate.cli.work import work
@@ -50,7 +58,7 @@ def show(
 
     delegator, pretty = Delegator(), format is Format.pretty
     with refusals_as(format):
-        found = work(delegator, lambda _: _find(delegator, run, number, failed=failed, pretty=pretty))
+        found = work(delegator, lambda _: _find(delegator, run, number, failed=failed, pretty=pretty, page=page))
     rows = [task._asdict() for task in found.tasks]
     if print_as_json(format, found.record or rows, None if found.record else rows):
         return
@@ -59,7 +67,7 @@ def show(
     elif failed:
         _print_failed(found)
     else:
-        _print_run(found.tasks)
+        _print_run(found)
 
 
 class _Found(NamedTuple):
@@ -69,14 +77,21 @@ class _Found(NamedTuple):
     number: int | None = None
     """The number of the record among the tasks of its run, from 1; None if it is the only one."""
     tasks: "Sequence[TaskSummary]" = ()
+    """Those of one page."""
+    numbers: "Mapping[str, int]" = MappingProxyType({})
+    """The numbers of the run's tasks, from 1, by their handles."""
     name: str = ""
     """How the run was named."""
+    rest: str = ""
+    """Which tasks these are of how many, and how to see the others; empty if these are all."""
     records: "Mapping[int, JsonObject]" = MappingProxyType({})
     """The records of failed tasks, by their numbers."""
 
 
-async def _find(delegator: "Delegator", text: str, number: int | None, *, failed: bool, pretty: bool) -> _Found:
-    """What `text` and `number` name. For people, a run of one task is this task."""
+async def _find(
+    delegator: "Delegator", text: str, number: int | None, *, failed: bool, pretty: bool, page: int | None
+) -> _Found:
+    """What `text` and `number` name. For people, a run of one task is this task, and one of many is a page of them."""
     from delegate.cli.recorded import find, numbers
 
     record, tasks = await find(delegator, text, number)
@@ -85,11 +100,31 @@ async def _find(delegator: "Delegator", text: str, number: int | None, *, failed
         record = await delegator.read(tasks[0].handle)
     if record is not None:
         return _Found(record, known.get(record["handle"]) if len(known) > 1 else None)
-    if not failed:
-        return _Found(tasks=tasks)
-    of_failed = [task for task in tasks if task.handle in known and task.state != "running" and _has_failed(task)]
-    records = {known[task.handle]: await delegator.read(task.handle) or {} for task in of_failed if pretty}
-    return _Found(tasks=of_failed, name=text, records=dict(sorted(records.items())))
+    if failed:
+        tasks = [task for task in tasks if task.handle in known and task.state != "running" and _has_failed(task)]
+    if failed or len(known) == len(tasks):
+        tasks = sorted(tasks, key=lambda task: known[task.handle])
+    more = f"{PROGRAM} show {text}{' --failed' if failed else ''}"
+    shown, rest = tasks, ""
+    if pretty or page is not None:
+        shown, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
+    records = {known[task.handle]: await delegator.read(task.handle) or {} for task in shown if failed and pretty}
+    return _Found(tasks=shown, numbers=known, name=text, rest=rest, records=records)
+
+
+def _page(tasks: "Sequence[TaskSummary]", page: int, length: int, command: str) -> "tuple[Sequence[TaskSummary], str]":
+    """The tasks of a page, and what to say below them."""
+    from delegate.errors import CallError
+
+    pages = max(1, -(-len(tasks) // length))
+    if page > pages:
+        raise CallError("unknown_page", f"there is no page {page}", hint=f"the last one is {pages}")
+    if pages == 1:
+        return tasks, ""
+    first, last = (page - 1) * length, min(page * length, len(tasks))
+    passed = sum(task.verdict == "PASS" for task in tasks)
+    rest = f"{first + 1:,} to {last:,} of {len(tasks):,} tasks" + (f", {passed:,} of them PASS" if passed else "")
+    return tasks[first:last], rest + (f"; the next: {command} --page {page + 1}" if page < pages else "")
 
 
 def _has_failed(task: "TaskSummary") -> bool:
@@ -124,7 +159,6 @@ def _print_task(record: "JsonObject", number: int | None, *, transcript: bool) -
 
 def _print_failed(found: _Found) -> None:
     """The short screen of each failed task."""
-    from delegate.cli import PROGRAM
     from delegate.cli.output import console
     from delegate.cli.screens import task_screen
     from delegate.types import TaskResult
@@ -140,6 +174,17 @@ def _print_failed(found: _Found) -> None:
             out.print(task_screen(result, record["task"]["goal"], number=n, more=more))
         else:
             out.print(_unfinished(record))
+    _print_rest(found)
+
+
+def _print_rest(found: _Found) -> None:
+    from rich.text import Text
+
+    from delegate.cli.layout import Prose
+    from delegate.cli.output import console
+
+    if found.rest:
+        console().print("", Prose(Text(found.rest, "dim")), sep="\n")
 
 
 def _unfinished(record: "JsonObject") -> "Screen":
@@ -147,7 +192,6 @@ def _unfinished(record: "JsonObject") -> "Screen":
     from rich.text import Text
 
     from delegate._util.fencing import one_line
-    from delegate.cli import PROGRAM
     from delegate.cli.layout import Screen, row
     from delegate.cli.transcript import latest_text, when
 
@@ -191,28 +235,27 @@ def _receipts(calls: "Sequence[Receipt]", table: "Table") -> "Table":
     return table
 
 
-def _print_run(tasks: "Sequence[TaskSummary]") -> None:
+def _print_run(found: _Found) -> None:
     """A table of the tasks, those that children delegated indented and without a number."""
     from rich.text import Text
 
     from delegate.cli.layout import Trimmed
     from delegate.cli.output import VERY_ROOMY, add_title_column, console, slim_table, title
-    from delegate.cli.recorded import numbers, short_ids
+    from delegate.cli.recorded import short_ids
     from delegate.cli.transcript import when
     from delegate.contract.amounts import usd
 
-    out = console()
+    out, tasks = console(), found.tasks
     table, full = slim_table(out), out.width >= VERY_ROOMY
-    known = numbers(tasks)
     run = tasks[0].run_id if full else short_ids([tasks[0].run_id])[tasks[0].run_id]
     for name in ("n", "handle", *(["started"] if full else []), "state", "verdict", "cost"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("n", "cost") else "left")
     add_title_column(table, "goal")
-    if len(known) == len(tasks):
-        tasks = sorted(tasks, key=lambda task: known[task.handle])
+    top = min(task.depth for task in tasks)
     for task in tasks:
-        handle = "  " * (task.depth - tasks[0].depth) + run + task.handle.removeprefix(task.run_id)
+        handle = "  " * (task.depth - top) + run + task.handle.removeprefix(task.run_id)
         state = task.status if task.state == "ended" and task.status else task.state
-        cells = [str(known.get(task.handle, "")), handle, *([when(task.began_at)] if full else [])]
+        cells = [str(found.numbers.get(task.handle, "")), handle, *([when(task.began_at)] if full else [])]
         table.add_row(*map(Text, [*cells, state, task.verdict or "-", usd(task.cost_usd)]), title(task.goal))
     out.print(Trimmed(table))
+    _print_rest(found)

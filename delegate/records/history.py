@@ -86,13 +86,23 @@ _FINISH_TASK = (
     "WHERE handle = ?"
 )
 _SELECT_TASKS = """
-SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task, task_index FROM tasks
-WHERE run_id = ? ORDER BY rowid
+SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, json_extract(task, '$.goal'),
+    task_index FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
 """
 _SELECT_COSTS = """
 SELECT cost_usd FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
 WHERE status = 'completed' AND cost_usd IS NOT NULL AND json_extract(result, '$.requested_model') = ? LIMIT 200
 """
+_SELECT_RUN = """
+WITH first AS (SELECT depth, began_at, task FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT 1)
+SELECT MAX(first.began_at), CASE WHEN COUNT(ended_at) = COUNT(*) THEN MAX(ended_at) END, COUNT(*) FILTER (WHERE top),
+    COUNT(*) FILTER (WHERE top AND verdict = 'PASS'), COUNT(*) FILTER (WHERE top AND verdict = 'FAIL'),
+    CASE WHEN COUNT(cost_usd) FILTER (WHERE top) = COUNT(*) FILTER (WHERE top) 
+        THEN ROUND(SUM(cost_usd) FILTER (WHERE top), 9) END,
+    json_extract(MAX(first.task), '$.goal')
+FROM (SELECT tasks.*, tasks.depth = first.depth AS top FROM tasks, first WHERE run_id = ?), first
+"""
+_SELECT_OPEN = "SELECT DISTINCT process FROM tasks WHERE run_id = ? AND ended_at IS NULL"
 _SELECT_LATEST_RUNS = "SELECT run_id FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
 _SELECT_RECORD = f"""
 SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, {candidate_lists.RESULT}
@@ -115,6 +125,8 @@ FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL{{of_run}} ORDER BY
 """  # noqa: S608
 _INSERT_READING = "INSERT OR REPLACE INTO readings VALUES (?, ?, ?)"
 _DELETE_OLD_READINGS = "DELETE FROM readings WHERE at < ?"
+_AT_ONCE = 1_000
+"""Parameters of one statement, of which SQLite allows a limited number."""
 _REMOVAL_BATCH = 20
 _CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
@@ -329,9 +341,11 @@ class Records:
         """How far these tasks got, as far as they are on record. Raises DelegateError if the records can't be read."""
 
         def select(connection: sqlite3.Connection) -> dict[str, Ending]:
-            sql = _SELECT_ENDINGS.format(handles=", ".join("?" * len(handles)))
-            rows = connection.execute(sql, list(handles))
-            return {handle: Ending(bool(started), result) for handle, started, result in rows}
+            return {
+                handle: Ending(bool(started), result)
+                for start in range(0, len(handles), _AT_ONCE)
+                for handle, started, result in _endings(connection, handles[start : start + _AT_ONCE])
+            }
 
         return await self._query(select) or {} if handles else {}
 
@@ -340,9 +354,9 @@ class Records:
         found = await self._query(lambda connection: connection.execute(_SELECT_NUMBERS, (run_id,)).fetchone())
         return 0 if found is None or found[0] is None else found[0] + 1
 
-    async def tasks(self, run_id: str) -> list[TaskSummary]:
-        """The tasks of a run in the order they started. Raises DelegateError if the records can't be read."""
-        return await self._query(lambda connection: _tasks(connection, run_id)) or []
+    async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
+        """The tasks of a run in the order they started, or the first ones. Raises DelegateError if that fails."""
+        return await self._query(lambda connection: _tasks(connection, run_id, limit)) or []
 
     async def rule(self, *new: Ruling) -> None:
         """Store rulings. A second ruling by the same person on the same criterion replaces the first.
@@ -487,40 +501,33 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     }
 
 
-def _tasks(connection: sqlite3.Connection, run_id: str) -> list[TaskSummary]:
-    return [_task_summary(row) for row in connection.execute(_SELECT_TASKS, (run_id,))]
+def _endings(connection: sqlite3.Connection, handles: Sequence[str]) -> sqlite3.Cursor:
+    return connection.execute(_SELECT_ENDINGS.format(handles=", ".join("?" * len(handles))), list(handles))
+
+
+def _tasks(connection: sqlite3.Connection, run_id: str, limit: int) -> list[TaskSummary]:
+    return [_task_summary(row) for row in connection.execute(_SELECT_TASKS, (run_id, limit))]
 
 
 def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
-    handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, task, index = row
-    state, goal = _state(process, ended_at), str(json.loads(task).get("goal", ""))
-    return TaskSummary(handle, run_id, depth, state, began_at, ended_at, status, verdict, cost_usd, goal, index)
+    handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, goal, index = row
+    state = _state(process, ended_at)
+    return TaskSummary(handle, run_id, depth, state, began_at, ended_at, status, verdict, cost_usd, str(goal), index)
 
 
 def _latest_runs(connection: sqlite3.Connection, limit: int) -> Iterator[RunSummary]:
     for (run_id,) in connection.execute(_SELECT_LATEST_RUNS, (limit,)).fetchall():
-        yield _run_summary(run_id, _tasks(connection, run_id))
+        yield _run_summary(connection, run_id)
 
 
-def _run_summary(run_id: str, tasks: Sequence[TaskSummary]) -> RunSummary:
-    """The summary of a run whose first task was delegated by the root."""
-    top_level = [task for task in tasks if task.depth == tasks[0].depth]
-    ends = [task.ended_at for task in tasks if task.ended_at is not None]
-    costs = [task.cost_usd for task in top_level if task.cost_usd is not None]
-    passed, failed = (sum(task.verdict == word for task in top_level) for word in ("PASS", "FAIL"))
-    states = {task.state for task in tasks}
-    return RunSummary(
-        run_id,
-        "running" if "running" in states else "outcome_unknown" if "outcome_unknown" in states else "ended",
-        tasks[0].began_at,
-        max(ends) if len(ends) == len(tasks) else None,
-        len(top_level),
-        passed,
-        failed,
-        len(top_level) - passed - failed,
-        round(sum(costs), 9) if len(costs) == len(top_level) else None,
-        tasks[0].goal,
-    )
+def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
+    """The summary of a run whose first task was delegated by the root. SQLite adds up: there may be 10,000 tasks."""
+    row = connection.execute(_SELECT_RUN, (run_id, run_id)).fetchone()
+    began_at, ended_at, tasks, passed, failed, cost_usd, goal = row
+    states = {_state(process, None) for (process,) in connection.execute(_SELECT_OPEN, (run_id,))}
+    state: TaskState = "running" if "running" in states else "outcome_unknown" if states else "ended"
+    other = tasks - passed - failed
+    return RunSummary(run_id, state, began_at, ended_at, tasks, passed, failed, other, cost_usd, str(goal))
 
 
 def _state(process: str, ended_at: float | None) -> TaskState:

@@ -2,11 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,12 +17,12 @@ from delegate.batch.journal import BatchSummary, Journal
 from delegate.budget import costs
 from delegate.contract.amounts import percent, usd
 from delegate.errors import CallError
-from delegate.records.history import Records, RunSummary, TaskSummary
+from delegate.records.history import Ending, Records, RunSummary, TaskSummary
 from delegate.report.amounts import duration, money, run_bill, when
 from delegate.report.lanes import Course, timeline
 from delegate.report.room import Room
-from delegate.report.tasks import code_of, task_view, unreadable
-from delegate.report.values import Choice, Filter, ReportView, RunLine, TaskView, Tone
+from delegate.report.tasks import code_of, task_view, unreadable, word_of
+from delegate.report.values import Choice, Filter, Pages, ReportView, RunLine, TaskView, Tone
 from delegate.sandbox.threads import run_in_thread
 from delegate.types import JsonObject, Ruling, TaskResult, Totals
 
@@ -30,6 +30,9 @@ FILTERED_FROM = 6
 """Reports with fewer tasks have no filters."""
 MOST_CHOICES = 12
 """A column with more distinct values isn't offered as a filter."""
+PAGE_TASKS = 1_000
+"""Longer reports have several pages: one takes about a second, and 3 MB."""
+T = TypeVar("T")
 _MOST_COLUMNS = 4
 _TITLE_CHARS = 160
 
@@ -48,28 +51,37 @@ class Reports:
         await self._records.aclose()
         await self._journal.aclose()
 
-    async def report(self, id: str) -> ReportView:
-        """The report of a batch, of a run, or of one task, by its id or handle.
+    async def report(self, id: str, page: int = 1) -> ReportView:
+        """The report of a batch, of a run, or of one task, by its id or handle. Long ones have several pages.
 
-        Raises CallError `unknown_handle` if nothing of it is on record, and DelegateError if the files can't be read.
+        Raises CallError `unknown_handle` if nothing of it is on record, or `unknown_page`, and DelegateError if the
+        files can't be read.
         """
         batch = await self._batch(id)
         tasks = await self._records.tasks(id)
         if batch is not None:
             outcomes = [outcome async for outcome in self._journal.outcomes(id)]
-            records = await self._read([task.handle for task in tasks])
+            rows, pages = _paged(_rows(outcomes, tasks), page, _row_passed)
+            records = await self._read([handle for _, handle in rows if handle])
             rulings = await self._rulings(id)
-            return await run_in_thread(lambda: _batch_view(batch, outcomes, tasks, records, rulings))
+            return await run_in_thread(
+                lambda: _batch_view(batch, outcomes, rows, pages, {one.handle: one for one in tasks}, records, rulings)
+            )
         if tasks:
-            records, rulings = await self._read([task.handle for task in tasks]), await self._rulings(id)
-            return await run_in_thread(lambda: _run_view("run", tasks, records, rulings))
+            shown, pages = _paged(_in_order(tasks), page, lambda task: task.verdict == "PASS")
+            records, rulings = await self._read([task.handle for task in shown]), await self._rulings(id)
+            others = [task.handle for task in tasks if task.handle not in records]
+            results = {handle: _result(record) for handle, record in records.items()}
+            results |= {handle: _parsed(one) for handle, one in (await self._records.endings(others)).items()}
+            return await run_in_thread(lambda: _run_view("run", tasks, shown, pages, results, records, rulings))
         record = await self._records.read(id)
         if record is None:
             hint = "use `last`, or an id from `delegate runs` or its first characters"
             raise CallError("unknown_handle", f"there is no record {one_line(id, 60)!r}", hint=hint)
         own = [task for task in await self._records.tasks(record["run_id"]) if task.handle == id]
         rulings = {id: await self._records.rulings(id)}
-        return await run_in_thread(lambda: _run_view("task", own, {id: record}, rulings))
+        results = {id: _result(record)}
+        return await run_in_thread(lambda: _run_view("task", own, own, Pages(), results, {id: record}, rulings))
 
     async def runs(self, limit: int = 100) -> list[RunLine]:
         """The latest runs and batches, newest first."""
@@ -104,32 +116,35 @@ class Reports:
 def _run_view(
     kind: str,
     tasks: Sequence[TaskSummary],
+    shown: Sequence[TaskSummary],
+    pages: Pages,
+    results: Mapping[str, TaskResult | None],
     records: Mapping[str, JsonObject],
     rulings: Mapping[str, Sequence[Ruling]],
 ) -> ReportView:
-    """The report of a run. What children delegated follows the tasks of the root, without a number."""
+    """The report of a run, with the tasks that are `shown` on this page. `records` are theirs, `results` of all."""
     top = min(task.depth for task in tasks)
-    roots = sorted((task for task in tasks if task.depth == top), key=lambda task: task.task_index)
-    ordered = [*roots, *(task for task in tasks if task.depth != top)]
-    results = {task.handle: _result(records.get(task.handle)) for task in tasks}
-    keys = _Keys(len(ordered))
+    ordered = _in_order(tasks)
+    roots = [task for task in ordered if task.depth == top]
+    places = {task.handle: n for n, task in enumerate(ordered, start=1)}
+    keys = _Keys(len(shown))
     redactor, views = Redactor(), list[TaskView]()
-    for n, task in enumerate(ordered, start=1):
-        record = records.get(task.handle)
+    for task in shown:
+        n = places[task.handle]
         view = _task_view(
-            record,
-            len(ordered),
+            records.get(task.handle),
+            len(shown),
             redactor,
             anchor=f"t{n}",
             number=str(n) if n <= len(roots) else "",
             depth=task.depth - top,
             rulings=rulings.get(task.handle, ()),
-            filters=keys.of(_filter_word(task.verdict, task.state), code_of(None, results[task.handle])),
+            filters=keys.of(_filter_word(task.verdict, task.state), code_of(None, results.get(task.handle))),
         )
         views.append(view)
     began, ended = min(task.began_at for task in tasks), max(_end(task, records) for task in tasks)
-    totals = costs.totals([found for task in roots if (found := results[task.handle])], ended - began)
-    if any(results[task.handle] is None for task in roots):
+    totals = costs.totals([found for task in roots if (found := results.get(task.handle))], ended - began)
+    if any(results.get(task.handle) is None for task in roots):
         totals = totals.model_copy(update={"cost_usd": None, "child_cost_usd": None})
     live = any(task.state == "running" for task in tasks)
     return ReportView(
@@ -140,43 +155,38 @@ def _run_view(
         live=live,
         when=when(began),
         tally=_tally(totals.passed, len(roots)),
-        tone=_tone([view for view in views if view.depth == 0]),
+        tone=_tone(words := [_word_of_task(task, results.get(task.handle)) for task in roots]),
         figures=_figures(totals, live=live),
-        counts=_counts([view for view in views if view.depth == 0]),
+        counts=_counts(words),
         tasks=views,
-        timeline=timeline([_course(view, task, records) for view, task in zip(views, ordered, strict=True)]),
+        timeline=timeline([_course(view, task, records) for view, task in zip(views, shown, strict=True)]),
         bill=run_bill(totals),
         filters=keys.filters(),
-        notes=_notes(tasks, live=live),
+        notes=[*_notes(tasks, live=live), *_page_notes(pages, tasks[0].run_id)],
+        pages=pages,
     )
 
 
 def _batch_view(
     batch: BatchSummary,
     outcomes: Sequence[ItemOutcome],
-    tasks: Sequence[TaskSummary],
+    rows: "Sequence[_Row]",
+    pages: Pages,
+    by_handle: Mapping[str, TaskSummary],
     records: Mapping[str, JsonObject],
     rulings: Mapping[str, Sequence[Ruling]],
 ) -> ReportView:
-    """The report of a batch: its rows with an outcome in the order of the file, then the tasks that are running."""
-    redactor, by_handle = Redactor(), {task.handle: task for task in tasks}
-    outcomes = sorted(outcomes, key=lambda one: (one.row is None, one.row or 0))
-    outcomes = [
-        replace(one, input={name: redactor.text(value) for name, value in one.input.items()}) for one in outcomes
-    ]
-    open_tasks = [task for task in tasks if task.state == "running" and task.depth == 0]
-    room_for = len(outcomes) + len(open_tasks)
-    keys, views, courses = _Keys(room_for, outcomes), list[TaskView](), list[Course]()
-    rows: list[tuple[ItemOutcome | None, str | None]] = [
-        (one, one.result.handle if one.result else None) for one in outcomes
-    ]
-    for outcome, handle in [*rows, *((None, task.handle) for task in open_tasks)]:
+    """The report of a batch, with the `rows` of this page. `outcomes` are those of all."""
+    redactor = Redactor()
+    rows = [(outcome and _redacted(outcome, redactor), handle) for outcome, handle in rows]
+    keys, views, courses = _Keys(len(rows), [one for one, _ in rows if one]), list[TaskView](), list[Course]()
+    for outcome, handle in rows:
         record, task = records.get(handle or ""), by_handle.get(handle or "")
         result = outcome.result if outcome else None
         word = _filter_word(result.verdict.verdict if result and result.verdict else None, _state_of(outcome))
         view = _task_view(
             record,
-            room_for,
+            len(rows),
             redactor,
             anchor=_anchor(outcome, task),
             number=outcome.id if outcome else "",
@@ -189,6 +199,8 @@ def _batch_view(
             courses.append(_course(view, task, records))
     totals = _batch_totals(batch, outcomes)
     live = batch.state == "running"
+    words = [word_of(_state_of(one), one, one.result) for one in outcomes]
+    words += [word_of("running", None, None)] * (pages.tasks - len(outcomes))
     return ReportView(
         kind="batch",
         title=one_line(f"{batch.source}: {batch.title}", _TITLE_CHARS),
@@ -197,15 +209,65 @@ def _batch_view(
         live=live,
         when=when(batch.began_at),
         tally=_tally(batch.passed, batch.total),
-        tone=_tone(views) if batch.settled == batch.total else "run" if live else "warn",
+        tone=_tone(words) if batch.settled == batch.total else "run" if live else "warn",
         figures=_figures(totals, live=live),
-        counts=_counts(views, not_listed=batch.total - len(views)),
+        counts=_counts(words, not_started=batch.total - len(words)),
         tasks=views,
         timeline=timeline(courses),
         bill=run_bill(totals),
         filters=keys.filters(),
-        notes=_batch_notes(batch),
+        notes=[*_batch_notes(batch), *_page_notes(pages, batch.run_id)],
+        pages=pages,
     )
+
+
+def _word_of_task(task: TaskSummary, result: TaskResult | None) -> tuple[str, Tone]:
+    return word_of("unreadable" if task.state == "ended" else task.state, None, result)
+
+
+_Row = tuple[ItemOutcome | None, str | None]
+"""A row of a batch: its outcome, if it has one, and the handle of its record."""
+
+
+def _rows(outcomes: Sequence[ItemOutcome], tasks: Sequence[TaskSummary]) -> list[_Row]:
+    """The rows with an outcome in the order of the file, then the tasks that are running."""
+    ordered = sorted(outcomes, key=lambda one: (one.row is None, one.row or 0))
+    rows: list[_Row] = [(one, one.result.handle if one.result else None) for one in ordered]
+    return rows + [(None, task.handle) for task in tasks if task.state == "running" and task.depth == 0]
+
+
+def _row_passed(row: _Row) -> bool:
+    return row[0] is not None and row[0].passed
+
+
+def _redacted(outcome: ItemOutcome, redactor: Redactor) -> ItemOutcome:
+    return replace(outcome, input={name: redactor.text(value) for name, value in outcome.input.items()})
+
+
+def _in_order(tasks: Sequence[TaskSummary]) -> list[TaskSummary]:
+    """The tasks of the root by their place in the call, then what children delegated."""
+    top = min(task.depth for task in tasks)
+    roots = sorted((task for task in tasks if task.depth == top), key=lambda task: task.task_index)
+    return [*roots, *(task for task in tasks if task.depth != top)]
+
+
+def _paged(items: Sequence[T], number: int, passed: Callable[[T], bool]) -> tuple[Sequence[T], Pages]:
+    """What is on one page of a report. If there are several, what didn't pass is on the first ones."""
+    of = max(1, -(-len(items) // PAGE_TASKS))
+    if number > of:
+        raise CallError("unknown_page", f"there is no page {number}", hint=f"the last one is {of}")
+    start, end = (number - 1) * PAGE_TASKS, min(number * PAGE_TASKS, len(items))
+    ordered = items if of == 1 else sorted(items, key=passed)
+    return ordered[start:end], Pages(number, of, start + 1, end, len(items))
+
+
+def _page_notes(pages: Pages, run_id: str) -> list[str]:
+    if pages.of == 1:
+        return []
+    shown = f"Page {pages.number} of {pages.of}, {pages.last - pages.first + 1:,} of {pages.tasks:,} tasks"
+    following = f"`delegate report {run_id} --page {pages.number + 1}` writes the next one"
+    end = f"; {following}." if pages.number < pages.of else "."
+    return [f"{shown}, those without a PASS first{end} The headline, the counts and the bill are those of all."]
 
 
 def _anchor(outcome: ItemOutcome | None, task: TaskSummary | None) -> str:
@@ -238,6 +300,11 @@ def _task_view(record: JsonObject | None, of: int, redactor: Redactor, **known: 
         if record is None:
             raise
         return task_view(unreadable(record), Room.for_each_of(of), redactor, **known)
+
+
+def _parsed(ending: Ending) -> TaskResult | None:
+    with suppress(ValidationError):
+        return TaskResult.model_validate_json(ending.result) if ending.result else None
 
 
 def _result(record: JsonObject | None) -> TaskResult | None:
@@ -277,20 +344,20 @@ def _figures(totals: Totals, *, live: bool) -> list[str]:
     return [cost, *shares, duration(totals.seconds)]
 
 
-def _tone(views: Sequence[TaskView]) -> Tone:
+def _tone(words: Sequence[tuple[str, Tone]]) -> Tone:
     """The tone of the whole: the worst of its tasks."""
     order: tuple[Tone, ...] = ("fail", "warn", "run", "none", "pass")
-    return min(views, key=lambda view: order.index(view.tone)).tone if views else "none"
+    return order[min((order.index(tone) for _, tone in words), default=order.index("none"))]
 
 
-def _counts(views: Sequence[TaskView], *, not_listed: int = 0) -> list[tuple[int, str, Tone]]:
-    """The number of tasks by their words, most first. Those that haven't started aren't among the views."""
+def _counts(words: Sequence[tuple[str, Tone]], *, not_started: int = 0) -> list[tuple[int, str, Tone]]:
+    """The number of tasks by their words, most first. Those that haven't started have none yet."""
     tones: dict[str, Tone] = {}
-    for view in views:
-        tones.setdefault(view.word, view.tone)
-    counts = Counter(view.word for view in views)
+    for word, tone in words:
+        tones.setdefault(word, tone)
+    counts = Counter(word for word, _ in words)
     listed: list[tuple[int, str, Tone]] = sorted(((counts[word], word, tones[word]) for word in tones), reverse=True)
-    return listed if not_listed <= 0 else [*listed, (not_listed, "NOT STARTED", "none")]
+    return listed if not_started <= 0 else [*listed, (not_started, "NOT STARTED", "none")]
 
 
 def _notes(tasks: Sequence[TaskSummary], *, live: bool) -> list[str]:

@@ -103,7 +103,8 @@ class _Views:
 
     async def _report(self, request: web.Request) -> web.Response:
         try:
-            view = await self._reports.report(request.match_info["id"])
+            page = request.query.get("page", "1")
+            view = await self._reports.report(request.match_info["id"], int(page) if page.isdecimal() else 1)
         except DelegateError as error:
             return _reply(problem_page(str(error)), HTTPStatus.NOT_FOUND)
         return _reply(await run_in_thread(lambda: report_page(view, served=True)))

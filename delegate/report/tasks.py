@@ -115,7 +115,7 @@ def task_view(
     """What a report shows of a task: of its record and the rulings on it, of its outcome in a batch, or of both."""
     result = _result_of(record, outcome)
     verdict = result.verdict if result else None
-    word, tone = _word(record, outcome, result)
+    word, tone = word_of(record["state"] if record else "outcome_unknown", outcome, result)
     goal = _goal(record, outcome)
     room.has(_TASK_CHARS)
     details = _Details(record or {}, result, rulings, room, redactor)
@@ -171,12 +171,12 @@ def _result_of(record: JsonObject | None, outcome: ItemOutcome | None) -> TaskRe
     return outcome.result if outcome else None
 
 
-def _word(record: JsonObject | None, outcome: ItemOutcome | None, result: TaskResult | None) -> tuple[str, Tone]:
+def word_of(state: str, outcome: ItemOutcome | None, result: TaskResult | None) -> tuple[str, Tone]:
     """PASS or FAIL, or why there is no verdict, with its tone. A FAIL that says nothing about the work is a warning."""
     if outcome is not None and outcome.state != "done":
         return _STATES[outcome.state]
     if result is None:
-        return _STATES.get(record["state"] if record else "outcome_unknown", _STATES["outcome_unknown"])
+        return _STATES.get(state, _STATES["outcome_unknown"])
     if result.verdict is None:
         return ("NO VERDICT", "none") if result.status == "completed" else (result.status.upper(), "fail")
     if result.verdict.verdict == "PASS" and result.status == "completed":

@@ -226,6 +226,19 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class Pages:
+    """Which of the pages of a long report this is."""
+
+    number: int = 1
+    of: int = 1
+    first: int = 1
+    """The place of its first task among all, from 1."""
+    last: int = 0
+    tasks: int = 0
+    """Those of all pages."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReportView:
     """A whole report."""
 
@@ -248,6 +261,7 @@ class ReportView:
     bill: Sequence[BillRow]
     filters: Sequence[Filter]
     notes: Sequence[str] = ()
+    pages: Pages = Pages()
 
 
 @dataclass(frozen=True, slots=True)

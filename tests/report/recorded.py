@@ -154,3 +154,50 @@ async def thousand(home: Path) -> str:
         f"JOIN tasks USING (handle) {copied} WHERE task_index < 2",
     )
     return report.run_id or ""
+
+
+async def large_batch(home: Path, rows: int) -> str:
+    """A batch of many rows, every fourth of which failed: copies of four that ran. Returns its id."""
+    criteria = ["the report says that the work was done", {"kind": "regex", "pattern": "work"}]
+    missing = [criteria[0], {"kind": "regex", "pattern": "missing"}]
+    work = child("I did the work. " * 30, **{"note.md": "a note about the work\n" * 20})
+    goals = [f"Do part {n} of the work" for n in range(1, 5)]
+    run_id = await batch(
+        words(work, met_by("I did the work")),
+        [
+            (str(n), {"goal": goal, "acceptance_criteria": criteria if n < 4 else missing}, {"goal": goal, "n": str(n)})
+            for n, goal in enumerate(goals, start=1)
+        ],
+    )
+    numbers = f"WITH RECURSIVE numbers(n) AS (SELECT 5 UNION ALL SELECT n + 1 FROM numbers WHERE n < {rows})"
+    columns = "process, began_at, ended_at, status, verdict, cost_usd, workspace"
+    like = "task_index = (n - 1) % 4 WHERE task_index < 4"
+    execute(
+        home,
+        f"INSERT INTO tasks (handle, run_id, task_index, depth, {columns}, task, run, result) {numbers} "
+        f"SELECT run_id || '-' || (n - 1), run_id, n - 1, depth, {columns}, "
+        "json_set(task, '$.goal', 'Do part ' || n || ' of the work'), run, "
+        f"json_set(result, '$.handle', run_id || '-' || (n - 1), '$.task_index', n - 1) "
+        f"FROM tasks JOIN numbers ON {like}",
+    )
+    execute(
+        home,
+        f"INSERT INTO events {numbers} SELECT run_id || '-' || (n - 1), at, kind, data FROM events "
+        f"JOIN tasks USING (handle) JOIN numbers ON {like}",
+    )
+    of_item = "state, good, verdict, cost_usd, spent_before_usd, unpriced, why"
+    execute(
+        home,
+        f"INSERT INTO items (run_id, id, row, {of_item}, result) {numbers} SELECT run_id, n, n, {of_item}, "
+        "json_set(result, '$.handle', run_id || '-' || (n - 1), '$.task_index', n - 1) "
+        "FROM items JOIN numbers ON row = (n - 1) % 4 + 1 WHERE row < 5",
+        file="batches.sqlite3",
+    )
+    execute(
+        home,
+        f"INSERT INTO inputs {numbers} SELECT run_id, n, json_set(input, '$.n', CAST(n AS TEXT)) FROM inputs "
+        "JOIN numbers ON id = (n - 1) % 4 + 1 WHERE CAST(id AS INTEGER) < 5",
+        file="batches.sqlite3",
+    )
+    execute(home, "UPDATE batches SET total = ?", rows, file="batches.sqlite3")
+    return run_id

@@ -1,0 +1,78 @@
+"""Runs of many tasks: a screen and a report show a page of them, and no task costs more than the first ones."""
+
+import asyncio
+import html
+import itertools
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from delegate import Delegator
+from delegate.report.page import report_page
+from delegate.report.reading import PAGE_TASKS
+from tests.batch.rows import Children, tasks
+from tests.cli.command import delegate
+from tests.report.recorded import large_batch, view
+
+ROWS = PAGE_TASKS + 200
+FAILED = ROWS // 4
+
+
+@pytest.fixture
+def run_id(home: Path) -> str:
+    return asyncio.run(large_batch(home, ROWS))
+
+
+def test_show_prints_a_page_of_a_long_run_and_how_to_see_the_next(run_id: str) -> None:
+    first, last = delegate("show", "last").stdout, delegate("show", "last", "--page", "12").stdout
+    assert len(first.splitlines()) < 110
+    assert len(first) < 20_000
+    assert "1 to 100 of 1,200 tasks, 900 of them PASS; the next: delegate show last --page 2" in first
+    assert first.splitlines()[2].split()[0] == "1"
+    assert "1,101 to 1,200 of 1,200 tasks" in last
+    assert "the next" not in last
+    failed = delegate("show", "last", "--failed").stdout
+    assert failed.count("FAIL  ") == 20
+    assert f"1 to 20 of {FAILED} tasks; the next: delegate show last --failed --page 2" in failed
+    refused = delegate("show", "last", "--page", "13")
+    assert (refused.returncode, "the last one is 12" in refused.stderr) == (2, True)
+
+
+def test_programs_get_all_tasks_or_the_page_that_they_ask_for(run_id: str) -> None:
+    assert len(json.loads(delegate("show", "last", "--format", "json").stdout)) == ROWS
+    page = json.loads(delegate("show", "last", "--format", "json", "--page", "2").stdout)
+    assert [task["task_index"] for task in page] == list(range(100, 200))
+    (run,) = json.loads(delegate("runs", "--format", "json").stdout)
+    assert (run["tasks"], run["passed"], run["failed"]) == (ROWS, ROWS - FAILED, FAILED)
+
+
+def test_a_long_report_has_pages_of_which_the_first_has_what_did_not_pass(run_id: str, home: Path) -> None:
+    written = delegate("report", "last")
+    assert "page 1 of 2" in written.stdout
+    page = html.unescape(Path("report.html").read_text())
+    assert f"{ROWS - FAILED:,} of {ROWS:,} PASS" in page, "the headline is that of all"
+    assert f"`delegate report {run_id} --page 2` writes the next one" in page
+    assert page.count('<details class="task ') == PAGE_TASKS
+    assert page.count('<span class="chip fail">FAIL') == FAILED
+    assert len(page) < 3_000_000
+    assert delegate("report", "last", "--page", "2", "-o", "2.html").returncode == 0
+    second = Path("2.html").read_text()
+    assert (second.count('<details class="task '), second.count('<span class="chip fail">FAIL')) == (200, 0)
+    assert "the last one is 2" in delegate("report", "last", "--page", "3", "-o", "3.html").stderr
+    served = report_page(asyncio.run(view(home, run_id)), served=True).html
+    assert re.findall(r'<a href="\?page=(\d)">', served) == ["2"]
+
+
+async def test_each_task_of_a_batch_costs_as_much_as_the_first_ones(home: Path) -> None:
+    each, marks = 300, list[float]()
+    async with Delegator(client=Children(), home=home) as delegator:
+        done = 0
+        async for _ in delegator.batch(tasks(*(f"t{n}" for n in range(4 * each))), concurrency=20, results="r.jsonl"):
+            done += 1
+            if done % each == 0:
+                marks.append(time.process_time())
+    first, _, last = (after - before for before, after in itertools.pairwise(marks))
+    assert last < 1.7 * first
