@@ -108,6 +108,8 @@ class SideFiles:
 
     def close(self) -> None:
         """Let the next process take in what is left."""
+        if self._kept:  # there may be room by now
+            self.add(())
         with self._lock:
             for file in self._files:
                 file.close()

@@ -485,6 +485,9 @@ class _Writer:
 
     def _close(self) -> None:
         self._flush()
+        if self._aside and self._connection is not None:
+            with contextlib.suppress(sqlite3.Error, OSError):  # left to the next process then
+                self._commit([], wait=False)
         connection, self._connection = self._connection, None
         if connection is not None:
             assert self._dropped is not None
@@ -501,8 +504,10 @@ class _Writer:
     def set_aside(self, error: Exception, statements: Iterable[Statement]) -> None:
         """Let statements wait until the store can be written, and log why."""
         file = self._aside.add(statements)
-        where = f"in {file}, and is written at the next start" if file else "in memory"
-        self._log_error(error, f"what couldn't be written waits {where}")
+        where = (
+            f"in {file}, and is written at the next start" if file else "in memory, for as long as this process runs"
+        )
+        self._log_error(error, f"results are returned all the same; what couldn't be written waits {where}")
 
     def _log_error(self, error: Exception, consequence: str = "") -> None:
         """Log an error once, not for every write that fails for the same reason."""

@@ -139,6 +139,39 @@ async def test_the_next_process_takes_in_what_a_killed_one_left_and_does_so_once
     assert on_disk(path) == [1, 12, 13]
 
 
+FULL = """
+import asyncio, resource, signal, sys
+from pathlib import Path
+from delegate.records.sqlite import Store
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+async def main():
+    store = Store(Path(sys.argv[1]), sys.argv[2])
+    await store.write((sys.argv[3], (1, "x")))
+    limit(0)
+    store.post((sys.argv[3], (2, "x")))
+    try:
+        await store.write((sys.argv[3], (3, "x")))
+    except Exception as error:
+        store.set_aside(error, (sys.argv[3], (3, "x")))
+    limit(resource.RLIM_INFINITY)
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_what_no_file_can_take_is_written_at_the_end_if_there_is_room_by_then(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path), TABLE, INSERT], timeout=30, check=True, capture_output=True, text=True
+    )
+    assert on_disk(path) == [1, 2, 3]
+    assert waiting(path) == []
+    assert "waits in memory" in done.stderr
+
+
 async def test_a_row_that_sqlite_rejects_is_kept_in_a_file(path: Path) -> None:
     store = Store(path, TABLE)
     await store.write((INSERT, (1, "x")))
