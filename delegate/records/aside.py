@@ -11,7 +11,6 @@ import os
 import sqlite3
 import sys
 import threading
-import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
@@ -117,7 +116,7 @@ class SideFiles:
             self._is_sealed = True
 
     def _create(self) -> IO[str]:
-        name = f"{self._store}-waiting-{uuid.uuid4().hex}"
+        name = f"{self._store}-waiting-{os.urandom(8).hex()}"
         file = open(name, "x", encoding="utf-8", opener=_private)  # noqa: SIM115 kept open
         with contextlib.suppress(OSError):  # a file system without locks
             _lock(file)
