@@ -101,7 +101,7 @@ class CurrentKey:
         except Exception as error:
             text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             message = f"{self._endpoint.protocol}: no key for {self._endpoint.shown_url}: {text}"
-            raise ProviderError("auth", message, provider=self._endpoint.protocol, sent=False) from None
+            raise ProviderError("auth", message, provider=self._endpoint.protocol, outcome="not_sent") from None
         self._ask_at = expires - MARGIN_SECONDS
 
 

@@ -755,7 +755,7 @@ async def test_a_judge_that_takes_over_may_look_as_much_as_the_one_that_failed(t
     def reply(request: ChatRequest) -> ChatReply | str:
         if request.messages[1:] and not failed:
             failed.append(request.model)
-            raise ProviderError("server_error", "gone", provider="x", sent=False, final=True)
+            raise ProviderError("server_error", "gone", provider="x", outcome="not_sent", final=True)
         return reads_its_file(request)
 
     client = Scripted(reply, reading={"c1": {"about": "file", "files": ["c1.txt"]}})

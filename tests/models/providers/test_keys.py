@@ -112,7 +112,7 @@ async def test_a_key_that_cannot_be_had_fails_the_call_before_it_is_sent() -> No
         with pytest.raises(ProviderError, match="the vault is sealed") as caught:
             await client.complete(ASK)
         await client.aclose()
-    assert (caught.value.fault, caught.value.sent, server.calls) == ("auth", False, [])
+    assert (caught.value.fault, caught.value.outcome, server.calls) == ("auth", "not_sent", [])
 
 
 async def test_a_header_of_the_environment_gets_the_new_key_too(monkeypatch: pytest.MonkeyPatch) -> None:
