@@ -14,7 +14,6 @@ from typing import Any, cast
 from delegate._util.resources import text
 from delegate.judging.judge import prompt
 from delegate.judging.judge.reply import PARSER_VERSION
-from delegate.judging.looks.looks import OWN_TOOLS
 from delegate.judging.rubrics import rubric_of
 from delegate.types import AnyCriterion, RubricCriterion, Task
 
@@ -27,6 +26,8 @@ def rubric_version(task: Task) -> str:
 @cache
 def judge_version(*models: str) -> str:
     """Digest of how it is judged: the judges' prompts, reply schemas and parser, and the models that answered."""
+    from delegate.judging.looks.looks import OWN_TOOLS  # loaded with the first verdict
+
     parts = [
         prompt.card(),
         text("judges", "looking.md"),

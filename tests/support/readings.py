@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from delegate.judging.reading.question import ToRead, read_reply
-from delegate.judging.reading.statements import TaskReading, ToolInfo
+from delegate.judging.reading.question import read_reply
+from delegate.judging.reading.statements import TaskReading, ToolInfo, ToRead
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, Tool
 from tests.support.recorded import claim_receipts, state_tools

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from delegate.judging.judge.sources import EARLIER_RECEIPTS, PAGE_FILE_BYTES, RECEIPTS, Source, Sources, SourceText
+from delegate.judging.judge.sources import (
+    EARLIER_RECEIPTS,
+    PAGE_FILE_BYTES,
+    PAGE_TOKENS,
+    RECEIPTS,
+    Source,
+    Sources,
+    SourceText,
+)
 from delegate.judging.looks.look import NO_LOOKS, Look, Span, is_covered
 from delegate.models.catalog import tokens_of
 from delegate.types import Finding
@@ -21,8 +29,6 @@ from delegate.types import Finding
 if TYPE_CHECKING:
     from delegate.judging.looks.work import Work
 
-PAGE_TOKENS = 60_000
-"""Length of all sources together, by default."""
 CHECK_CHARS = 1_200
 LEAST_TOKENS = 40
 """Length of what is shown of each source, however many there are."""

@@ -6,19 +6,22 @@ Where the judge may look at more than the page, a second card says how.
 
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line
 from delegate._util.resources import schema, text
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.session import JudgeQuestion
-from delegate.judging.looks.looks import Looks
 from delegate.types import JsonObject
+
+if TYPE_CHECKING:
+    from delegate.judging.looks.looks import Looks
 
 _ANSWER_TOKENS = 200
 
 
 def build_question(
-    goal: str, lines: Sequence[str], ids: Sequence[str], evidence: Evidence, looks: Looks | None = None
+    goal: str, lines: Sequence[str], ids: Sequence[str], evidence: Evidence, looks: "Looks | None" = None
 ) -> JudgeQuestion:
     """The question whether the statements with these ids hold. Each line is a statement behind its id."""
     asked, nonce = "Criteria:\n" + "\n".join(map(_one_line, lines)), new_nonce()
@@ -38,7 +41,7 @@ def card() -> str:
     return text("judges", "acceptance.md")
 
 
-def with_looking(card: str, looks: Looks | None) -> str:
+def with_looking(card: str, looks: "Looks | None") -> str:
     """A judge's rules, with those for looking if it may look."""
     return f"{card}\n{text('judges', 'looking.md')}" if looks else card
 

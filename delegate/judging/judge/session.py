@@ -19,8 +19,8 @@ from delegate.budget.costs import Charge
 from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, ProviderError
 from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
-from delegate.judging.judge.evidence import PAGE_TOKENS
 from delegate.judging.judge.record import AnsweredCall, JudgeRecorder
+from delegate.judging.judge.sources import PAGE_TOKENS
 from delegate.judging.looks.look import LookLimits
 from delegate.models.catalog import Catalog, Model, tokens_of
 from delegate.models.connections import Connection

@@ -18,6 +18,8 @@ from delegate.judging.submission import Submission
 from delegate.sandbox.files import Excerpt
 from delegate.types import Artifact, CriterionResult, Receipt, StatementPart
 
+PAGE_TOKENS = 60_000
+"""Length of all sources on the page together, by default."""
 PAGE_FILE_BYTES = 500_000
 """How much is read of a file for the page."""
 WHOLE_FILE_BYTES = 5_000_000

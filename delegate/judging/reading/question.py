@@ -4,8 +4,7 @@ The model sees goals, criteria and tools, all of them fenced, and nothing of the
 confirmed is kept: literals that stand in the goal or the criterion, and tools that exist.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import cast, get_args
 
@@ -14,7 +13,7 @@ from delegate._util.resources import schema, text
 from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.judge.session import JudgeQuestion
 from delegate.judging.proof.literals import fold, stands_in
-from delegate.judging.reading.statements import TaskReading, ToolEffect, ToolInfo, known_effects
+from delegate.judging.reading.statements import TaskReading, ToolEffect, ToolInfo, ToRead, known_effects
 from delegate.types import AboutKind, CriterionReading, JsonObject, StatementPart
 
 GOAL_CHARS = 8_000
@@ -31,16 +30,6 @@ _PART_KEYS = {"text", "about", "files", "tools", "names", "allowed", "claim", "w
 _ABOUT: tuple[AboutKind, ...] = get_args(AboutKind)
 _EFFECTS: tuple[ToolEffect, ...] = ("reads", "acts", "commands")
 """What a model may say of a tool. That one writes only files is for the tool to declare."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToRead:
-    """The statements of one task that have to be read, by their ids."""
-
-    goal: str
-    statements: Mapping[str, str]
-    has_user: bool = False
-    """Whether the worker talks with a user."""
 
 
 def build_question(tasks: Sequence[ToRead], tools: Sequence[ToolInfo]) -> JudgeQuestion:

@@ -27,11 +27,11 @@ from delegate.events import ignore_event
 from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.judge.reply import UnparseableReply
 from delegate.judging.judge.session import JudgePool, JudgeSession
-from delegate.judging.reading.question import ToRead, build_question, read_reply
 from delegate.judging.reading.statements import (
     TaskReading,
     Template,
     ToolInfo,
+    ToRead,
     declared_readings,
     in_words,
     known_effects,
@@ -220,6 +220,8 @@ class CallReading:
             _log.exception("criteria were not read")
 
     async def _ask(self, session: JudgeSession, request: Sequence["_Open"]) -> None:
+        from delegate.judging.reading.question import build_question, read_reply  # loaded only where a model is asked
+
         tasks = [one.to_read for one in request]
         reply = await session.ask(build_question(tasks, self._tools))
         if reply.reply is None:

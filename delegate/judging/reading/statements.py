@@ -154,3 +154,13 @@ def _single(by: ReadBy, part: StatementPart) -> CriterionReading:
 def known_effects(tools: Sequence[ToolInfo]) -> dict[str, ToolEffect]:
     """What the tools do, as far as they say it themselves."""
     return {tool.name: tool.effect for tool in tools if tool.effect is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ToRead:
+    """The statements of one task that have to be read, by their ids."""
+
+    goal: str
+    statements: Mapping[str, str]
+    has_user: bool = False
+    """Whether the worker talks with a user."""
