@@ -1,9 +1,10 @@
 """Tells which of the files that a child changed are what the task asked for, and which could bend a check.
 
 A check proves something if it succeeds with the files of before and only the deliverables. These are the files that
-`deliverables` names. Without that, those that the goal or a criterion names, and what these refer to. Without any
-names, source files. The lists of `sandbox/machinery.py` (tests, configuration, scripts) are the default for what is no
-deliverable unless somebody says so.
+`deliverables` names, and what these refer to. Without that, those that the goal or a criterion names; without any
+names, source files. Data that tests, scripts or a comparing command name is what the work is compared with, and no
+deliverable. The lists of `sandbox/machinery.py` (tests, configuration, scripts) are the default for what is none unless
+somebody says so.
 """
 
 import re
