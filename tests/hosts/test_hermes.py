@@ -275,7 +275,7 @@ async def test_three_agents_of_hermes_run_in_parallel_with_receipts(keys: Any, m
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     answer = result(server)
     heads = [line.split(",")[0] for line in answer["report"].splitlines()[1:4]]
-    assert heads == [f"task {n}: PASS (seen)" for n in (1, 2, 3)]
+    assert heads == [f"task {n}: PASS (proven)" for n in (1, 2, 3)]
     traces = [[(call["tool"], call["status"]) for call in entry["tool_trace"]] for entry in answer["results"]]
     assert traces == [[("mark", "ok")]] * 3
     assert marks == ["done"] * 3
@@ -374,7 +374,7 @@ async def test_an_agent_of_hermes_works_in_the_task_s_workspace(keys: Any) -> No
         hermes_children(server)
         with parent_at(server.openai_url, "file") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    assert "\ntask 1: PASS (seen)" in result(server)["report"]
+    assert "\ntask 1: PASS (proven)" in result(server)["report"]
 
 
 # ----------------------------------------------------------------------------------------------------------- interrupts
@@ -517,7 +517,7 @@ async def test_a_child_whose_model_hermes_calls_uses_its_tools() -> None:
         with parent_at(server.openai_url, model="model-of-this-session") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
         report = result(server)["report"]
-    assert "\ntask 1: PASS (seen)" in report
+    assert "\ntask 1: PASS (proven)" in report
     assert "child's model: model-of-this-session" in report
     assert {call.model for call in server.calls if call.api == "chat"} == {"model-of-this-session"}
 
