@@ -1,5 +1,6 @@
 """Adds up the usage and cost of model calls, for a child, a judge, a task and a whole report."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -46,12 +47,12 @@ def total(charges: Iterable[Charge]) -> Charge:
 
 def sum_usd(costs: Iterable[float | None]) -> float | None:
     """The sum of costs; None if one is unknown."""
-    known = 0.0
+    known: list[float] = []
     for cost in costs:
         if cost is None:
             return None
-        known += cost
-    return known
+        known.append(cost)
+    return math.fsum(known)  # the same in every version of Python
 
 
 def share(part_usd: float | None, whole_usd: float | None) -> float | None:
@@ -112,7 +113,7 @@ def combined(parts: Sequence[Totals], seconds: float) -> Totals:
         child_cost_usd=sum_usd(one.child_cost_usd for one in parts),
         judge_cost_usd=judge_usd,
         cost_usd=cost_usd,
-        cost_known_usd=sum(one.cost_known_usd for one in parts),
+        cost_known_usd=math.fsum(one.cost_known_usd for one in parts),
         cost_provenance=_least_reliable(one.cost_provenance for one in parts),
         verification_share=share(judge_usd, cost_usd),
         seconds=round(seconds, 6),
