@@ -32,7 +32,7 @@ from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.events import EventSink
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.judge.session import JudgePool
-from delegate.judging.looks.look import LookLimits
+from delegate.judging.looks.limits import LookLimits
 from delegate.judging.reading.reader import Reader
 from delegate.judging.verdict import Judging, load_judging
 from delegate.judging.versions import judge_version

@@ -78,13 +78,3 @@ def is_covered(length: int, spans: Iterable[tuple[int, int]]) -> bool:
 
 
 NO_LOOKS: Mapping[str, Look] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class LookLimits:
-    """How much a judge may look. With 0 looks, or in 0 turns, it can't."""
-
-    looks: int = 8
-    """For all questions of a verdict together, and again for a second judge."""
-    turns: int = 4
-    """For each question."""

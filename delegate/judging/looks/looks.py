@@ -20,7 +20,8 @@ from delegate.judging.frozen import FrozenWork
 from delegate.judging.judge.evidence import Evidence, bounded, printed, prints_without_work
 from delegate.judging.looks import state, work
 from delegate.judging.looks.commands import RUN, SealedCommands, may_run
-from delegate.judging.looks.look import NO_LOOKS, Found, Look, LookKind, LookLimits
+from delegate.judging.looks.limits import LookLimits
+from delegate.judging.looks.look import NO_LOOKS, Found, Look, LookKind
 from delegate.judging.looks.work import Work
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
