@@ -169,9 +169,14 @@ class Deliverables:
         """
         if path not in self._before or _is_code(path):
             return False
-        words = _words(self.criterion.command)
-        by_command = [one for one in self._before if not _is_code(one) and _is_word(one, words, any_name=True)]
+        by_command = self._data_of_command
         return (path in by_command and len(by_command) > 1) or _is_word(path, self._checking_words, any_name=True)
+
+    @cached_property
+    def _data_of_command(self) -> frozenset[str]:
+        """The files of before, other than code, that the command names."""
+        words = _words(self.criterion.command)
+        return frozenset(one for one in self._before if not _is_code(one) and _is_word(one, words, any_name=True))
 
     @cached_property
     def _checking_words(self) -> frozenset[str]:
