@@ -1,8 +1,8 @@
 """Keeps what a judge refused, so that a child that only claims again can't wear the judge down.
 
 A judge errs once in a while. A child that may present the same work until it errs gets everything verified. So a
-criterion that was refused stays so until what it is about has changed: the words of the report, the files that it means, the
-calls that can bring it about.
+criterion that was refused stays so until what it is about has changed: the words of the report, the files that it
+means, the calls that can bring it about.
 """
 
 import hashlib

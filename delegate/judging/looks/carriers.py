@@ -1,8 +1,8 @@
 """Tells what the arguments of a look-up could carry away: an address that isn't known, or more than a few words.
 
-What is known is free, since the tool that gets it learns nothing but that it was chosen: names, ids and dates that stand
-in the goal, the criteria, the worker's calls and their results, or in earlier look-ups. All keys and values of a call
-count together, so that a text can't go away in pieces.
+What is known is free, since the tool that gets it learns nothing but that it was chosen: names, ids and dates that
+stand in the goal, the criteria, the worker's calls and their results, or in earlier look-ups. All keys and values of
+a call count together, so that a text can't go away in pieces.
 """
 
 import json
