@@ -107,12 +107,13 @@ async def test_siblings_are_unaffected_by_a_child_that_fails_or_times_out() -> N
 
 async def test_at_most_three_children_are_at_work_at_once() -> None:
     at_work, most = 0, 0
+    three_are_there = asyncio.Barrier(3)
 
     async def answer(request: ChatRequest) -> str:
         nonlocal at_work, most
         at_work += 1
         most = max(most, at_work)
-        await asyncio.sleep(0)
+        await asyncio.wait_for(three_are_there.wait(), 30)
         at_work -= 1
         return "finished my part"
 
