@@ -8,6 +8,7 @@ import anthropic
 
 from delegate._util.encoding import json_bytes
 from delegate.errors import ProviderError, ThinkingRefused
+from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
 from delegate.models.providers._quota import anthropic_quota
@@ -21,6 +22,7 @@ from delegate.models.providers._shared import (
     to_json,
     valid_arguments,
 )
+from delegate.models.providers._stream import Receiver, refuses_streams
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
 
@@ -93,27 +95,38 @@ class Messages(SdkClient):
         self._path = path
         self._dropping: set[str] = set()
         """The models that refused thinking, and are asked since to leave such thinking out."""
+        # On a platform, the SDK would make another request of it, with events in a format of that platform.
+        self._streams = transport.endpoint.platform is None
 
-    async def _complete(self, request: ChatRequest) -> ChatReply:
+    async def _complete(self, request: ChatRequest, receiver: Receiver) -> ChatReply:
         drops = request.model in self._dropping
         try:
-            return await self._ask(request, drop=drops)
+            return await self._ask(request, receiver, drop=drops)
         except ThinkingRefused as refused:
             if drops or "drop_block" not in str(refused):
                 raise
             try:
-                reply = await self._ask(request, drop=True)
+                reply = await self._ask(request, receiver, drop=True)
             except ProviderError as error:  # gateways may not know the field
                 raise refused if error.fault == "bad_request" else error from None
         self._dropping.add(request.model)
         return reply
 
-    async def _ask(self, request: ChatRequest, *, drop: bool = False) -> ChatReply:
+    async def _ask(self, request: ChatRequest, receiver: Receiver, *, drop: bool = False) -> ChatReply:
         body = messages_body(request)
+        if self._streams:
+            body["stream"] = True
         path, headers = (f"{self._path}?beta=true", _DROP_HEADERS) if drop else (self._path, None)
         if drop:
             body["thinking"] = _DROP_FOREIGN
-        answer = await self._transport.post(path, json_bytes(body), headers)
+        stream = receiver.stream(assemblies.Messages(), read_message, provider="anthropic")
+        try:
+            answer = await self._transport.post(path, json_bytes(body), stream, headers)
+        except ProviderError as error:
+            if not self._streams or not refuses_streams(error):
+                raise
+            self._streams = False
+            return await self._ask(request, receiver, drop=drop)
         return read_reply(read_message, *answer, provider="anthropic")
 
 

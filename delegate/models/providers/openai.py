@@ -9,6 +9,7 @@ from typing import Literal
 import openai
 
 from delegate.errors import ProviderError
+from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._chat import CARRIED, Replies, chat_content, read_chat
 from delegate.models.providers._chat import chat_body as chat_body
 from delegate.models.providers._endpoint import Endpoint
@@ -16,6 +17,7 @@ from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_
 from delegate.models.providers._quota import openai_quota
 from delegate.models.providers._responses import read_responses, responses_content
 from delegate.models.providers._shared import read_reply
+from delegate.models.providers._stream import Receiver, refuses_streams
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject
 
@@ -56,6 +58,8 @@ class Dialect:
     """How a Chat server is told which JSON to reply with. DeepSeek and many local servers don't take a schema."""
     carries_reasoning: bool = True
     """Whether a server gets the reasoning back that it sent with a chat message. A few refuse it."""
+    streams: bool = True
+    """Whether replies are streamed. OpenAI refuses that for some models to organizations that it hasn't verified."""
 
 
 class OpenAI(SdkClient):
@@ -74,31 +78,39 @@ class OpenAI(SdkClient):
         )
         self._dialects: dict[str, Dialect] = {}
 
-    async def _complete(self, request: ChatRequest) -> ChatReply:
+    async def _complete(self, request: ChatRequest, receiver: Receiver) -> ChatReply:
         while True:
             dialect = self._dialects.get(request.model, self._first)
             try:
-                return await self._ask(request, dialect)
+                return await self._ask(request, dialect, receiver)
             except ProviderError as error:
                 if self._dialects.get(request.model, self._first) == dialect:  # no other call has learned it since
                     if (learned := _learn(dialect, error)) is None:
                         raise
                     self._dialects[request.model] = learned
 
-    async def _ask(self, request: ChatRequest, dialect: Dialect) -> ChatReply:
-        caching = _cache_fields(request) if self._has_cache_fields and dialect.caching else {}
+    async def _ask(self, request: ChatRequest, dialect: Dialect, receiver: Receiver) -> ChatReply:
+        extra = _cache_fields(request) if self._has_cache_fields and dialect.caching else {}
+        if dialect.streams:
+            extra |= {"stream": True}
         # No variable holds the body during the call: it is as large as the conversation.
         if dialect.api == "responses":
             answer = await self._transport.post(
-                "/responses", responses_content(request, caching, encrypted_reasoning=dialect.encrypted_reasoning)
+                "/responses",
+                responses_content(request, extra, encrypted_reasoning=dialect.encrypted_reasoning),
+                receiver.stream(assemblies.Responses(), read_responses, provider="openai"),
             )
             return read_reply(read_responses, *answer, provider="openai")
+        if dialect.streams:
+            extra |= {"stream_options": {"include_usage": True}}
         origin = self._origin if dialect.carries_reasoning else None
+        read = partial(read_chat, origin=self._origin)
         answer = await self._transport.post(
             "/chat/completions",
-            chat_content(request, caching, limit=dialect.limit, origin=origin, replies=dialect.replies),
+            chat_content(request, extra, limit=dialect.limit, origin=origin, replies=dialect.replies),
+            receiver.stream(assemblies.Chat(), read, provider="openai"),
         )
-        return read_reply(partial(read_chat, origin=self._origin), *answer, provider="openai")
+        return read_reply(read, *answer, provider="openai")
 
 
 # --------------------------------------------------------------------------------------------------------- dialects
@@ -148,6 +160,8 @@ _LESSONS: tuple[tuple[Callable[[Dialect, str], bool], Callable[[Dialect], Dialec
 
 def _learn(dialect: Dialect, error: ProviderError) -> Dialect | None:
     """The dialect to try next; None if the rejection has nothing to do with it. Each changes at most twice."""
+    if dialect.streams and refuses_streams(error):
+        return replace(dialect, streams=False)
     if error.status not in (400, 404, 422):
         return None
     return next((change(dialect) for applies, change in _LESSONS if applies(dialect, str(error))), None)
