@@ -24,7 +24,8 @@ class Chat:
         if event == DONE:
             self.is_whole = True
             return None
-        self._body |= {name: value for name, value in event.items() if name != "choices" and value}
+        if not self._body or event.get("usage"):  # the others repeat what the first one has
+            self._body |= {name: value for name, value in event.items() if name != "choices" and value}
         choices: list[JsonObject] = event.get("choices") or []
         choice = next((one for one in choices if not one.get("index")), cast("JsonObject", {}))
         self.error = event.get("error") or choice.get("error")

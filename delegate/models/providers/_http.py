@@ -21,6 +21,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar, TypeVar, cast
 from urllib.request import getproxies
+from weakref import WeakKeyDictionary
 
 import aiohttp
 import yarl
@@ -231,26 +232,27 @@ class RepeatingClient:
             return Answer(answer.status, answer.headers, await answer.read())
 
 
+CLOSED_AFTER = 1.0
+"""The idle seconds after which a server may close a connection. One that ends sooner ends for another reason."""
 RESEND_SECONDS = 2.0
 """How soon a request fails on a connection that its server had closed. One that fails later may have been processed."""
-RESENDS = 3
 
 T = TypeVar("T")
 
 
 async def sent(send: Callable[[], Awaitable[T]]) -> T:
-    """Await `send()`, again if its request certainly wasn't read: the server had closed a connection that was reused.
+    """Await `send()`, again if its request wasn't read: the server had just closed the idle connection that was reused.
 
     `Connector` finds nearly all of these before. What remains is closed while the request is on its way.
     """
-    for _ in range(RESENDS):
-        _is_reused.set(False)
-        started = time.monotonic()
-        try:
-            return await send()
-        except Exception as error:
-            if not _is_reused.get() or time.monotonic() - started > RESEND_SECONDS or not _is_unanswered(error):
-                raise
+    _idle_seconds.set(0.0)
+    started = time.monotonic()
+    try:
+        return await send()
+    except Exception as error:
+        is_late = time.monotonic() - started > RESEND_SECONDS
+        if _idle_seconds.get() < CLOSED_AFTER or is_late or not _is_unanswered(error):
+            raise
     return await send()
 
 
@@ -290,24 +292,31 @@ def _repeating_client(library: str) -> Any:
     return type("RepeatingClient", (RepeatingClient, http.AsyncClient), {"http": http})
 
 
-_is_reused: ContextVar[bool] = ContextVar("is_reused", default=False)
-"""Whether the last request was sent on a connection that had served others before."""
+_idle_seconds: ContextVar[float] = ContextVar("idle_seconds", default=0.0)
+"""How long the connection of the last request had been idle; 0 if it was new."""
 
 
 class Connector(aiohttp.TCPConnector):
     """Reuses no connection that its server has closed meanwhile, even if the event loop was too busy to notice."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
+        self._idle_since = WeakKeyDictionary[Any, float]()
+        """When each connection was released, by its protocol."""
+
     async def connect(self, *args: Any, **options: Any) -> Any:
         while True:
             connection = await super().connect(*args, **options)
-            protocol: Any = connection.protocol
-            is_reused = getattr(protocol, "delegate_used", False)
-            if is_reused and _has_input(connection.transport):
-                connection.close()
-                continue
-            protocol.delegate_used = True
-            _is_reused.set(is_reused)
-            return connection
+            since = self._idle_since.get(connection.protocol)
+            if since is None or not _has_input(connection.transport):
+                break
+            connection.close()
+        _idle_seconds.set(0.0 if since is None else time.monotonic() - since)
+        connection.add_callback(partial(self._released, connection.protocol))
+        return connection
+
+    def _released(self, protocol: Any) -> None:
+        self._idle_since[protocol] = time.monotonic()
 
 
 def _has_input(transport: Any) -> bool:

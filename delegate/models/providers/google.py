@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 
 from delegate.errors import ProviderError
 from delegate.models.providers import _assemblies as assemblies
-from delegate.models.providers._endpoint import Endpoint, names_model
+from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._faults import (
     AnsweredError,
     advise,
@@ -215,10 +215,12 @@ class _Request(aiohttp.ClientRequest):
 # ----------------------------------------------------------------------------------------------------------- errors
 
 
+_NO_PATH = re.compile(r"HTTP (?:404|405|501): (?:not found|method not allowed|not implemented)\b", re.IGNORECASE)
+
+
 def _has_no_streams(error: ProviderError) -> bool:
     """Whether a server, such as a gateway, lacks the path for replies that are streamed."""
-    is_absent = error.status in (404, 405, 501) and not names_model(str(error))
-    return is_absent or refuses_streams(error)
+    return refuses_streams(error) or _NO_PATH.search(str(error)) is not None
 
 
 def provider_error(error: Exception) -> ProviderError:

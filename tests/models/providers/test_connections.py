@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from delegate.errors import ProviderError
+from delegate.models.providers import _http
 from delegate.ports import ChatRequest, Message
 from tests.models.providers.conftest import Opener, Wire
 from tests.support.model_server import Fault, ModelServer, Reply
@@ -124,7 +125,10 @@ async def test_a_connection_closed_while_the_loop_was_busy_is_not_used(wire: Wir
 
 
 @pytest.mark.parametrize("ends", [close_second, reset_second])
-async def test_a_request_that_no_byte_answers_is_sent_again(wire: Wire, opened: Opener, ends: Ending) -> None:
+async def test_a_request_that_no_byte_answers_is_sent_again(
+    wire: Wire, opened: Opener, ends: Ending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_http, "CLOSED_AFTER", 0.0)
     answer = response(wire)
     # The server reads every second request and closes its connection, as if it had been closed before.
     with closing(wire, ends, lambda number: answer if number % 2 else None) as (url, server):
@@ -132,6 +136,16 @@ async def test_a_request_that_no_byte_answers_is_sent_again(wire: Wire, opened: 
         for _ in range(3):
             assert (await client.complete(ASK)).text == "hello"
     assert server.requests == 5
+
+
+async def test_a_request_on_a_connection_that_was_busy_is_not_sent_again(wire: Wire, opened: Opener) -> None:
+    answer = response(wire)
+    with closing(wire, reset_second, lambda number: answer if number % 2 else None) as (url, server):
+        client = opened(wire, url)
+        await client.complete(ASK)
+        with pytest.raises(ProviderError) as caught:
+            await client.complete(ASK)
+    assert (server.requests, caught.value.outcome) == (2, "broken_off")
 
 
 async def test_a_request_on_a_new_connection_is_sent_once(wire: Wire, opened: Opener) -> None:
