@@ -232,7 +232,9 @@ LIMITS = frozenset({
     "max_run_model_calls", "max_run_tokens", "run_timeout_seconds", "max_output_tokens", "call_timeout_seconds",
     "result_chars", "max_workspace_mb",
 })  # fmt: skip
-"""A lower value narrows; None is no limit."""
+"""A lower value narrows; None is no limit, with one exception."""
+LEAST_CALL_SECONDS = 180.0
+"""What `call_timeout_seconds` is by default, or more where a reply may be long."""
 ORDERS: Mapping[str, tuple[object, ...]] = {
     "commands": ("deny", "sandboxed", "ask", "allow"),
     "sandbox": ("require", "auto", "off"),
@@ -241,7 +243,6 @@ ORDERS: Mapping[str, tuple[object, ...]] = {
     "strict_checks": (True, False),
     "min_level": (*LEVELS, None),
     "escalate": (True, False),
-    "parent_tier": (*reversed(TIERS), None),
 }
 """Values from the narrowest to the widest."""
 LISTS = frozenset({"endpoints", "models", "fetch_hosts"})
@@ -257,7 +258,11 @@ def widens(field: str, value: Any, allowed: Any) -> bool:
     if field in FREE or value == allowed:
         return False
     if field in LIMITS:
-        return not (math.inf if value is None else value) <= (math.inf if allowed is None else allowed)
+        unlimited = LEAST_CALL_SECONDS if field == "call_timeout_seconds" else math.inf
+        return not (math.inf if value is None else value) <= (unlimited if allowed is None else allowed)
+    if field == "parent_tier":  # without it, a model counts as `standard`, and a person's tasks have no ceiling
+        is_lost = value is None and allowed is not None
+        return is_lost or is_above(value or "standard", allowed or "standard")
     if field in ORDERS:
         return ORDERS[field].index(value) > ORDERS[field].index(allowed)
     if field in LISTS:

@@ -8,6 +8,7 @@ import pytest
 
 from delegate import trust
 from delegate.errors import ConfigError, ToolDenied
+from delegate.models.providers._shared import CALL_SECONDS
 from delegate.sandbox.bubblewrap import wrap
 from delegate.sandbox.workspace import Folder
 from delegate.settings import Settings, load_settings
@@ -85,6 +86,44 @@ def folder_settings(toml: str) -> Path:
 
 def load() -> Settings:
     return load_settings({})
+
+
+BY_DEFAULT = {
+    "parent_tier": ('parent_tier = "deep"', 'parent_tier = "standard"'),
+    "call_timeout_seconds": ("call_timeout_seconds = 1e308", "call_timeout_seconds = 180"),
+    "min_level": (None, 'min_level = "trusted"'),
+    "max_cost_usd": (None, "max_cost_usd = 1e308"),
+    "max_tokens": (None, "max_tokens = 1_000_000_000"),
+    "max_run_model_calls": (None, "max_run_model_calls = 1_000_000_000"),
+    "max_run_tokens": (None, "max_run_tokens = 1_000_000_000"),
+    "run_timeout_seconds": (None, "run_timeout_seconds = 1e308"),
+    "min_judge_accuracy": (None, "min_judge_accuracy = 0.01"),
+    "max_false_pass": (None, "max_false_pass = 0.99"),
+    "max_tier": (None, 'max_tier = "parent"'),
+    "escalate": (None, "escalate = false"),
+    "strict_checks": (None, "strict_checks = false"),
+    "policy": (None, "policy = {rules = []}"),
+}
+"""What has no limit by default, or another one than the setting says: a wider value, if any, and one that is not."""
+
+
+@pytest.mark.parametrize("field", BY_DEFAULT)
+def test_a_folders_file_is_compared_with_what_holds_without_it(field: str) -> None:
+    wider, allowed = BY_DEFAULT[field]
+    folder_settings(allowed)
+    load()
+    if wider is not None:
+        folder_settings(wider)
+        with pytest.raises(ConfigError, match=field):
+            load()
+
+
+def test_the_default_time_of_a_call_is_the_clients() -> None:
+    assert trust.LEAST_CALL_SECONDS == CALL_SECONDS
+
+
+def test_every_setting_with_an_effective_default_is_decided_on() -> None:
+    assert set(BY_DEFAULT) == set(NARROWED)
 
 
 def test_every_setting_is_decided_on() -> None:

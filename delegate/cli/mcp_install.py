@@ -78,7 +78,8 @@ def _this_command() -> Launch:
     program = Path(sys.executable).with_name(PROGRAM)
     if program.exists():
         return Launch(str(program))
-    return Launch(sys.executable, ("-m", "delegate", "mcp"))
+    # Without -P, Python would run a `delegate.py` of the folder that the client has opened.
+    return Launch(sys.executable, ("-P", "-m", "delegate", "mcp"))
 
 
 def _merged(client: McpClient, launch: Launch, file: Path, block: str) -> str:

@@ -35,8 +35,8 @@ task, at the same endpoint, gets its PASS.
 * **The client** sends a request again, at once and without a charge, if the server closed an idle connection just when
   it was reused and answered nothing. Connections that were closed before are never used, also where a tool of the host
   had blocked the event loop: of 6 calls with such a tool between them, 6 requests were sent (before: 11 charged).
-* **Nobody** repeats a call that hangs: `call_timeout_seconds` ends it. Without that setting, a reply that is streamed may
-  take as long as it goes on, and ends after a pause of 120 s.
+* **Nobody** repeats a call that hangs: `call_timeout_seconds` ends it. Without that setting, a reply that is streamed
+  may take as long as it goes on, and ends after a pause of 120 s.
 * **The child's model** reads what was wrong with a tool call and goes on. At most {MAX_CALLS_PER_TURN} tools are called
   in one turn; the model reads that too. A turn that asks for more than {MAX_REPLIES_PER_TURN} ends the child. A reply
   that is cut off by the output limit never has its tool calls run: the model is asked again, and {MAX_CUT_OFF} in a row
@@ -58,9 +58,12 @@ How far an attempt got decides whether it is repeated and what it is charged wit
 | `not_sent` | no connection was made | nothing |
 | `rejected` | an error response: the request was refused | nothing |
 | `errored` | an error response: the server failed, is overloaded, or missed the request | nothing |
-| `broken_off` | the connection, or a begun answer, ended early | the input, and what can be written in that time; of a stream, what came of it |
-| `left_waiting` | a timeout, or the task was stopped | the input, and all that the request allowed; of a stream, what came of it |
+| `broken_off` | the connection, or a begun answer, ended early | the input, and what can be written in that time |
+| `left_waiting` | a timeout, or the task was stopped | the input, and all that the request allowed |
 | `answered` | a response that is no error | what the provider counted; if it can't be read, as `broken_off` |
+
+Of a reply that was being streamed when it broke off, or when the task was stopped, what came of it is charged, and the
+reasoning that may have been written in silence before its first word.
 
 The output limit of a request is what the money left still buys, at most the one that was set. If that is fewer than
 {LEAST_OUTPUT} tokens, the call is refused as `budget_exceeded`. While several tasks spend from one limit, a call
