@@ -185,3 +185,22 @@ async def test_repeated_requests_are_logged_as_the_sdk_logs_its_own(
     assert len(lines) == 3
     assert all(line.startswith("HTTP Response: POST") and "200" in line for line in lines)
     assert not any("dummy-key" in one.getMessage() for one in caplog.records)
+
+
+async def test_a_reply_without_end_is_read_up_to_its_limit(wire: Wire, opened: Opener) -> None:
+    blanks, sent = b"100000\r\n" + b" " * 0x100000 + b"\r\n", 0
+
+    def endless(connection: socket.socket, number: int) -> None:
+        nonlocal sent
+        with suppress(OSError):
+            while sent < 500:
+                connection.sendall(blanks)
+                sent += 1
+        connection.close()
+
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    with closing(wire, endless, lambda number: head) as (url, _):
+        with pytest.raises(ProviderError, match="at most 16,777,216 are read") as caught:
+            await opened(wire, url).complete(ASK)
+    assert caught.value.fault == "bad_reply"
+    assert 16 <= sent < 40, "megabytes that were read, or lie in buffers of the system"
