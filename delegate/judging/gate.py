@@ -12,7 +12,7 @@ from itertools import islice
 from typing import cast
 
 from delegate.judging.output import parse_json
-from delegate.types import ChildRun, Task
+from delegate.types import AboutFile, ChildRun, Task
 
 PROGRESS_WINDOW = 5
 """A run that ends with this many equal observations is considered stuck."""
@@ -132,12 +132,28 @@ def _named_files(run: ChildRun) -> Iterator[str]:
 
 
 def _claimed_artifact_missing(task: Task, run: ChildRun, file_exists: FileExists) -> Rejection | None:
-    """A file that the task names and the report names in backticks, and that is neither there nor was deleted."""
-    asked = "\n".join([task.goal, *(criterion.describe() for criterion in task.criteria)])
+    """A file that the task declares and the report names in backticks, and that is neither there nor was deleted.
+
+    Declared: in words, `server.port`, `184.5` and `example.org` look like files.
+    """
+    declared = _declared_files(task)
     for path in _named_files(run):
-        if path in asked and not file_exists(path):
+        if path.removeprefix("./") in declared and not file_exists(path):
             return Rejection("claimed_artifact_missing", f"the report names the file {path!r}, which does not exist")
     return None
+
+
+def _declared_files(task: Task) -> set[str]:
+    """The paths of the files that the task says are to be made or judged. Globs among them match no report."""
+    declared = list(task.deliverables or ())
+    for criterion in task.criteria:
+        if criterion.kind == "file" and criterion.exists:
+            declared.append(criterion.path)
+        elif criterion.kind == "shell":
+            declared += criterion.deliverables or ()
+        elif isinstance(about := getattr(criterion, "about", None), AboutFile):
+            declared.append(about.file)
+    return {path.removeprefix("./") for path in declared}
 
 
 _RULES = (

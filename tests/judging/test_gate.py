@@ -1,11 +1,13 @@
 """The gate rejects obvious failures with a reason code, and lets everything else pass."""
 
+from typing import Any
+
 import pytest
 
 from delegate.judging import gate
 from delegate.types import Artifact, ChildRun, PlanStep, RunStatus, Task
 
-TASK = Task(goal="write it to out/table.csv", acceptance_criteria=("it is written",))
+TASK = Task(goal="write it to out/table.csv", acceptance_criteria=("it is written",), deliverables=("out/table.csv",))
 
 
 def code(output: str, status: RunStatus = "completed", exists: bool = True) -> str | None:
@@ -51,6 +53,34 @@ def test_a_file_that_the_task_asks_for_and_the_report_names_has_to_be_there(outp
 )
 def test_other_files_may_be_named(output: str) -> None:
     assert code(output, exists=False) is None
+
+
+DECLARED = {
+    "deliverables": {"deliverables": ["./out/table.csv"]},
+    "about": {"acceptance_criteria": [{"kind": "text", "text": "it has three rows", "about": "out/table.csv"}]},
+    "file": {"acceptance_criteria": [{"kind": "file", "path": "out/table.csv"}]},
+    "shell": {"acceptance_criteria": [{"kind": "shell", "command": "true", "deliverables": ["out/table.csv"]}]},
+}
+
+
+@pytest.mark.parametrize("fields", DECLARED.values(), ids=DECLARED)
+def test_a_task_declares_files_in_several_ways(fields: dict[str, Any]) -> None:
+    task = Task.model_validate({"goal": "make the table", **fields})
+    run = ChildRun(status="completed", output="It is in `out/table.csv`.")
+    rejection = gate.inspect(task, run, lambda path: False)
+    assert rejection
+    assert rejection.code == "claimed_artifact_missing"
+
+
+@pytest.mark.parametrize("word", ["184.5", "server.port", "example.org", "calc.add", "v1.2", "out/table.csv", "z.B"])
+def test_what_only_words_name_need_not_be_a_file(word: str) -> None:
+    task = Task(
+        goal=f"Set {word} as asked.",
+        acceptance_criteria=(f"{word} is right", {"kind": "regex", "pattern": word}),  # pyright: ignore[reportArgumentType]
+    )
+    run = ChildRun(status="completed", output=f"`{word}` is set.")
+    assert gate.inspect(task, run, lambda path: False) is None
+    assert gate.unrecorded_files(run, lambda path: False) == [word], "which is a finding"
 
 
 def test_of_many_files_that_a_report_names_some_are_looked_for() -> None:

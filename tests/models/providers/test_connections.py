@@ -199,8 +199,8 @@ async def test_a_reply_without_end_is_read_up_to_its_limit(wire: Wire, opened: O
         connection.close()
 
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-    with closing(wire, endless, lambda number: head) as (url, _):
-        with pytest.raises(ProviderError, match="at most 16,777,216 are read") as caught:
-            await opened(wire, url).complete(ASK)
+    server = closing(wire, endless, lambda number: head)
+    with server as (url, _), pytest.raises(ProviderError, match="at most 16,777,216 are read") as caught:
+        await opened(wire, url).complete(ASK)
     assert caught.value.fault == "bad_reply"
     assert 16 <= sent < 40, "megabytes that were read, or lie in buffers of the system"
