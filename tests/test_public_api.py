@@ -48,8 +48,9 @@ print(sorted(heavy & set(sys.modules)))
 
 def test_the_delegator_imports_in_120_ms_in_addition_to_pydantic(tmp_path: Path) -> None:
     """Pydantic, which loads its parts lazily, is loaded first and not counted. Bytecode is cached, as it is after the
-    first start of an installed package. Seconds of CPU count, the fastest start decides, because machines are shared, and its
-    limits grow where Pydantic takes longer in the same start than on a quiet machine: both are slowed down alike."""
+    first start of an installed package. Seconds of CPU count, and the fastest start decides, because machines are
+    shared. Its limits grow where Pydantic takes longer in the same start than on a quiet machine: both are slowed down
+    alike."""
     code = """
 import time
 start = time.process_time()
