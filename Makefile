@@ -18,6 +18,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_TO_TEST := $(VENV)/.ready-to-test
 READY_TO_DEVELOP := $(VENV)/.ready-to-develop
+# With it, each of the processes that tests start would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: live demo test check format bench lowest wheel hosts clients docs pages schemas catalog clean
 
@@ -37,7 +39,7 @@ demo: $(READY)
 # A third of the tests' time is waiting for processes, so two cores are busy with three workers.
 TESTS ?=
 test: $(READY_TO_TEST)
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 3 --dist loadfile $(TESTS)  # or each process compiles anew
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal $(TESTS)
 
 check: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
@@ -53,12 +55,14 @@ format: $(READY_TO_DEVELOP)
 bench: $(READY_TO_TEST)
 	@$(BIN)/python -m scripts.bench
 
+# Python compiles what it imports; pip would compile thousands of modules that no test does.
+QUICKLY := --quiet --disable-pip-version-check --no-compile
 # The lowest of every range in pyproject.toml, and what a host may have pinned beside us.
 LOWEST := openai==2.24.0 anthropic==0.87.0 google-genai==2.0.0 pydantic==2.12.0 aiohttp==3.11.0
 lowest:
 	rm -rf .venv-lowest
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' $(LOWEST)
+	.venv-lowest/bin/python -m pip install $(QUICKLY) -e '.[test]' $(LOWEST)
 	.venv-lowest/bin/python -m pytest -q -n 2 tests/models/providers tests/test_delegator.py
 
 # What uses the files of a package: schemas, judges, the demo's files, entry points.
@@ -71,7 +75,7 @@ wheel: $(READY_TO_DEVELOP)
 	tar -xzf dist/*.tar.gz -C build/wheel --strip-components 1
 	rm -r build/wheel/delegate build/wheel/judges build/wheel/schemas
 	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[test]"
+	.venv-wheel/bin/python -m pip install $(QUICKLY) "$$(ls dist/*.whl)[test]"
 	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2 $(IN_WHEEL)
 
 # INSTALL and TREE: what is installed beside a framework, and where its tests lie (a wheel, and its sdist without sources).
@@ -89,7 +93,7 @@ TESTS_ray := tests/batch/test_ray.py
 .PRECIOUS: .venv-hosts/%/.ready
 .venv-hosts/%/.ready: tests/hosts/requirements/%.txt pyproject.toml
 	@$(PYTHON) -m venv .venv-hosts/$*
-	@.venv-hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL) -r $< \
+	@.venv-hosts/$*/bin/python -m pip install $(QUICKLY) $(INSTALL) -r $< \
 		pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis \
 		&& touch $@ || echo "$* can't be installed here"
 

@@ -115,7 +115,7 @@ _PUBLIC_ONLY = FetchPolicy()
 
 
 class _Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """The judged delegation that every contender performs: its requests and the model's replies.
 
-A child makes three model calls (write a file, read it back, report), then a judge makes one. All contenders send the
-same requests: `ours.capture` records those of one delegation, and the other contenders repeat them.
+A child makes three model calls (write a note, read it back, report), then a judge makes one. Notes are files in a
+folder of the child's own, or, where the tools are functions of the program, kept in memory. All contenders send the
+same requests: `ours.capture` records those of one delegation of each kind, and the other contenders repeat them.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +30,8 @@ _ANSWERS = [
     {"id": "c1", "evidence": "wrote notes.md", "reason": "The report names notes.md.", "verdict": "met"},
     {"id": "c2", "evidence": "There are four findings", "reason": "The report says four.", "verdict": "met"},
 ]
+FUNCTIONS = ("write_note", "read_note")
+"""The tools of a child whose tools are functions, with the same arguments as those for files."""
 JUDGMENT = json.dumps({"answers": _ANSWERS})
 
 
@@ -43,7 +47,8 @@ def answer(call: Call, delay: float = 0) -> Reply:
             return Reply(_reading(call.last_text), input_tokens=2_000, output_tokens=400, delay=delay)
         return Reply(JUDGMENT, input_tokens=900, output_tokens=70, delay=delay)
     if call.tool_names and len(done := call.tool_results) < 2:
-        step = ("read_file", {"path": "notes.md"}) if done else ("write_file", {"path": "notes.md", "content": NOTE})
+        write, read = ("write_file", "read_file") if "write_file" in call.tool_names else FUNCTIONS
+        step = (read, {"path": "notes.md"}) if done else (write, {"path": "notes.md", "content": NOTE})
         return Reply(tool_calls=(step,), input_tokens=700, output_tokens=60, delay=delay)
     return Reply(REPORT, input_tokens=800, output_tokens=70, delay=delay)
 
@@ -69,9 +74,11 @@ class Workload:
     response_format: Json
     conversation: list[Json]
     """An agent's conversation of 100 messages in the Chat Completions format."""
+    with_functions: Json
+    """The fields of the same workload of a child whose tools are functions. Empty in that one."""
 
     @classmethod
-    def from_calls(cls, calls: list[Call]) -> Self:
+    def from_calls(cls, calls: list[Call], with_functions: "Workload | None" = None) -> Self:
         """Create the workload from the four recorded calls of one delegation."""
         first, judge = calls[0], calls[-1]
         return cls(
@@ -83,6 +90,7 @@ class Workload:
             judge_user=judge.last_text,
             response_format=judge.body["response_format"],
             conversation=conversation(first.system),
+            with_functions=asdict(with_functions) if with_functions else {},
         )
 
     def to_json(self) -> str:
@@ -102,12 +110,23 @@ class Workload:
 
 
 def use_tool(folder: Path, name: str, args: Json) -> str:
-    """Run one of the delegation's two tools, in a minimal implementation."""
+    """Run one of the delegation's two tools for files, in a minimal implementation."""
     path = folder / args["path"]
     if name == "read_file":
         return path.read_text()
     path.write_text(args["content"])
     return f"wrote {path.name}"
+
+
+_notes: dict[str, str] = {}
+
+
+def use_function(name: str, args: Mapping[str, Any]) -> str:
+    """Run one of the delegation's two functions."""
+    if name == "read_note":
+        return _notes[args["path"]]
+    _notes[args["path"]] = args["content"]
+    return f"wrote {args['path']}"
 
 
 def conversation(system: str) -> list[Json]:

@@ -20,7 +20,7 @@ _BEGINNING = 800
 """How much is read of JSON that was cut."""
 _PAIR = re.compile(r'"(\w+)"\s*:\s*("(?:[^"\\]|\\.)*"|true|false|null|-?\d+(?:\.\d+)?)')
 _LINE = re.compile(r"[\s*_`>#-]*([^\W\d][\w ./-]{0,40}?)[*_`]*\s*[:=]\s*[*_`]*\s*(.*?)[\s*_`]*")
-_ASSIGNED = re.compile(r"""([\w.-]+)=("[^"]*"|'[^']*'|[^\s;,&"']+)[\s;,&]*""")
+_ASSIGNED = re.compile(r"""(?<![\w.-])([\w.-]+)=("[^"]*"|'[^']*'|[^\s;,&"']+)[\s;,&]*""")
 _NUMBERED = re.compile(r"(?<!\S)(\w+)=(\d+)(?!\S)")
 _OPENED = re.compile(r"<([\w:.-]+)")
 _ELEMENT = re.compile(r"<([\w:.-]+)(?:\s[^<>]*)?>([^<>]{0,200})</\1>")

@@ -4,10 +4,20 @@ import asyncio
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from scripts.bench.workload import Workload, use_tool
+from scripts.bench.workload import Json, Workload, use_tool
+
+Use = Callable[[str, Json], str]
+"""Runs a tool by name."""
+
+
+def tools_for_files(folder: Path) -> Use:
+    """Create the folder and return the tools of a child in it."""
+    folder.mkdir()
+    return partial(use_tool, folder)
 
 
 class Contender(Protocol):
@@ -38,7 +48,7 @@ class HandWritten(ABC):
 
     @abstractmethod
     async def _delegation(self, folder: Path) -> None:
-        """Run one judged delegation in a folder, which is created."""
+        """Run one judged delegation in a folder, which is created if the tools need it."""
 
     @abstractmethod
     async def _ask(self, messages: list[Any], **asked: Any) -> Any:
@@ -48,17 +58,24 @@ class HandWritten(ABC):
 class JsonLoop(HandWritten):
     """Requests and replies are JSON. `loads` parses it."""
 
-    def __init__(self, work: Workload, folder: Path, loads: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        work: Workload,
+        folder: Path,
+        loads: Callable[[str], Any],
+        tools: Callable[[Path], Use] = tools_for_files,
+    ) -> None:
         super().__init__(work, folder)
         self._loads = loads
+        self._tools = tools
 
     async def _delegation(self, folder: Path) -> None:
-        folder.mkdir()
+        use = self._tools(folder)
         messages = self._work.child_messages()
         while calls := (message := await self._ask(messages, tools=self._work.tools)).get("tool_calls"):
             messages.append(message)
             for call in calls:
-                text = use_tool(folder, call["function"]["name"], self._loads(call["function"]["arguments"]))
+                text = use(call["function"]["name"], self._loads(call["function"]["arguments"]))
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
         judged = await self._ask(self._work.judge_messages(), response_format=self._work.response_format)
         self._work.check(message["content"], self._loads(judged["content"]))

@@ -4,15 +4,16 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from delegate import Delegator, Settings
 from delegate.models.providers import Endpoint, connect
-from delegate.ports import ChatClient, ChatRequest, Message, ToolCall, ToolReply, ToolSpec
-from scripts.bench.workload import CRITERIA, Json, Workload, answer, goal
-from tests.support.model_server import ModelServer
+from delegate.ports import ChatClient, ChatRequest, Message, Tool, ToolCall, ToolReply, ToolSpec
+from scripts.bench.workload import CRITERIA, FUNCTIONS, Json, Workload, answer, goal, use_function
+from tests.support.model_server import Call, ModelServer
 
 Criteria = Callable[[], list[str]]
 """Returns the criteria of the next task."""
@@ -52,27 +53,48 @@ class Ours:
 
 
 @asynccontextmanager
-async def open_contender(url: str, work: Workload, folder: Path, criteria: Criteria = _same) -> AsyncGenerator[Ours]:
+async def open_contender(
+    url: str, work: Workload, folder: Path, criteria: Criteria = _same, tools: Sequence[Tool] | None = None
+) -> AsyncGenerator[Ours]:
     """Open one delegator for all calls. Single model calls use a separate client of the same kind."""
-    async with _delegator(url, folder) as delegator:
+    async with _delegator(url, folder, tools) as delegator:
         ours = Ours(delegator, url, work, criteria)
         yield ours
         await ours.aclose()
 
 
 async def capture() -> Workload:
-    """Run one delegation and record its requests for the other contenders."""
+    """Run a delegation of each kind and record its requests for the other contenders."""
+    return Workload.from_calls(await _calls(None), Workload.from_calls(await _calls(functions())))
+
+
+async def _calls(tools: Sequence[Tool] | None) -> list[Call]:
     with tempfile.TemporaryDirectory(prefix="delegate-bench-") as folder, ModelServer(answer) as server:
-        async with _delegator(server.url, Path(folder)) as delegator:
+        async with _delegator(server.url, Path(folder), tools) as delegator:
             await _call(delegator, 0, 1, _same)
-        return Workload.from_calls(server.calls)
+        return server.calls
 
 
-def _delegator(url: str, folder: Path) -> Delegator:
+def functions() -> list[Tool]:
+    """Return the children's tools where they are functions."""
+    path = {"path": {"type": "string"}}
+    given = ({**path, "content": {"type": "string"}}, path)
+    return [_function(name, properties) for name, properties in zip(FUNCTIONS, given, strict=True)]
+
+
+def _function(name: str, properties: Json) -> Tool:
+    async def call(args: Mapping[str, Any]) -> str:
+        return use_function(name, args)
+
+    parameters: Json = {"type": "object", "properties": properties, "required": list(properties)}
+    return Tool(name, f"{name.replace('_', ' a ').capitalize()}.", parameters, call)
+
+
+def _delegator(url: str, folder: Path, tools: Sequence[Tool] | None) -> Delegator:
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         os.environ.pop(name, None)  # only the local server's models may judge
     os.environ |= {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "dummy"}
-    return Delegator(Settings(home=folder))
+    return Delegator(Settings(home=folder), tools=tools)
 
 
 async def _call(delegator: Delegator, first: int, count: int, criteria: Criteria) -> None:

@@ -1,7 +1,6 @@
 """Shell checks that a child bends, in every way that the usual tools allow, and honest work that looks similar."""
 
 import asyncio
-import importlib.metadata
 import importlib.util
 import os
 import py_compile
@@ -24,9 +23,8 @@ from tests.support.words import met_by, words
 PYTHON = sys.executable
 UNITTEST = f"{PYTHON} -m unittest -q"
 PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {PYTHON} -m pytest -q -p no:cacheprovider"
-OURS = " ".join(f"-p no:{plugin}" for plugin in importlib.metadata.entry_points(group="pytest11").names)
-WITH_PLUGINS = f"{PYTHON} -m pytest -q -p no:cacheprovider {OURS}"
-"""Loads every plugin that is installed, except for those of this project's environment."""
+WITH_PLUGINS = "python3 -m pytest -q -p no:cacheprovider"
+"""Loads every plugin that it finds."""
 GOAL = "add() gives wrong sums. Repair it in calc.py and report what was wrong."
 
 WRONG = "def add(a, b):\n    return a - b\n"
@@ -105,12 +103,6 @@ def git(*args: str) -> Deed:
 
 
 committed = both(git("init", "-q"), git("add", "-A"), git("commit", "-qm", "start"))
-
-
-@pytest.fixture(autouse=True)
-def own_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python3` is the Python of the tests, and not a script that looks for one, as those of version managers are."""
-    monkeypatch.setenv("PATH", f"{Path(PYTHON).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 async def verdict_on(case: Case, tmp_path: Path, **options: Any) -> Verdict:

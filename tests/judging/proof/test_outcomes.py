@@ -1,6 +1,7 @@
 """Whether a call succeeded, as its result says it: results after the documentation of APIs, and rules one by one."""
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -165,3 +166,9 @@ def test_what_is_pending_and_what_was_done_in_part_are_told_from_what_was_refuse
 def test_a_result_too_large_to_be_looked_at_is_no_success() -> None:
     rows = [{"id": n, "status": "ok"} for n in range(6_000)]
     assert outcome(receipt({"ok": True, "rows": rows})) == "unclear"
+
+
+def test_long_lines_without_fields_are_read_in_time_that_grows_with_their_length() -> None:
+    started = time.process_time()
+    outcome(receipt("\n".join(["x" * 1000] * 60)))
+    assert time.process_time() - started < 0.1, "60 kB; a search from each character took 0.5 s"

@@ -475,12 +475,11 @@ def test_many_long_results_are_searched_in_time_that_grows_with_their_length() -
     run = ChildRun(status="completed", output="x", receipts=receipts)
     submission = Submission(Task(goal="x"), run, None, "person", None)
     started = time.process_time()
-    for name in ("Ana Ruiz", "Lavis Lufes", "2026-05-03"):
-        part = StatementPart(text="x", about="deed", tools=("add_note",), names=(name, "$50"), whole=False)
-        evidence = gather(Sources(submission, (), (part,)))
-        proof = Proof(part, "model", submission, evidence, calls_of(submission, TaskReading({}, EFFECTS)))
-        assert proof.find("nothing of the kind") is None
-    assert time.process_time() - started < 10, "2 MB; a search for each record took 15 s"
+    part = StatementPart(text="x", about="deed", tools=("add_note",), names=("Ana Ruiz", "$50"), whole=False)
+    evidence = gather(Sources(submission, (), (part,)))
+    proof = Proof(part, "model", submission, evidence, calls_of(submission, TaskReading({}, EFFECTS)))
+    assert proof.find("nothing of the kind") is None
+    assert time.process_time() - started < 10 / 3, "2 MB; a search for each record took 5 s"
 
 
 async def test_an_order_in_a_list_of_orders_says_nothing_of_another(home: Path) -> None:
