@@ -31,6 +31,8 @@ from delegate.ports import Quota
 RETRIES = 10
 """How often a call is repeated after a 5xx status or a broken connection: with backoff, over two and a half minutes. A
 rate-limited call is repeated as long as its patience lasts."""
+LONG_REPLY = 30.0
+"""The seconds after which a reply that breaks off is repeated only a few times."""
 SHORT_RETRIES = 2
 """How often a call is repeated after a response that broke off, after status 408 or 409, and to an address that never
 answered."""
@@ -175,7 +177,8 @@ class RateLimiter:
                     self._patience -= self._backoff
                 return pause <= self._patience
             self._failures += 1
-            if self._failures > _retries(error, is_known=self._limiter._is_known):
+            took = self._limiter._clock() - self._sent.at
+            if self._failures > _retries(error, took, is_known=self._limiter._is_known):
                 return False
             backoff, asked = _backoff_after(self._failures), error.retry_after or 0.0
             if max(backoff, asked, pause) > self._patience:
@@ -560,15 +563,15 @@ class _QuotaBucket:
         return min(self._limit, self._left + REFILL_SHARE * self._rate * (now - self._at))
 
 
-def _retries(error: ProviderError, *, is_known: bool) -> int:
-    """How often a call is repeated after this error, except for a rate limit.
+def _retries(error: ProviderError, took: float, *, is_known: bool) -> int:
+    """How often a call is repeated after this error, which came after `took` seconds, except for a rate limit.
 
     `is_known` is whether the endpoint answered before: an address that never did is more likely wrong than down.
     """
     if error.final or error.outcome in ("rejected", "left_waiting", "answered"):
         return 0
-    # Of what broke off, only a response has a status.
-    has_begun = error.outcome == "broken_off" and error.status is not None
+    # Of what broke off, only a response has a status. One that took long costs much, and may be cut off every time.
+    has_begun = error.outcome == "broken_off" and error.status is not None and took > LONG_REPLY
     is_unreachable = error.outcome == "not_sent" and not is_known
     return SHORT_RETRIES if has_begun or is_unreachable or error.status in (408, 409) else RETRIES
 

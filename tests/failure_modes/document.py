@@ -8,7 +8,7 @@ from delegate.child.loop import MAX_CUT_OFF, MAX_REPLIES_PER_TURN
 from delegate.child.tool_calls import END_AT, MAX_CALLS_PER_TURN, REMARK_AT
 from delegate.judging.judge.session import MAX_ATTEMPTS
 from delegate.judging.judge.session import PATIENCE_SECONDS as JUDGES_PATIENCE
-from delegate.models.ratelimit import RETRIES, SHORT_RETRIES
+from delegate.models.ratelimit import LONG_REPLY, RETRIES, SHORT_RETRIES
 from tests.failure_modes.children import SITUATIONS, Situation
 from tests.failure_modes.failures import ROWS, SCENES, WIRES, Row, Scene, WireName
 
@@ -28,10 +28,10 @@ task, at the same endpoint, gets its PASS.
 
 * **The rate limiter**, shared by all callers of one model, is the only place that repeats a call. It repeats one after
   429 for up to {PATIENCE_SECONDS:g} s; after any 5xx status and after a broken connection {RETRIES} times, with growing
-  pauses, for two and a half minutes; and after 408, 409, a body that breaks off, and at an address that never answered
-  {SHORT_RETRIES} times. For a judge in whose place another model can be asked, all of this ends within
-  {JUDGES_PATIENCE:g} s. Where the server asks for a longer wait, the call fails at once. The pauses don't count toward
-  a child's `timeout_seconds`. Where rejections don't depend on the pace, only the rejected calls wait.
+  pauses, for two and a half minutes; and {SHORT_RETRIES} times after 408, 409, a reply that breaks off after more than
+  {LONG_REPLY:g} s, and at an address that never answered. For a judge in whose place another model can be asked, all of
+  this ends within {JUDGES_PATIENCE:g} s. Where the server asks for a longer wait, the call fails at once. The pauses
+  don't count toward a child's `timeout_seconds`. Where rejections don't depend on the pace, only rejected calls wait.
 * **The client** sends a request again, at once and without a charge, if the server closed an idle connection just when
   it was reused and answered nothing. Connections that were closed before are never used, also where a tool of the host
   had blocked the event loop: of 6 calls with such a tool between them, 6 requests were sent (before: 11 charged).

@@ -189,9 +189,9 @@ _CONNECTIONS = (
         ended_by="deadline",
     ),
     Row("resets the connection", _always(Fault(kind="reset")), _trouble("connection")),
-    Row("breaks off mid-body", _badly("truncate"), _unreachable("connection", 1 + SHORT_RETRIES)),
-    Row("breaks off mid-stream", _half_stream("close"), _unreachable("connection", 1 + SHORT_RETRIES)),
-    Row("ends a stream before its end", _half_stream("end"), _unreachable("connection", 1 + SHORT_RETRIES)),
+    Row("breaks off mid-body", _badly("truncate"), _trouble("connection")),
+    Row("breaks off mid-stream", _half_stream("close"), _trouble("connection")),
+    Row("ends a stream before its end", _half_stream("end"), _trouble("connection")),
     Row("stops mid-stream", _half_stream("stall"), _unreachable("timeout"), ended_by="call_timeout"),
 )
 _BODIES = (

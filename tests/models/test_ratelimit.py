@@ -15,7 +15,7 @@ import pytest
 from delegate.errors import BudgetExceeded, ProviderError, ProviderFault
 from delegate.events import WaitReason
 from delegate.models import ratelimit
-from delegate.models.ratelimit import RETRIES, RateLimiter
+from delegate.models.ratelimit import RETRIES, SHORT_RETRIES, RateLimiter
 from delegate.ports import Quota
 
 T = TypeVar("T")
@@ -272,12 +272,16 @@ def test_a_failed_connection_delays_no_other_call() -> None:
     play(scene)
 
 
-def test_a_response_that_broke_off_is_repeated_twice() -> None:
+@pytest.mark.parametrize(("seconds", "sent"), [(0, 1 + RETRIES), (10, 1 + RETRIES), (60, 1 + SHORT_RETRIES)])
+def test_a_reply_that_broke_off_is_repeated_less_often_if_it_took_long(seconds: float, sent: int) -> None:
     async def scene(world: World) -> None:
-        broken = ProviderError("connection", "it broke off", provider="x", status=200)
+        async def breaks_off() -> Answer:
+            await asyncio.sleep(seconds)
+            raise ProviderError("connection", "it broke off", provider="x", status=200)
+
         with pytest.raises(ProviderError, match="it broke off"):
-            await world.call(first(broken, times=100))
-        assert len(world.sent) == 3
+            await world.call(breaks_off)
+        assert len(world.sent) == sent
 
     play(scene)
 
