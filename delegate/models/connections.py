@@ -6,10 +6,23 @@ Keys come from the SDKs' own environment variables. A key is sent only to the en
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 
 from delegate.models.catalog import Catalog, Model
 from delegate.models.overrides import DeclaredEndpoint
-from delegate.models.providers import NO_KEY, ClientPool, Endpoint, KeyCommand, Protocol, load, prepare
+from delegate.models.providers import (
+    NO_KEY,
+    PROFILES_FILE,
+    ClientPool,
+    Endpoint,
+    KeyCommand,
+    ProfileStore,
+    Protocol,
+    load,
+    prepare,
+)
+from delegate.models.providers import connect as connect_to
 from delegate.models.ratelimit import RateLimiter
 from delegate.models.routing import Available, EndpointKey
 from delegate.ports import ChatClient
@@ -68,14 +81,21 @@ class Connections:
 
 
 def connect(
-    catalog: Catalog, declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str], *, timeout_seconds: float | None
+    catalog: Catalog,
+    declared: Iterable[DeclaredEndpoint],
+    environ: Mapping[str, str],
+    *,
+    timeout_seconds: float | None,
+    home: Path,
 ) -> Connections:
     """Connections to the providers that the environment has keys for, and to the declared endpoints.
 
-    `timeout_seconds` limits one model call. None: as long as a reply of the request's output limit may take.
+    `timeout_seconds` limits one model call. None: as long as a reply of the request's output limit may take. What is
+    learned of the endpoints is kept in the folder `home`.
     """
     endpoints = find_endpoints(declared, environ)
-    pool = ClientPool(timeout_seconds=timeout_seconds)
+    profiles = ProfileStore(home / PROFILES_FILE)
+    pool = ClientPool(partial(connect_to, profiles=profiles), timeout_seconds)
 
     async def client(model: Model) -> ChatClient:
         endpoint = endpoints[model.provider, model.endpoint]

@@ -7,6 +7,7 @@ from importlib import import_module
 
 from delegate.errors import ConfigError
 from delegate.models.providers._endpoint import Endpoint, Platform, Protocol
+from delegate.models.providers._profile import ProfileStore
 from delegate.ports import ChatClient
 
 PACKAGES: dict[tuple[Protocol, Platform | None], str] = {
@@ -36,15 +37,18 @@ def prepare(protocol: Protocol) -> None:
         import_module(f"delegate.models.providers.{protocol}").prepare()
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float | None = None) -> ChatClient:
+def connect(
+    endpoint: Endpoint, *, timeout_seconds: float | None = None, profiles: ProfileStore | None = None
+) -> ChatClient:
     """Create a client for `endpoint`, for use on one event loop. The provider's SDK is imported on first use.
 
     The client doesn't retry. `timeout_seconds` limits one model call; None: 180 s, or the time that the request's
-    output limit takes at 30 tokens per second if that is longer. Raises `ConfigError` if the SDK isn't installed.
+    output limit takes at 30 tokens per second if that is longer. What it learns of the endpoint's models goes to
+    `profiles`; without them, it is known to this client only. Raises `ConfigError` if the SDK isn't installed.
     """
     try:
         module = import_module(f"delegate.models.providers.{endpoint.protocol}")
-        return module.connect(endpoint, timeout_seconds=timeout_seconds)
+        return module.connect(endpoint, timeout_seconds=timeout_seconds, profiles=profiles or ProfileStore())
     except ModuleNotFoundError as error:
         models = f"{endpoint.protocol} models" + (f" on {endpoint.platform}" if endpoint.platform else "")
         command = f"pip install '{PACKAGES[endpoint.protocol, endpoint.platform]}'"

@@ -9,7 +9,9 @@ import anthropic
 from delegate._util.encoding import json_bytes
 from delegate.errors import ProviderError, ThinkingRefused
 from delegate.models.providers._endpoint import Endpoint
+from delegate.models.providers._learning import as_known, ask_as_known, within
 from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
+from delegate.models.providers._profile import EndpointProfiles, Profile, ProfileStore
 from delegate.models.providers._quota import anthropic_quota
 from delegate.models.providers._shared import (
     base64_of,
@@ -21,26 +23,20 @@ from delegate.models.providers._shared import (
     to_json,
     valid_arguments,
 )
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
+from delegate.models.providers._stops import NO_REASON, cut_off_unsaid, stop_of
+from delegate.models.providers._thoughts import without_thoughts
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
 
-STOPS: dict[str, StopReason] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "context",
-    "refusal": "refusal",
-}
-
-
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+"""The efforts of this API. Older models know fewer."""
 _THINKING = ("thinking", "redacted_thinking")
 _DROP_FOREIGN: JsonObject = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 _DROP_HEADERS = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
 """Ask the API to leave out thinking that doesn't belong to its conversation, rather than to refuse the request."""
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "Messages":
+def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: ProfileStore) -> "Messages":
     """Create a client for the Messages API."""
     client_class, options = _platform_client(endpoint)
     if "open_telemetry" in inspect.signature(client_class).parameters:
@@ -50,7 +46,7 @@ def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "Messages":
         transport.client.auth_token = None  # 0.x would also send ANTHROPIC_AUTH_TOKEN from the environment
     # Base URLs of compatible servers are written with and without the version.
     path = "/messages" if endpoint.url.endswith("/v1") and endpoint.platform is None else "/v1/messages"
-    return Messages(transport, timeout_seconds, path)
+    return Messages(transport, timeout_seconds, path, profiles.at(endpoint))
 
 
 def _platform_client(endpoint: Endpoint) -> tuple[Any, dict[str, Any]]:
@@ -88,13 +84,20 @@ class Messages(SdkClient):
 
     provider = "anthropic"
 
-    def __init__(self, transport: SdkTransport, timeout_seconds: float | None, path: str) -> None:
+    def __init__(
+        self, transport: SdkTransport, timeout_seconds: float | None, path: str, profiles: EndpointProfiles
+    ) -> None:
         super().__init__(transport, timeout_seconds)
         self._path = path
+        self._profiles = profiles
         self._dropping: set[str] = set()
         """The models that refused thinking, and are asked since to leave such thinking out."""
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
+        return await ask_as_known(self._profiles, within(EFFORTS, request), self._converse)
+
+    async def _converse(self, request: ChatRequest, profile: Profile) -> ChatReply:
+        request = as_known(profile, request)
         drops = request.model in self._dropping
         try:
             return await self._ask(request, drop=drops)
@@ -114,7 +117,7 @@ class Messages(SdkClient):
         if drop:
             body["thinking"] = _DROP_FOREIGN
         answer = await self._transport.post(path, json_bytes(body), headers)
-        return read_reply(read_message, *answer, provider="anthropic")
+        return cut_off_unsaid(read_reply(read_message, *answer, provider="anthropic"), request)
 
 
 def messages_body(request: ChatRequest) -> JsonObject:
@@ -216,13 +219,14 @@ def read_message(body: JsonObject) -> ChatReply:
     """The reply of a `POST /v1/messages`."""
     # Replies may contain empty text blocks, but requests may not.
     blocks = _with_ids([b for b in body["content"] if b["type"] != "text" or b["text"]])
-    reason = body.get("stop_reason") or "none"
+    reason = body.get("stop_reason") or NO_REASON
     text = dig(body, "stop_details", "explanation")
+    calls = tuple(_call(block) for block in blocks if block["type"] == "tool_use")
     return ChatReply(
-        text="".join(block["text"] for block in blocks if block["type"] == "text"),
-        stop=STOPS.get(reason, "other"),
+        text=without_thoughts("".join(block["text"] for block in blocks if block["type"] == "text")),
+        stop=stop_of(body.get("stop_reason"), has_calls=bool(calls)),
         usage=_usage(body.get("usage")),
-        tool_calls=tuple(_call(block) for block in blocks if block["type"] == "tool_use"),
+        tool_calls=calls,
         model_served=body.get("model"),
         stop_detail=f"{reason}: {text}" if text else reason,
         native={"protocol": "messages", "items": blocks},

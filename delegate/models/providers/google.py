@@ -30,7 +30,9 @@ from delegate.models.providers._faults import (
 )
 from delegate.models.providers._http import Response, connector
 from delegate.models.providers._keys import CurrentKey, with_key
+from delegate.models.providers._learning import as_known, ask_as_known, within
 from delegate.models.providers._posting import credentials_error
+from delegate.models.providers._profile import EndpointProfiles, Profile, ProfileStore
 from delegate.models.providers._shared import (
     LOCAL_ID,
     BuiltInClient,
@@ -53,6 +55,8 @@ from delegate.types import JsonObject, Usage
 DEFAULT_VERSION = "v1beta"
 """The default of SDK version 2; version 3 defaults to `v1`. Proxies support this one."""
 
+EFFORTS = ("minimal", "low", "medium", "high")
+"""The levels of thinking. Some models know fewer."""
 REFUSAL_REASONS = frozenset(
     {
         "SAFETY",
@@ -70,9 +74,9 @@ MALFORMED_REASONS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"
 """The model can correct these. A missing thought signature is an error of the request instead."""
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "GenerateContent":
+def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: ProfileStore) -> "GenerateContent":
     """Create a client for the Gemini API. The base URL may end in an API version."""
-    return GenerateContent(endpoint, timeout_seconds)
+    return GenerateContent(endpoint, timeout_seconds, profiles.at(endpoint))
 
 
 def _sdk_client(endpoint: Endpoint, key: str, session: aiohttp.ClientSession) -> Any:
@@ -113,8 +117,9 @@ def split_version(url: str) -> tuple[str, str]:
 class GenerateContent(BuiltInClient):
     """A `ChatClient` for Gemini's `generateContent`."""
 
-    def __init__(self, endpoint: Endpoint, timeout_seconds: float | None) -> None:
+    def __init__(self, endpoint: Endpoint, timeout_seconds: float | None, profiles: EndpointProfiles) -> None:
         self._endpoint = endpoint
+        self._profiles = profiles
         self._limit = timeout_seconds
         self._key = CurrentKey(endpoint)
         self._session: aiohttp.ClientSession | None = None
@@ -122,7 +127,10 @@ class GenerateContent(BuiltInClient):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
-        return await with_key(self._key, partial(self._attempt, request))
+        return await ask_as_known(self._profiles, within(EFFORTS, request), self._complete)
+
+    async def _complete(self, request: ChatRequest, profile: Profile) -> ChatReply:
+        return await with_key(self._key, partial(self._attempt, as_known(profile, request)))
 
     async def _attempt(self, request: ChatRequest, key: str) -> ChatReply:
         seconds = call_seconds(self._limit, request.max_output_tokens)
