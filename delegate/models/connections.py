@@ -6,26 +6,29 @@ Keys come from the SDKs' own environment variables. A key is sent only to the en
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delegate.models.catalog import Catalog, Model
 from delegate.models.overrides import DeclaredEndpoint
 from delegate.models.providers import (
     NO_KEY,
-    PROFILES_FILE,
     ClientPool,
     Endpoint,
     KeyCommand,
-    ProfileStore,
     Protocol,
     load,
     prepare,
+    profile_store,
 )
 from delegate.models.providers import connect as connect_to
 from delegate.models.ratelimit import RateLimiter
 from delegate.models.routing import Available, EndpointKey
 from delegate.ports import ChatClient
+
+if TYPE_CHECKING:
+    from delegate.models.providers._profile import ProfileStore
 
 _PROVIDER_VARIABLES: Mapping[Protocol, tuple[tuple[str, ...], str]] = {
     "openai": (("OPENAI_API_KEY",), "OPENAI_BASE_URL"),
@@ -59,6 +62,8 @@ class Connections:
     pool: ClientPool | None = None
     prepare: Callable[[Model], None] = _nothing
     """Do what the first call of a model needs. Blocks, for as long as its provider's SDK takes to be imported."""
+    profiles: "Callable[[], ProfileStore]" = profile_store
+    """What is known of the models at their endpoints."""
     limiters: defaultdict[tuple[EndpointKey, str], RateLimiter] = field(
         default_factory=lambda: defaultdict(RateLimiter)
     )
@@ -94,8 +99,12 @@ def connect(
     learned of the endpoints is kept in the folder `home`.
     """
     endpoints = find_endpoints(declared, environ)
-    profiles = ProfileStore(home / PROFILES_FILE)
-    pool = ClientPool(partial(connect_to, profiles=profiles), timeout_seconds)
+    profiles = cache(partial(profile_store, home))
+
+    def open_client(endpoint: Endpoint, *, timeout_seconds: float | None) -> ChatClient:
+        return connect_to(endpoint, timeout_seconds=timeout_seconds, profiles=profiles())
+
+    pool = ClientPool(open_client, timeout_seconds)
 
     async def client(model: Model) -> ChatClient:
         endpoint = endpoints[model.provider, model.endpoint]
@@ -105,7 +114,7 @@ def connect(
     def prepare_for(model: Model) -> None:
         prepare(endpoints[model.provider, model.endpoint].protocol)
 
-    return Connections(catalog, frozenset(endpoints), client, pool, prepare_for)
+    return Connections(catalog, frozenset(endpoints), client, pool, prepare_for, profiles)
 
 
 def through_client(client: ChatClient, catalog: Catalog) -> Connections:

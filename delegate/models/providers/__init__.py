@@ -5,30 +5,25 @@ reply = await client.complete(ChatRequest(...))
 await client.aclose()
 """
 
-from delegate.models.providers._connect import connect, load, prepare
+from delegate.models.providers._connect import connect, load, prepare, profile_store
 from delegate.models.providers._endpoint import Endpoint, Platform, Protocol, names_model
 from delegate.models.providers._keys import NO_KEY, CurrentKey, KeyCommand
 from delegate.models.providers._pool import ClientPool, Connect
-from delegate.models.providers._profile import FILE as PROFILES_FILE
-from delegate.models.providers._profile import EndpointProfiles, Profile, ProfileStore
 from delegate.models.providers._shared import BuiltInClient
 
 __all__ = [
     "NO_KEY",
-    "PROFILES_FILE",
     "BuiltInClient",
     "ClientPool",
     "Connect",
     "CurrentKey",
     "Endpoint",
-    "EndpointProfiles",
     "KeyCommand",
     "Platform",
-    "Profile",
-    "ProfileStore",
     "Protocol",
     "connect",
     "load",
     "names_model",
     "prepare",
+    "profile_store",
 ]

@@ -15,8 +15,8 @@ import pytest
 from delegate import Delegator, Task
 from delegate.errors import ProviderError
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
-from delegate.models.providers import Endpoint, Profile, ProfileStore, connect
-from delegate.models.providers._profile import KEPT_SECONDS, MAX_PROFILES
+from delegate.models.providers import Endpoint, connect
+from delegate.models.providers._profile import KEPT_SECONDS, MAX_PROFILES, Profile, ProfileStore
 from delegate.ports import ChatClient, ChatRequest, Message
 from delegate.testing import Scripted
 from tests.models.providers.conftest import KEY, WIRES, Opener
@@ -199,11 +199,11 @@ async def test_the_file_is_read_once_and_not_before_a_call(open_at: OpenAt, tmp_
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from delegate.models.providers import Endpoint, ProfileStore
+from delegate.models.providers import Endpoint, profile_store
 
 async def main(path, name):
     for n in range(20):
-        profiles = ProfileStore(Path(path)).at(Endpoint("openai", "http://127.0.0.1:9/v1", "key"))
+        profiles = profile_store(Path(path)).at(Endpoint("openai", "http://127.0.0.1:9/v1", "key"))
         profiles.learn(f"{name}-{n}", streams=False)
         await profiles.confirm(f"{name}-{n}")
 
@@ -213,7 +213,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 def test_processes_that_write_at_once_leave_a_whole_file(tmp_path: Path) -> None:
     file = tmp_path / "home" / "endpoints.json"
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file), name]) for name in "ab"]
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file.parent), name]) for name in "ab"]
     while any(writer.poll() is None for writer in writers):
         with suppress(FileNotFoundError):
             json.loads(file.read_bytes())
