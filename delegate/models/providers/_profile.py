@@ -151,6 +151,7 @@ class ProfileStore:
 
     def drop(self, key: str) -> None:
         """Forget an entry, here and in the file with the next one that is saved."""
+        self.entry(key)
         with self._lock:
             if self._entries is not None and self._entries.pop(key, None):
                 self._unsaved.add(key)
@@ -245,6 +246,10 @@ class EndpointProfiles:
         if known is None or profile != known.profile:
             since = self._store.now() if known is None else known.since
             self._store.put(key, Entry(profile, since, self._endpoint.host, model, known is not None and known.stored))
+
+    def forget(self, model: str) -> None:
+        """Learn this model anew."""
+        self._store.drop(self._key(model))
 
     def relearn(self, model: str) -> bool:
         """Forget what came from the file and may be out of date. False if there is nothing like that."""
