@@ -39,12 +39,13 @@ async def ask_as_known(
         try:
             reply = await ask(request, profile)
         except ProviderError as error:
-            if profiles.of(model) != profile:  # another call has learned since
-                continue
             learned = _learned(profile, request, error, lessons)
-            if learned is not None:
-                profiles.learn(model, **learned)
-            elif error.fault != "bad_request" or not profiles.relearn(model):
+            if profiles.of(model).asked_as(profile):
+                if learned is not None:
+                    profiles.learn(model, **learned)
+                elif error.fault != "bad_request" or not profiles.relearn(model):
+                    raise
+            elif learned is None and error.fault != "bad_request":  # else another call has learned since
                 raise
         else:
             profiles.learn(model, **_shown(profile, request, reply))
@@ -144,7 +145,9 @@ def effort_lesson(profile: Profile, request: ChatRequest, text: str) -> dict[str
     listed = named - {sent}
     if not _REFUSES_EFFORT.search(text) and not (listed and f"'{sent}'" in text):
         return None
-    if not listed and sent in named and profile.efforts is None:
+    if profile.efforts is not None:
+        listed &= set(profile.efforts)  # there are fewer with each refusal
+    elif not listed and sent in named:
         listed = _USUAL - {sent}
     return {"efforts": tuple(name for name in _NAMES if name in listed)}
 

@@ -64,6 +64,14 @@ class Profile:
     encrypted_reasoning: bool | None = None
     """Whether the Responses API may be asked for the reasoning. Models without reasoning reject that."""
 
+    def asked_as(self, other: Self) -> bool:
+        """Whether requests are the same with both profiles, whatever is known of replies."""
+        one, two = (
+            replace(profile, replies=profile.replies or "json_schema", streams=None, finish_reason=None)
+            for profile in (self, other)
+        )
+        return one == two
+
     def learned(self) -> dict[str, Any]:
         """The fields that are known."""
         known = ((field.name, getattr(self, field.name)) for field in fields(self))

@@ -53,8 +53,8 @@ class OpenAI(SdkClient):
         self._profiles = profiles
         self._first_api: Api = "responses" if endpoint.speaks_responses else "chat"
         self._first_limit: TokenLimit = "max_completion_tokens" if endpoint.serves_openai else "max_tokens"
-        self._switched: set[str] = set()
-        """The models for which the other API was tried."""
+        self._switched: dict[str, Api] = {}
+        """The models that needed the other API, and which. They aren't switched back."""
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         return await ask_as_known(
@@ -82,13 +82,12 @@ class OpenAI(SdkClient):
 
     def _switch(self, profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
         """To use OpenAI's other API."""
-        if self._endpoint.api != "auto" or request.model in self._switched:
-            return None
         api = profile.api or self._first_api
-        if not (_NEEDS_RESPONSES if api == "chat" else _NEEDS_CHAT).search(text):
+        needs_other = _NEEDS_RESPONSES if api == "chat" else _NEEDS_CHAT
+        if self._endpoint.api != "auto" or not needs_other.search(text):
             return None
-        self._switched.add(request.model)
-        return {"api": "responses" if api == "chat" else "chat"}
+        other: Api = "responses" if api == "chat" else "chat"
+        return {"api": other} if self._switched.setdefault(request.model, other) == other else None
 
     def _newer_limit(self, profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
         """To name the token limit as newer models want it."""

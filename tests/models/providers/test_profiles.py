@@ -1,5 +1,6 @@
 """What a client learns of an endpoint's models is kept for the next process, and never in the way."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -387,10 +388,31 @@ async def test_every_refusal_of_a_schema_is_understood(status: int, text: str, o
     assert len(server.calls) <= 3
 
 
-async def test_a_server_that_refuses_everything_is_asked_a_few_times_only(opened: Opener) -> None:
-    text = "reasoning_effort response_format json_schema prompt_cache reasoning max_completion_tokens v1/responses"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "reasoning_effort response_format json_schema prompt_cache reasoning max_completion_tokens v1/responses",
+        "reasoning_effort must be one of low, high; use v1/responses; the responses operation does not work",
+        "reasoning_effort: none minimal low medium high xhigh max default",
+    ],
+)
+async def test_a_server_that_refuses_everything_is_asked_a_few_times_only(text: str, opened: Opener) -> None:
     with ModelServer(lambda call: Fault(400, {"error": {"message": text}})) as server:
         client = opened(WIRES["chat"], server)
         with pytest.raises(ProviderError):
             await client.complete(replace(ASK, effort="max"))
     assert len(server.calls) <= 10
+
+
+async def test_a_failure_is_not_asked_again_because_another_call_has_learned(opened: Opener) -> None:
+    def script(call: Call) -> Reply | Fault:
+        return Fault(500, delay=0.05) if call.last_text == "fail" else Reply("ok")
+
+    with ModelServer(script) as server:
+        client = opened(WIRES["chat"], server)
+        failing = asyncio.create_task(client.complete(replace(PLAIN, messages=[Message("user", "fail")])))
+        await asyncio.to_thread(server.wait_for_calls, 1)
+        await client.complete(PLAIN)  # which shows that replies say why they ended
+        with pytest.raises(ProviderError, match="500"):
+            await failing
+    assert len(server.calls) == 2
