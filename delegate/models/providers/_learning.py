@@ -48,7 +48,8 @@ async def ask_as_known(
             elif learned is None and error.fault != "bad_request":  # else another call has learned since
                 raise
         else:
-            profiles.learn(model, **_shown(profile, request, reply))
+            if shown := _shown(profile, request, reply):
+                profiles.learn(model, **shown)
             await profiles.confirm(model)
             return reply
 
