@@ -83,7 +83,7 @@ def _is_object(text: str) -> bool:
     return parse_object(fenced[1] if fenced else text) is not None
 
 
-_FENCED = re.compile(r"```\w*\s*\n(.*)```", re.DOTALL)
+_FENCED = re.compile(r"```(?:json)?\s*(.*)```", re.DOTALL | re.IGNORECASE)
 
 # --------------------------------------------------------------------------------------------------------- requests
 

@@ -21,17 +21,17 @@ _OTHERS: Mapping[str, StopReason] = {
     "content_filter": "refusal",
     "refusal": "refusal",
     "safety": "refusal",  # Gemini's, through gateways
-    "malformed_function_call": "malformed_call",
 }
 
 
 def stop_of(reason: object, *, has_calls: bool) -> StopReason:
-    """The stop of a reply with this reason, which may be missing, in any case, or behind another word.
+    """The stop of a reply with this reason, which may be missing, and in upper or lower case.
 
     A reply without a reason has ended, since it is complete. One that announces tool calls and has none has lost them.
     """
-    word = str(reason or "").rpartition(":")[2].strip().lower()
-    word = word.removeprefix("finish_reason_").removeprefix("finishreason.")
+    word = str(reason or "").strip().lower().removeprefix("finishreason.")
+    if "malformed_function_call" in word:  # Gemini's, through gateways
+        return "malformed_call"
     if word in _OTHERS:
         return _OTHERS[word]
     if word in _CALLS:

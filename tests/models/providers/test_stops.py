@@ -51,6 +51,7 @@ async def test_tool_calls_are_calls_whatever_the_reason(reason: str | None, wire
         ("model_length", "context"),
         ("content_filter", "refusal"),
         ("refusal", "refusal"),
+        ("MALFORMED_FUNCTION_CALL: no such tool", "malformed_call"),
         ("error", "other"),
         ("insufficient_system_resource", "other"),
         (7, "other"),
