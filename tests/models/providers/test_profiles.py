@@ -148,19 +148,20 @@ async def test_a_server_that_refuses_what_another_one_needed_is_learned_anew(ope
 
 
 async def test_a_request_that_is_wrong_is_sent_once_more_at_most(open_at: OpenAt, tmp_path: Path) -> None:
-    file = tmp_path / "endpoints.json"
-    with ModelServer(without_schemas) as server:
+    file, is_wrong = tmp_path / "endpoints.json", [False]
+
+    def script(call: Call) -> Reply | Fault:
+        return Fault(400, {"error": {"message": "no"}}) if is_wrong[0] else without_schemas(call)
+
+    with ModelServer(script) as server:
         await open_at(server, ProfileStore(file)).complete(ASK)
-        stored = file.read_text()
-    with ModelServer(lambda call: Fault(400, {"error": {"message": "no"}})) as wrong:
-        store = ProfileStore(file)
-        profiles = store.at(Endpoint("openai", server.openai_url, KEY))
-        assert profiles.of("m").replies == "json_object"
-        client = open_at(wrong, store)
+        stored, is_wrong[0] = file.read_text(), True
+        client = open_at(server, ProfileStore(file))
         for _ in range(3):
             with pytest.raises(ProviderError):
                 await client.complete(ASK)
-    assert len(wrong.calls) == 3
+    asked = [call.body["response_format"]["type"] for call in server.calls]
+    assert asked == ["json_schema", "json_object", "json_object", *["json_schema"] * 3]
     assert file.read_text() == stored
 
 
@@ -404,15 +405,16 @@ async def test_a_server_that_refuses_everything_is_asked_a_few_times_only(text: 
     assert len(server.calls) <= 10
 
 
-async def test_a_failure_is_not_asked_again_because_another_call_has_learned(opened: Opener) -> None:
+@pytest.mark.parametrize("status", [400, 500])
+async def test_a_failure_is_not_asked_again_because_another_call_has_learned(status: int, opened: Opener) -> None:
     def script(call: Call) -> Reply | Fault:
-        return Fault(500, delay=0.05) if call.last_text == "fail" else Reply("ok")
+        return Fault(status, delay=0.05) if call.last_text == "fail" else Reply("ok")
 
     with ModelServer(script) as server:
         client = opened(WIRES["chat"], server)
         failing = asyncio.create_task(client.complete(replace(PLAIN, messages=[Message("user", "fail")])))
         await asyncio.to_thread(server.wait_for_calls, 1)
         await client.complete(PLAIN)  # which shows that replies say why they ended
-        with pytest.raises(ProviderError, match="500"):
+        with pytest.raises(ProviderError, match=str(status)):
             await failing
     assert len(server.calls) == 2
