@@ -97,6 +97,7 @@ class Delegator:
             `Tool.from_function`.
         on_event: Receives the events of all calls, in addition to the `on_event` of a single call. It may be an `async`
             function. See `delegate.events`.
+        stream_text: Also send events with a child's text while its model writes it (`child.text`).
         on_approval: An async function that asks a person whether a child may make a call, where the settings `policy`
             or `commands` say so, unless a single call has its own. Without one, such calls are refused.
         **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources and
@@ -116,6 +117,7 @@ class Delegator:
         runner: ChildRunner | ChildFunction | None = None,
         tools: Sequence[Tool | Callable[..., Any]] | None = None,
         on_event: EventSink | None = None,
+        stream_text: bool = False,
         on_approval: "OnApproval | None" = None,
         **options: Unpack[SettingsOptions],
     ) -> None:
@@ -188,6 +190,7 @@ class Delegator:
             secret_variables=self._secret_variables,
             write_locks=WeakKeyDictionary(),
             on_approval=on_approval,
+            streams_text=stream_text,
         )
         self._admission = Admission(
             settings,

@@ -147,6 +147,17 @@ class ToolRequest(_Frozen):
 
 
 @_event
+class ChildText(_TaskEvent):
+    """The child's model writes. Only for a `Delegator` with `stream_text`; the whole text is in `ChildUsage`."""
+
+    kind: Literal["child.text"] = "child.text"
+    text: str
+    """The next piece of the text."""
+    is_first: bool
+    """Whether it begins a text. It then replaces one before it that `ChildUsage` hasn't confirmed: that broke off."""
+
+
+@_event
 class ChildUsage(_TaskEvent):
     """A model call of the child has ended. Runners that report their usage in sums cause one event for each sum."""
 
@@ -439,6 +450,7 @@ RunEvent = RunStarted | RunDone
 TaskEvent = (
     TaskQueued
     | ChildStarted
+    | ChildText
     | ChildUsage
     | ChildWaiting
     | ChildToolStarted
@@ -463,6 +475,7 @@ EventKind = Literal[
     "run.started",
     "task.queued",
     "child.started",
+    "child.text",
     "child.usage",
     "child.waiting",
     "child.tool.started",

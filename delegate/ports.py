@@ -84,6 +84,32 @@ class ToolSpec:
         return hash((self.name, self.description))
 
 
+class Incoming:
+    """What has come of a reply while its client receives it. A client that streams keeps it up to date.
+
+    Args:
+        on_text: Called with each piece of the reply's text, on the event loop. It returns soon and doesn't raise.
+    """
+
+    def __init__(self, on_text: "Callable[[str], None] | None" = None) -> None:
+        self.on_text = on_text
+        self.begin()
+
+    def begin(self) -> None:
+        """The request is sent, maybe once more: what has come of an earlier reply doesn't count."""
+        self.begun_at: float | None = None
+        """`time.monotonic()` when the first piece of text or of a tool call came. None before."""
+        self.so_far: Callable[[], ChatReply | None] = _nothing
+        """Returns the reply so far, with the usage that the provider has reported so far. None if there is nothing."""
+
+    def end(self) -> None:
+        """The reply has come as a whole."""
+
+
+def _nothing() -> "ChatReply | None":
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """The request of one model call. With `reply_schema`, the provider must reply with JSON that matches it."""
@@ -103,6 +129,8 @@ class ChatRequest:
     """A key shared by the requests of one conversation, most of which repeat the system prompt, the tools and the
     messages of the one before, unchanged, so that providers can cache them. None: a single request, for which nothing
     should be written to a paid cache."""
+    incoming: Incoming | None = field(default=None, repr=False, compare=False)
+    """What the caller wants to know of the reply before it has come as a whole. A client may ignore it."""
 
 
 StopReason = Literal[

@@ -43,7 +43,7 @@ def task(goal: str) -> Task:
 async def run_of(*goals: str) -> tuple[list[Event], list[dict[str, Any]]]:
     """The delivered events of a run, and the recorded ones of its tasks."""
     live: list[Event] = []
-    async with Delegator(client=thinker(), on_event=live.append) as delegator:
+    async with Delegator(client=thinker(), on_event=live.append, stream_text=True) as delegator:
         report = await delegator.run(*map(task, goals))
         records = [await delegator.read(result.handle or "") for result in report.results]
     return live, [event for record in records if record for event in record["events"]]

@@ -8,7 +8,9 @@ The output of a request is limited to what the limits still buy, so that no repl
 What a failed attempt is charged with follows from how far it got, its `Outcome`. Error responses are free. What may
 have been processed is charged as `estimated`, and never too low: the whole input, and the output that a model could
 have written. A provider that is left waiting (a timeout, a cancel) may write all that the request allows; one that
-breaks off, or whose answer can't be read, has written at most what fits in the time until then.
+breaks off, or whose answer can't be read, has written at most what fits in the time until then. Of a reply that was
+being streamed, what came is known, and no more is written once its connection is closed: it is charged with that, and
+with the reasoning that may have been written in silence before it.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ from delegate.errors import Outcome, ProviderError
 from delegate.events import OnWait
 from delegate.models.catalog import Model, cost_usd, tokens_of
 from delegate.models.connections import Connection
-from delegate.ports import ChatReply, ChatRequest, ToolCall, ToolSpec
+from delegate.ports import ChatReply, ChatRequest, Incoming, ToolCall, ToolSpec
 from delegate.telemetry import operations
 from delegate.types import Usage
 
@@ -62,6 +64,7 @@ async def complete(
     patience: float = PATIENCE_SECONDS,
     on_wait: OnWait = nullcontext,
     on_lost: Callable[[Charge], None] = _ignore,
+    incoming: Incoming | None = None,
 ) -> MeteredReply:
     """Make the call.
 
@@ -74,10 +77,12 @@ async def complete(
         patience: The number of seconds that it may wait for a rate limit or to be repeated.
         on_wait: Returns a context manager that is entered for each wait. It gets the reason.
         on_lost: Receives the charge of each attempt that was sent and got no reply, also if the call is canceled.
+        incoming: Is kept up to date with what comes of the reply.
 
     Raises BudgetExceeded before anything is sent, also if the limits don't buy the input and `LEAST_OUTPUT` tokens, and
     ProviderError as the client does.
     """
+    incoming = incoming or Incoming()
     async for attempt in connection.limiter.attempts(patience=patience, on_wait=on_wait):
         today = date.today()
         # Reserved after the wait for the rate limit, so that calls that wait for it reserve nothing.
@@ -87,20 +92,21 @@ async def complete(
                 *_estimate(connection.model, request, input_tokens, today), on_wait=on_wait
             ) as reservation,
         ):
-            sent = _within(request, reservation.output_tokens)
+            most = min(request.max_output_tokens, reservation.output_tokens)
+            sent = replace(request, max_output_tokens=most, incoming=incoming)
+            incoming.begin()
             started = time.monotonic()
             try:
                 with operations.chat(connection, sent) as operation:
                     reply = await connection.client.complete(sent)
                     seconds = time.monotonic() - started
-                    if sent is not request:
-                        reply = replace(reply, output_limit=sent.max_output_tokens)
+                    if most < request.max_output_tokens:
+                        reply = replace(reply, output_limit=most)
                     metered = _metered(connection, sent, reply, input_tokens, today, seconds)
                     charge = metered.charge
                     operation.replied(reply, charge.usage, charge.cost_usd, charge.provenance)
             except BaseException as error:
-                seconds = time.monotonic() - started
-                if charge := _lost(error, connection.model, input_tokens, sent.max_output_tokens, seconds):
+                if charge := _lost(error, connection.model, input_tokens, most, started, incoming):
                     reservation.settle(_amounts(charge))
                     on_lost(charge)
                 raise
@@ -108,11 +114,6 @@ async def complete(
             attempt.accepted(reply.quota)
             return metered
     raise AssertionError("attempts end with a reply or an error")
-
-
-def _within(request: ChatRequest, most: int) -> ChatRequest:
-    """The request with at most that many output tokens."""
-    return request if request.max_output_tokens <= most else replace(request, max_output_tokens=most)
 
 
 def _outcome(error: BaseException) -> Outcome:
@@ -123,21 +124,38 @@ def _outcome(error: BaseException) -> Outcome:
     return "left_waiting" if is_stopped else "not_sent"
 
 
-def _lost(error: BaseException, model: Model, input_tokens: int, most: int, seconds: float) -> Charge | None:
-    """The charge of a call that ended with this error after `seconds`; None if it can't have cost anything.
+def _lost(
+    error: BaseException, model: Model, input_tokens: int, most: int, started: float, incoming: Incoming
+) -> Charge | None:
+    """The charge of a call that ended with this error; None if it can't have cost anything.
 
-    `most` is the number of output tokens that the request allowed.
+    `most` is the number of output tokens that the request allowed, `started` the time when it was sent.
     """
     outcome = _outcome(error)
     if outcome in ("not_sent", "rejected", "errored"):
         return None
-    output = most if outcome == "left_waiting" else min(most, int(seconds * TOKENS_PER_SECOND))
-    usage = Usage(model_calls=1, input_tokens=input_tokens, output_tokens=output)
-    price = model.price(date.today(), input_tokens)
+    partial = incoming.so_far() if outcome != "answered" else None
+    seconds = (time.monotonic() if incoming.begun_at is None else incoming.begun_at) - started
+    unseen = most if outcome == "left_waiting" and partial is None else int(seconds * TOKENS_PER_SECOND)
+    if partial is None:
+        usage = Usage(model_calls=1, input_tokens=input_tokens, output_tokens=min(most, unseen))
+    else:
+        usage = _usage_so_far(partial, _estimated_usage(model, partial, input_tokens), most, unseen)
+    price = model.price(date.today(), usage.input_tokens)
     if price is None:
         return Charge(usage, None, 0, "unknown")
-    cost = price.usd(written=input_tokens, output=output)
+    is_reported = usage.cached_tokens or usage.cache_write_tokens
+    # An estimated input may have been written to the provider's cache.
+    cost = cost_usd(model, usage, date.today()) if is_reported else None
+    cost = price.usd(written=usage.input_tokens, output=usage.output_tokens) if cost is None else cost
     return Charge(usage, cost, cost, "estimated")
+
+
+def _usage_so_far(partial: ChatReply, estimated: Usage, most: int, unseen: int) -> Usage:
+    """The usage of a reply that broke off, of which `unseen` tokens of reasoning may have been written."""
+    output = min(most, max(partial.usage.output_tokens, estimated.output_tokens) + unseen)
+    is_reported = partial.usage.input_tokens > 0 and _is_possible(partial.usage, 2 * partial.usage.input_tokens, most)
+    return (partial.usage if is_reported else estimated).model_copy(update={"output_tokens": output})
 
 
 def _estimate(model: Model, request: ChatRequest, input_tokens: int, today: date) -> tuple[Amounts, Output]:

@@ -180,14 +180,22 @@ class Conversation:
         )
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        call = await metering.complete(
-            self._connection,
-            request,
-            input_tokens=self._tokens,
-            ledger=self._job.ledger,
-            on_wait=self._job.waiting,
-            on_lost=self._job.recorder.call_lost,
-        )
+        incoming = self._job.incoming
+        try:
+            call = await metering.complete(
+                self._connection,
+                request,
+                input_tokens=self._tokens,
+                ledger=self._job.ledger,
+                on_wait=self._job.waiting,
+                on_lost=self._job.recorder.call_lost,
+                incoming=incoming,
+            )
+        except BaseException:
+            if (unfinished := incoming.so_far()) is not None:
+                self._job.recorder.reply_broke_off(unfinished.text)
+            raise
+        incoming.end()
         usage = call.charge.usage
         self._sent, self._tokens = usage.input_tokens, usage.total_tokens
         record = partial(

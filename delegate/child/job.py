@@ -13,7 +13,7 @@ from delegate.child import prompt
 from delegate.errors import ToolDenied, ToolError
 from delegate.events import ChildToolStarted, Notify, WaitReason
 from delegate.models.connections import Connection
-from delegate.ports import Tool, ToolOutput
+from delegate.ports import Incoming, Tool, ToolOutput
 from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, CriterionReading, Effort, ErrorDetail, Provenance, Task, Tier, Usage
@@ -102,6 +102,8 @@ class Job:
     """What is known of what the criteria are about, by their ids. A model may still be reading them."""
     done_before: str = ""
     """What the child did before its process was lost, as text, if it continues from its record."""
+    incoming: Incoming = field(default_factory=Incoming)
+    """What comes of the model's replies while they are written. The child makes one model call at a time."""
 
     @property
     def workspace(self) -> Path:

@@ -2,11 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
-
-import aiohttp
 
 from delegate.cli.choice import choose
 from delegate.cli.diagnostics import DiagnosticCheck, Diagnostics
@@ -24,13 +21,12 @@ from delegate.types import JsonObject
 if TYPE_CHECKING:
     from delegate.models.providers._profile import EndpointProfiles, Profile
 
-MAX_CALLS = 7
+MAX_CALLS = 6
 """How many calls are answered at most: a text, JSON (twice where a schema is ignored), a tool call and what follows its
-result, an effort, a stream."""
-MAX_REFUSALS = 9
+result, an effort."""
+MAX_REFUSALS = 10
 """How many calls a server can refuse before it accepts another form of them. They cost nothing."""
 OUTPUT_TOKENS = 1_024
-STREAM_SECONDS = 60.0
 _SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"greater": {"type": "integer"}},
@@ -105,8 +101,8 @@ async def measure(delegator: Delegator, target: Target) -> tuple[Diagnostics, Js
     probe = _EndpointProbe(target, await delegator.connections.client(target.model), profiles)
     checks = [await probe.text()]
     if checks[0].status != "problem":
-        checks += [await step() for step in (probe.json, probe.tools, probe.effort, probe.context, probe.streams)]
-        checks.append(probe.ends())
+        checks += [await step() for step in (probe.json, probe.tools, probe.effort, probe.context)]
+        checks += [probe.streams(), probe.ends()]
         await profiles.confirm(target.model.id)
     can_call = all(check.status != "problem" for check in checks)
     return Diagnostics(tuple(checks), can_call), profiles.of(target.model.id).learned()
@@ -205,16 +201,11 @@ class _EndpointProbe:
             "context", "problem", f"{said}: longer requests are refused, or cut without a word", raised
         )
 
-    async def streams(self) -> DiagnosticCheck:
+    def streams(self) -> DiagnosticCheck:
         """Whether it sends replies as events."""
-        endpoint, key = self._target.endpoint, await CurrentKey(self._target.endpoint).get()
-        if endpoint.platform is not None:
-            return DiagnosticCheck("streaming", "note", f"isn't measured on {endpoint.platform}")
-        url, headers, body = _stream_request(self._target, key, self._profile)
-        streams = await _is_stream(url, headers, body)
-        if streams is None:
-            return DiagnosticCheck("streaming", "note", "no reply that shows it")
-        self._profiles.learn(self._target.model.id, streams=streams)
+        if self._target.endpoint.platform is not None and self._profile.streams is None:
+            return DiagnosticCheck("streaming", "note", f"isn't used on {self._target.endpoint.platform}")
+        streams = self._profile.streams
         return DiagnosticCheck("streaming", "ok" if streams else "note", "yes" if streams else "no: replies come whole")
 
     def ends(self) -> DiagnosticCheck:
@@ -241,38 +232,3 @@ def _greater(text: str) -> object:
     except ValueError:
         return None
     return cast("JsonObject", document).get("greater") if isinstance(document, dict) else None
-
-
-def _stream_request(target: Target, key: str, profile: "Profile") -> tuple[str, Mapping[str, str], JsonObject]:
-    endpoint, model, question = target.endpoint, target.model.id, "Reply with the one word: ready"
-    _, calling, headers = paths(endpoint, key)
-    turns = [{"role": "user", "content": question}]
-    if endpoint.protocol == "google":
-        path = f"/v1beta/models/{model}:streamGenerateContent?alt=sse"
-        contents = [{"role": "user", "parts": [{"text": question}]}]
-        limit = {"maxOutputTokens": target.output_tokens}
-        return f"{endpoint.url}{path}", headers, {"contents": contents, "generationConfig": limit}
-    body: JsonObject = {"model": model, "stream": True}
-    uses_responses = endpoint.protocol == "openai" and (profile.api or "") == "responses"
-    if uses_responses or calling == "/responses" or (endpoint.speaks_responses and profile.api is None):
-        return f"{endpoint.url}/responses", headers, {**body, "input": turns, "max_output_tokens": target.output_tokens}
-    newer = endpoint.protocol == "openai" and endpoint.serves_openai
-    limit = profile.limit or ("max_completion_tokens" if newer else "max_tokens")
-    return f"{endpoint.url}{calling}", headers, {**body, "messages": turns, limit: target.output_tokens}
-
-
-async def _is_stream(url: str, headers: Mapping[str, str], body: JsonObject) -> bool | None:
-    """Whether the reply begins as a stream of events; the rest of it isn't waited for. None: there is no good reply."""
-    timeout = aiohttp.ClientTimeout(total=STREAM_SECONDS)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-            # A redirect would send the key to another server.
-            session.post(url, headers=headers, json=body, allow_redirects=False) as response,
-        ):
-            if response.status in (400, 404, 422, 501):
-                return False
-            begun = (await response.content.readany()).lstrip()
-            return begun.startswith((b"data:", b"event:", b":")) if response.status == 200 else None
-    except (TimeoutError, aiohttp.ClientError, OSError):
-        return None

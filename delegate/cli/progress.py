@@ -110,6 +110,8 @@ class RunProgress:
             case "child.usage":
                 branch.calls += event.model_calls
                 branch.doing = _short(event.text) or "thinking"
+            case "child.text":
+                branch.doing = _short(event.text) or branch.doing
             case "child.waiting":
                 branch.doing = "thinking" if event.seconds is not None else f"waiting ({_WAITS[event.reason]})"
             case "child.tool.started":

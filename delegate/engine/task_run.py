@@ -55,7 +55,7 @@ from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.models.providers import BuiltInClient
 from delegate.models.tiers import weaker
-from delegate.ports import Tool
+from delegate.ports import Incoming, Tool
 from delegate.records.history import Records
 from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.commands import Author, Commands
@@ -78,8 +78,8 @@ GRACE_SECONDS = 10.0
 """How long a runner may take to stop after it was canceled."""
 
 _log = logger(__name__)
-_NOT_RECORDED = frozenset[EventKind]({"task.queued", "child.tool.started", "check.started", "task.done"})
-"""The task's record has its beginning and end. What has started needs no record once it has ended."""
+_NOT_RECORDED = frozenset[EventKind]({"task.queued", "child.text", "child.tool.started", "check.started", "task.done"})
+"""The task's record has its beginning and end, and whole texts. What has started needs no record once it has ended."""
 _P = ParamSpec("_P")
 
 
@@ -102,6 +102,8 @@ class Services:
     """The writers of the files in shared folders, per run."""
     on_approval: "OnApproval | None" = None
     """Asks a person about a call of a child, unless its own call says who does."""
+    streams_text: bool = False
+    """Whether consumers get a child's text while its model writes it."""
 
     @property
     def records_tools(self) -> bool:
@@ -147,6 +149,8 @@ class CallScope:
 
     def consumers_of(self, kind: EventKind) -> list[Consumer[Event]]:
         """Those who receive events of this kind."""
+        if kind == "child.text" and not self.services.streams_text:
+            return []
         return [one for one in self.consumers if one.kinds is None or kind in one.kinds]
 
     def deliver(self, event: Event) -> None:
@@ -576,7 +580,15 @@ class TaskRun:
             claims=self._claims,
             readings=self.call.reading.known(self.handle).statements,
             done_before=self.resumed.transcript if self.resumed else "",
+            incoming=self._incoming(),
         )
+
+    def _incoming(self) -> Incoming:
+        if not self.call.consumers_of("child.text"):
+            return Incoming()
+        from delegate.engine.live_text import LiveText  # loaded only where it is shown
+
+        return LiveText(self.notify, self.call.redactor.text)
 
     def _permitted_tools(
         self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float

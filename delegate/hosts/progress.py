@@ -26,6 +26,8 @@ def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each
             return "waits for its turn"
         case "child.started":
             return f"started {event.model or ''}"
+        case "child.text":
+            return f"writes {event.text if content else ''}"
         case "child.usage":
             return f"thinks {event.text if content else ''}"
         case "child.waiting" | "judge.waiting":
@@ -67,7 +69,7 @@ def is_news(event: Event) -> bool:
     match event.kind:
         case "child.tool":
             return event.status != "ok"
-        case "child.started" | "child.usage" | "child.tool.started" | "child.done" | "check.done":
+        case "child.started" | "child.text" | "child.usage" | "child.tool.started" | "child.done" | "check.done":
             return True
         case "judge.asked" | "verdict" | "claim.made" | "claim.judged" | "approval.asked" | "step.declared":
             return True

@@ -25,6 +25,7 @@ WHOLE_CHARS = 200_000
 """Up to this length, the whole output is kept in memory for the checks."""
 MAX_REPORT_CHARS = 500_000
 """Length of a report. A longer one fails the run, and its beginning and end are kept."""
+BROKE_OFF = "[… the reply broke off here]"
 MAX_OUTPUT_CHARS = 2_000_000
 """Length of a tool's output. Of a longer one, nobody sees more than the beginning and the end."""
 LARGE_CHARS = 50_000
@@ -132,6 +133,11 @@ class Recorder:
     def call_lost(self, charge: Charge) -> None:
         """Record the estimated charge of a model call that was sent and got no reply."""
         self.charge += charge
+
+    def reply_broke_off(self, text: str) -> None:
+        """Keep what came of the last reply, which no other one follows."""
+        if text.strip():
+            self.output = f"{self._ends(text, MAX_REPORT_CHARS)}\n{BROKE_OFF}"
 
     def next_receipt(self) -> int:
         """Number a tool call that starts now, so that the receipts of parallel calls keep the requested order."""

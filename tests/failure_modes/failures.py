@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple, cast
 from delegate.child.tool_calls import MAX_CALLS_PER_TURN
 from delegate.models.providers._shared import MAX_REPLY_BYTES
 from delegate.models.ratelimit import RETRIES, SHORT_RETRIES
-from tests.support.model_server import Call, Fault, Reply
+from tests.support.model_server import Call, Fault, Pieces, Reply
+from tests.support.streams import events
 from tests.support.wire_formats import FORMATS, Json
 
 WireName = Literal["chat", "responses", "messages", "generate"]
@@ -45,7 +46,7 @@ class Row:
     """A failure. `answer` is served `times` times, then good replies; `unlike` are APIs with other outcomes."""
 
     words: str
-    answer: Callable[[Call], Reply | Fault]
+    answer: Callable[[Call], Reply | Fault | Pieces]
     outcomes: Outcomes
     unlike: Mapping[WireName, Outcomes] = field(default_factory=dict[WireName, Outcomes])
     times: int = ALWAYS
@@ -79,7 +80,7 @@ def good(call: Call) -> Reply:
     return Reply(json.dumps({"answers": answers}))
 
 
-Answer = Callable[[Call], Reply | Fault]
+Answer = Callable[[Call], Reply | Fault | Pieces]
 
 
 def _always(answer: Reply | Fault) -> Answer:
@@ -112,8 +113,18 @@ def _plain_text(call: Call) -> Fault:
     return Fault(200, _good_body(call), {"content-type": "text/plain"})
 
 
-def _event_stream(call: Call) -> Fault:
-    return Fault(200, f"data: {json.dumps(_good_body(call))}\n\n", {"content-type": "text/event-stream"})
+def _half_stream(ending: Literal["end", "stall", "close"]) -> Answer:
+    """A good reply that is streamed, but not to its end."""
+
+    def answer(call: Call) -> Pieces:
+        sent = events(call.api, _good_body(call), chars=5)
+        return Pieces(sent[: len(sent) // 2], ending=ending)
+
+    return answer
+
+
+def _not_streamed(call: Call) -> Fault:
+    return Fault(200, _good_body(call))
 
 
 def _no_choice(call: Call) -> Fault:
@@ -179,12 +190,15 @@ _CONNECTIONS = (
     ),
     Row("resets the connection", _always(Fault(kind="reset")), _trouble("connection")),
     Row("breaks off mid-body", _badly("truncate"), _unreachable("connection", 1 + SHORT_RETRIES)),
+    Row("breaks off mid-stream", _half_stream("close"), _unreachable("connection", 1 + SHORT_RETRIES)),
+    Row("ends a stream before its end", _half_stream("end"), _unreachable("connection", 1 + SHORT_RETRIES)),
+    Row("stops mid-stream", _half_stream("stall"), _unreachable("timeout"), ended_by="call_timeout"),
 )
 _BODIES = (
     Row("truncates its JSON", _half_json, _UNREADABLE),
     Row("sends HTML with 200", _always(Fault(200, kind="html")), _UNREADABLE),
     Row("sends HTML with 502", _always(Fault(502, kind="html", headers=SOON)), _trouble("server_error")),
-    Row("sends an event stream", _event_stream, _UNREADABLE),
+    Row("sends a good reply whole, and not as a stream", _not_streamed, _passing(1)),
     Row("sends a good reply as `text/plain`", _plain_text, _passing(1)),
     Row("sends a good reply and 16 MB of blanks", _too_long, _UNREADABLE),
     Row("sends no choice", _no_choice, _UNREADABLE, unlike={"responses": _SAYS_NOTHING, "messages": _SAYS_NOTHING}),

@@ -49,7 +49,7 @@ from urllib.parse import unquote
 from tests.support.streams import stream
 from tests.support.wire_formats import FORMATS, Api, Json, Reply, WireFormat
 
-__all__ = ["Call", "Fault", "ModelServer", "Reply"]
+__all__ = ["Call", "Fault", "ModelServer", "Pieces", "Reply"]
 
 DRIP_SECONDS = 0.05
 
@@ -68,6 +68,16 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     delay: float = 0.0
     kind: Literal["status", "hang", "reset", "truncate", "stall", "drip", "html"] = "status"
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A reply that is streamed piece by piece. `ending` is whether it ends, stops, or breaks off."""
+
+    pieces: Sequence[bytes]
+    every: float = 0.0
+    ending: Literal["end", "stall", "close"] = "end"
+    delay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -166,7 +176,7 @@ _ENDINGS: tuple[tuple[str, Api], ...] = (
     (":rawPredict", "messages"),  # Google Vertex AI
 )
 
-Answer = Reply | Fault
+Answer = Reply | Fault | Pieces
 Script = Callable[[Call], Answer | Awaitable[Answer]] | Sequence[Answer]
 
 
@@ -322,6 +332,8 @@ class ModelServer:
             sent = {"content-type": "text/event-stream"} if streamed else None
             data = _response(200, streamed or json.dumps(wire).encode(), sent)
             send: Callable[[], None] = lambda: connection.send(data)  # noqa: E731
+        elif isinstance(answer, Pieces):
+            send = lambda: connection.stream(answer)  # noqa: E731
         else:
             send = lambda: connection.fail(answer, _fault_bytes(call, answer))  # noqa: E731
         if answer.delay:
@@ -378,6 +390,24 @@ class _Connection(asyncio.Protocol):
         else:
             self.send(data)
         if fault.kind == "truncate":
+            self._transport.close()
+
+    def stream(self, reply: Pieces) -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        self._transport.write(head)
+        self._stream_on(reply, 0)
+
+    def _stream_on(self, reply: Pieces, n: int) -> None:
+        if self._transport.is_closing():
+            return
+        for at, piece in enumerate(reply.pieces[n:], n + 1):
+            self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            if reply.every:
+                asyncio.get_running_loop().call_later(reply.every, self._stream_on, reply, at)
+                return
+        if reply.ending == "end":
+            self.send(b"0\r\n\r\n")
+        elif reply.ending == "close":
             self._transport.close()
 
     def abort(self) -> None:

@@ -7,7 +7,7 @@ or 500, and gateways report upstream errors in the body of a 200. So the codes a
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 from typing import Any, cast
@@ -16,7 +16,7 @@ import aiohttp
 
 from delegate.errors import ProviderError, ProviderFault, ThinkingRefused
 from delegate.models.providers._endpoint import NO_ROUTE, Endpoint, names_model
-from delegate.models.providers._http import SUCCESS
+from delegate.models.providers._http import SUCCESS, causes
 from delegate.models.providers._quota import seconds_of
 from delegate.models.providers._shared import NOT_JSON, dig, parse_object
 from delegate.ports import StopReason
@@ -246,7 +246,7 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
     `slow` is whether the SDK reported a timeout. It only counts if the error has no cause, because the aiohttp backends
     also report broken connections as timeouts.
     """
-    chain = list(_causes(error))
+    chain = list(causes(error))
     fault: ProviderFault = "connection"
     if any(isinstance(cause, aiohttp.ClientResponseError) for cause in chain):
         fault = "bad_reply"
@@ -264,12 +264,6 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
         status=SUCCESS if has_begun else None,
         outcome=None if is_sent else "not_sent",
     )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 def without_key(error: ProviderError, key: str) -> ProviderError:

@@ -7,26 +7,35 @@ request of its own, so that errors remain its business.
 """
 
 import inspect
+import logging
+import select
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Generator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 from urllib.request import getproxies
+from weakref import WeakKeyDictionary
 
 import aiohttp
 import yarl
 from multidict import CIMultiDict
 
+from delegate.models.providers._shared import MAX_REPLY_BYTES
+from delegate.models.providers._stream import EVENT_STREAM, Stream
+
 REUSE_SECONDS = 5.0
 """Seconds for which an idle connection may be reused. Common servers close it then."""
 KEEPALIVE_SECONDS = 60
 """Seconds of silence after which the system checks whether a connection is alive, and between two checks."""
+MAX_HEADER = 1 << 16
+"""The longest header of a response, in bytes. Gateways report what they did in some, of more than aiohttp's 8 kB."""
 SUCCESS = 200
 _OF_CONNECTION = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding"}
 """The headers of a request that aiohttp writes itself."""
@@ -42,9 +51,10 @@ def http_client(sdk: ModuleType, library: str, *, is_plain: bool) -> Any:
     It is the SDK's own unless requests are plain: nothing changes them after they were built, as signatures do.
     """
     tls = _tls(library)
-    sessions = partial(_session, tls)
+    sessions = partial(session, tls)
     if is_plain and not getproxies():  # the SDK's client knows which requests go through which proxy
-        return _repeating_client(library)(verify=tls, sessions=sessions)
+        log = logging.getLogger(f"{sdk.__name__}._base_client")  # the SDK's own
+        return _repeating_client(library)(verify=tls, sessions=sessions, log=log)
     try:
         client = sdk.DefaultAioHttpClient(verify=tls, follow_redirects=False)
     except RuntimeError:  # the SDKs' error if their `aiohttp` extra isn't installed
@@ -68,21 +78,53 @@ def _tls(library: str) -> ssl.SSLContext:
     return import_module(library).create_ssl_context()
 
 
-def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=connector(tls), response_class=Response)
+def session(tls: ssl.SSLContext, **options: Any) -> aiohttp.ClientSession:
+    """A session whose connections can be reused and stay alive, and whose responses are `Response`s."""
+    return aiohttp.ClientSession(
+        connector=connector(tls),
+        response_class=Response,
+        max_line_size=MAX_HEADER,
+        max_field_size=MAX_HEADER,
+        **options,
+    )
+
+
+receiving: ContextVar[Stream | None] = ContextVar("receiving", default=None)
+"""What receives the events of the response to the request that is being sent."""
 
 
 class Response(aiohttp.ClientResponse):
-    """A response of which the status is enough where it is an error: a body that breaks off is then empty."""
+    """A response whose events go to `receiving` while they arrive, and whose body is then empty.
+
+    Of an error, the status is enough: a body that breaks off is empty, too.
+    """
 
     async def read(self) -> bytes:
-        try:
-            return await super().read()
-        except aiohttp.ClientPayloadError:
-            if self.status == SUCCESS:
+        if self._body is None:
+            try:
+                self._body = await self._received()
+            except aiohttp.ClientPayloadError:
+                self.close()
+                if self.status == SUCCESS:
+                    raise
+                self._body = b""
+            except BaseException:
+                self.close()
                 raise
-            self._body = b""
-            return self._body
+        return self._body
+
+    async def _received(self) -> bytes:
+        stream = receiving.get() if self.status == SUCCESS and self.content_type == EVENT_STREAM else None
+        whole = bytearray()
+        async for chunk in self.content.iter_any():
+            if stream is not None:
+                stream.hear(chunk)
+            else:
+                whole += chunk
+                if len(whole) > MAX_REPLY_BYTES:
+                    self.close()  # its reader refuses a body of that length
+                    break
+        return bytes(whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +155,11 @@ class RepeatingClient:
     http: ClassVar[Any]
     """The module of the library."""
 
-    def __init__(self, *, sessions: Callable[[], aiohttp.ClientSession], **options: Any) -> None:
+    def __init__(self, *, sessions: Callable[[], aiohttp.ClientSession], log: logging.Logger, **options: Any) -> None:
         self._library: Any = super()
         self._library.__init__(**options)
         self._sessions = sessions
+        self._log = log
         self._session: aiohttp.ClientSession | None = None
         self._known: dict[str, _Known] = {}
         self._forgotten = 0
@@ -127,7 +170,7 @@ class RepeatingClient:
         Raises the errors of aiohttp when it is awaited.
         """
         known = self._known.get(url)
-        return None if known is None else self._exchange(known, content)
+        return None if known is None else self._repeated(known, content)
 
     @contextmanager
     def asking(self, url: str, answer: Answer | None) -> Generator[None]:
@@ -173,6 +216,13 @@ class RepeatingClient:
             await session.close()
         await self._library.aclose()
 
+    async def _repeated(self, known: _Known, content: bytes) -> Answer:
+        answer = await self._exchange(known, content)
+        if self._log.isEnabledFor(logging.DEBUG):  # as the SDK does for the requests that it sends itself
+            id = answer.headers.get("x-request-id") or answer.headers.get("request-id")
+            self._log.debug('HTTP Response: POST %s "%i" request_id: %s', known.url, answer.status, id)
+        return answer
+
     async def _exchange(self, known: _Known, content: bytes) -> Answer:
         if self._session is None:
             self._session = self._sessions()
@@ -180,6 +230,47 @@ class RepeatingClient:
             known.url, headers=known.headers, data=content, allow_redirects=False, timeout=known.timeout
         ) as answer:
             return Answer(answer.status, answer.headers, await answer.read())
+
+
+CLOSED_AFTER = 1.0
+"""The idle seconds after which a server may close a connection. One that ends sooner ends for another reason."""
+RESEND_SECONDS = 2.0
+"""How soon a request fails on a connection that its server had closed. One that fails later may have been processed."""
+
+T = TypeVar("T")
+
+
+async def sent(send: Callable[[], Awaitable[T]]) -> T:
+    """Await `send()`, again if its request wasn't read: the server had just closed the idle connection that was reused.
+
+    `Connector` finds nearly all of these before. What remains is closed while the request is on its way.
+    """
+    _idle_seconds.set(0.0)
+    started = time.monotonic()
+    try:
+        return await send()
+    except Exception as error:
+        is_late = time.monotonic() - started > RESEND_SECONDS
+        if _idle_seconds.get() < CLOSED_AFTER or is_late or not _is_unanswered(error):
+            raise
+    return await send()
+
+
+def _is_unanswered(error: BaseException) -> bool:
+    """Whether the connection ended before the first byte of a response."""
+    return any(
+        isinstance(cause, ConnectionResetError | BrokenPipeError)
+        # of which aiohttp says how the response began, if it did
+        or (isinstance(cause, aiohttp.ServerDisconnectedError) and isinstance(cause.message, str))
+        for cause in causes(error)
+    )
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _bytes(text: str) -> bytes:
@@ -201,6 +292,43 @@ def _repeating_client(library: str) -> Any:
     return type("RepeatingClient", (RepeatingClient, http.AsyncClient), {"http": http})
 
 
+_idle_seconds: ContextVar[float] = ContextVar("idle_seconds", default=0.0)
+"""How long the connection of the last request had been idle; 0 if it was new."""
+
+
+class Connector(aiohttp.TCPConnector):
+    """Reuses no connection that its server has closed meanwhile, even if the event loop was too busy to notice."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
+        self._idle_since = WeakKeyDictionary[Any, float]()
+        """When each connection was released, by its protocol."""
+
+    async def connect(self, *args: Any, **options: Any) -> Any:
+        while True:
+            connection = await super().connect(*args, **options)
+            since = self._idle_since.get(connection.protocol)
+            if since is None or not _has_input(connection.transport):
+                break
+            connection.close()
+        _idle_seconds.set(0.0 if since is None else time.monotonic() - since)
+        connection.add_callback(partial(self._released, connection.protocol))
+        return connection
+
+    def _released(self, protocol: Any) -> None:
+        self._idle_since[protocol] = time.monotonic()
+
+
+def _has_input(transport: Any) -> bool:
+    """Whether something has come on an idle connection: its end, or what belongs to no request."""
+    number = transport.get_extra_info("socket").fileno()
+    if not hasattr(select, "poll"):  # Windows
+        return number < 0 or bool(select.select([number], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def connector(tls: ssl.SSLContext) -> aiohttp.TCPConnector:
     """Connections that the network doesn't drop while a model writes: gateways forget silent ones after minutes.
 
@@ -209,7 +337,7 @@ def connector(tls: ssl.SSLContext) -> aiohttp.TCPConnector:
     options: dict[str, Any] = {}
     if "socket_factory" in inspect.signature(aiohttp.TCPConnector).parameters:
         options["socket_factory"] = _socket
-    return aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=REUSE_SECONDS, **options)
+    return Connector(limit=0, ssl=tls, keepalive_timeout=REUSE_SECONDS, **options)
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:

@@ -13,6 +13,7 @@ from delegate.errors import ProviderError
 from delegate.models.providers._profile import DEFAULT_EFFORT, EndpointProfiles, Profile
 from delegate.models.providers._shared import parse_object, to_json
 from delegate.models.providers._stops import NO_REASON
+from delegate.models.providers._stream import refuses_streams
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import EFFORTS, Effort
 
@@ -39,6 +40,8 @@ async def ask_as_known(
         try:
             reply = await ask(request, profile)
         except ProviderError as error:
+            if error.outcome not in ("rejected", "errored"):  # it may have cost something
+                raise
             learned = _learned(profile, request, error, lessons)
             if profiles.of(model).asked_as(profile):
                 if learned is not None:
@@ -58,6 +61,8 @@ def _learned(
     profile: Profile, request: ChatRequest, error: ProviderError, lessons: Iterable[Lesson]
 ) -> dict[str, Any] | None:
     text = str(error)
+    if profile.streams is not False and refuses_streams(error):
+        return {"streams": False}
     if error.status in FAILED:
         return format_lesson(profile, request, text)
     if error.status not in REFUSED:

@@ -5,7 +5,6 @@ public `client.post` sends a body unchanged and still provides authentication an
 backend. Their own retries and read timeouts are off: the rate limiter retries, and each call has a timeout here.
 """
 
-import asyncio
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -24,18 +23,25 @@ from delegate.models.providers._faults import (
     transport_error,
     without_key,
 )
-from delegate.models.providers._http import SUCCESS, Answer, RepeatingClient, http_client, prepare_client
+from delegate.models.providers._http import (
+    SUCCESS,
+    Answer,
+    RepeatingClient,
+    causes,
+    http_client,
+    prepare_client,
+    receiving,
+    sent,
+)
 from delegate.models.providers._keys import CurrentKey, with_key
 from delegate.models.providers._quota import ReadQuota
 from delegate.models.providers._shared import (
     BuiltInClient,
-    call_seconds,
     dig,
-    parse_body,
     parse_object,
-    timed_out,
     untraced,
 )
+from delegate.models.providers._stream import Receiver, Stream, body_of, receiver
 from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject, Usage
 
@@ -98,15 +104,17 @@ class SdkTransport:
                 self._repeating.forget()
 
     async def post(
-        self, path: str, content: bytes, headers: Mapping[str, str] | None = None
+        self, path: str, content: bytes, stream: Stream, headers: Mapping[str, str] | None = None
     ) -> tuple[JsonObject, Quota | None]:
         """Send a body and return that of the reply, and the quota from its headers.
 
-        All requests to a path have the same `headers` besides the SDK's own, since they are remembered by their path.
+        `stream` receives the reply if the server sends it as events. All requests to a path have the same `headers`
+        besides the SDK's own, since they are remembered by their path.
         """
+        receiving.set(stream)
         try:
             with untraced(self.client.post, self.client.request):
-                answer = await self._exchange(path, content, headers)
+                answer = await sent(partial(self._exchange, path, content, headers))
         except (*sdk_errors(self._sdk), aiohttp.ClientError, OSError) as error:
             translated = translate(self._sdk, error, self.endpoint.protocol)
             raise without_key(translated, self.key.text) from None
@@ -115,7 +123,7 @@ class SdkTransport:
                 raise
             # The libraries with which the SDK finds a platform's credentials have errors of their own.
             raise credentials_error(self.endpoint, error) from None
-        return self._read(answer)
+        return self._read(answer, stream)
 
     async def _exchange(self, path: str, content: bytes, headers: Mapping[str, str] | None) -> Answer:
         """Send a body, or let the SDK do it, and return a successful answer."""
@@ -137,12 +145,12 @@ class SdkTransport:
         response = await self.client.post(path, cast_to=self._response_class, options=options, **body)
         return Answer(response.status_code, response.headers, response.content)
 
-    def _read(self, answer: Answer) -> tuple[JsonObject, Quota | None]:
+    def _read(self, answer: Answer, stream: Stream) -> tuple[JsonObject, Quota | None]:
         provider = self.endpoint.protocol
-        body = parse_body(answer.content, provider)
+        body = body_of(answer.content, answer.headers.get("content-type", ""), stream, provider)
         if failed := _failure(body):
             error = body_error(provider, failed, answer.headers)
-            if "choices" in body:  # a gateway had begun to pass on a model's answer
+            if stream.has_begun or "choices" in body:  # a gateway had begun to pass on a model's answer
                 error.outcome = "broken_off"
             raise without_key(error, self.key.text)
         return body, self._read_quota(answer.headers)
@@ -176,12 +184,9 @@ class SdkClient(BuiltInClient):
 
     async def _attempt(self, request: ChatRequest, key: str) -> ChatReply:
         self._transport.use_key(key)
-        seconds = call_seconds(self._limit, request.max_output_tokens)
         try:
-            async with asyncio.timeout(seconds):
-                return await self._complete(request)
-        except TimeoutError:
-            raise timed_out(seconds, self.provider) from None
+            async with receiver(request, self._limit, self.provider) as one:
+                return await self._complete(request, one)
         except AnsweredError as error:
             return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
         except ProviderError as error:
@@ -192,7 +197,7 @@ class SdkClient(BuiltInClient):
         """Close the connections."""
         await self._transport.client.close()
 
-    async def _complete(self, request: ChatRequest) -> ChatReply:
+    async def _complete(self, request: ChatRequest, receiver: Receiver) -> ChatReply:
         raise NotImplementedError
 
 
@@ -227,6 +232,9 @@ def sdk_errors(sdk: ModuleType) -> tuple[type[Exception], ...]:
 
 def translate(sdk: ModuleType, error: Any, provider: str) -> ProviderError:
     """Convert an error of the SDK or its transport to a `ProviderError`."""
+    for cause in causes(error):
+        if isinstance(cause, ProviderError):  # from reading a stream, which the SDK takes for a broken connection
+            return cause
     if isinstance(error, sdk.APIStatusError):
         return status_error(provider, error.status_code, error.body, error.response.headers)
     if isinstance(error, (sdk.APIConnectionError, aiohttp.ClientError, OSError)):

@@ -67,7 +67,12 @@ class Profile:
     def asked_as(self, other: Self) -> bool:
         """Whether requests are the same with both profiles, whatever is known of replies."""
         one, two = (
-            replace(profile, replies=profile.replies or "json_schema", streams=None, finish_reason=None)
+            replace(
+                profile,
+                replies=profile.replies or "json_schema",
+                streams=profile.streams is not False,
+                finish_reason=None,
+            )
             for profile in (self, other)
         )
         return one == two
@@ -254,6 +259,11 @@ class EndpointProfiles:
         if known is None or profile != known.profile:
             since = self._store.now() if known is None else known.since
             self._store.put(key, Entry(profile, since, self._endpoint.host, model, known is not None and known.stored))
+
+    def saw_stream(self, model: str, has_streamed: bool) -> None:
+        """Learn that the server streams, if it has. One that once sent a reply whole may stream the next."""
+        if has_streamed and self.of(model).streams is None:
+            self.learn(model, streams=True)
 
     def forget(self, model: str) -> None:
         """Learn this model anew."""

@@ -131,9 +131,14 @@ def read_reply(
     try:
         reply = read(body)
     except SHAPE_ERRORS as error:
-        text = f"{provider}: the reply has an unknown format ({type(error).__name__}: {error})"
-        raise ProviderError("bad_reply", text[:300], provider=provider) from error
+        raise unknown_format(provider, error) from error
     return reply if quota is None else replace(reply, quota=quota)
+
+
+def unknown_format(provider: str, error: Exception) -> ProviderError:
+    """The error for one of `SHAPE_ERRORS`."""
+    text = f"{provider}: the reply has an unknown format ({type(error).__name__}: {error})"
+    return ProviderError("bad_reply", text[:300], provider=provider)
 
 
 def dig(value: Any, *names: str) -> Any:
@@ -214,6 +219,7 @@ def call_seconds(limit: float | None, max_output_tokens: int) -> float:
     return max(CALL_SECONDS, max_output_tokens / SLOWEST_RATE) if limit is None else limit
 
 
-def timed_out(seconds: float, provider: str) -> ProviderError:
-    """The error of a call that had no answer within `seconds`."""
-    return ProviderError("timeout", f"{provider}: no answer within {seconds:g} s", provider=provider)
+def timed_out(seconds: float, provider: str, *, had_begun: bool = False) -> ProviderError:
+    """The error of a call that had no answer within `seconds`, or whose reply stopped for so long."""
+    what = "the reply stopped for" if had_begun else "no answer within"
+    return ProviderError("timeout", f"{provider}: {what} {seconds:g} s", provider=provider)

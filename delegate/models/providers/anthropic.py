@@ -1,6 +1,7 @@
 """Client for Anthropic's Messages API, also on Amazon Bedrock and Google Vertex AI, using the official SDK."""
 
 import inspect
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ import anthropic
 
 from delegate._util.encoding import json_bytes
 from delegate.errors import ProviderError, ThinkingRefused
+from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._learning import as_known, ask_as_known, within
 from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
@@ -24,6 +26,7 @@ from delegate.models.providers._shared import (
     valid_arguments,
 )
 from delegate.models.providers._stops import NO_REASON, cut_off_unsaid, stop_of
+from delegate.models.providers._stream import Receiver
 from delegate.models.providers._thoughts import without_thoughts
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
@@ -93,30 +96,35 @@ class Messages(SdkClient):
         self._dropping: set[str] = set()
         """The models that refused thinking, and are asked since to leave such thinking out."""
 
-    async def _complete(self, request: ChatRequest) -> ChatReply:
-        return await ask_as_known(self._profiles, within(EFFORTS, request), self._converse)
+    async def _complete(self, request: ChatRequest, receiver: Receiver) -> ChatReply:
+        return await ask_as_known(self._profiles, within(EFFORTS, request), partial(self._converse, receiver))
 
-    async def _converse(self, request: ChatRequest, profile: Profile) -> ChatReply:
-        request = as_known(profile, request)
+    async def _converse(self, receiver: Receiver, request: ChatRequest, profile: Profile) -> ChatReply:
+        ask = partial(self._ask, receiver, as_known(profile, request), profile)
         drops = request.model in self._dropping
         try:
-            return await self._ask(request, drop=drops)
+            return await ask(drop=drops)
         except ThinkingRefused as refused:
             if drops or "drop_block" not in str(refused):
                 raise
             try:
-                reply = await self._ask(request, drop=True)
+                reply = await ask(drop=True)
             except ProviderError as error:  # gateways may not know the field
                 raise refused if error.fault == "bad_request" else error from None
         self._dropping.add(request.model)
         return reply
 
-    async def _ask(self, request: ChatRequest, *, drop: bool = False) -> ChatReply:
+    async def _ask(self, receiver: Receiver, request: ChatRequest, profile: Profile, *, drop: bool) -> ChatReply:
         body = messages_body(request)
+        # On a platform, the SDK would make another request of it, with events in a format of that platform.
+        if self._transport.endpoint.platform is None and profile.streams is not False:
+            body["stream"] = True
         path, headers = (f"{self._path}?beta=true", _DROP_HEADERS) if drop else (self._path, None)
         if drop:
             body["thinking"] = _DROP_FOREIGN
-        answer = await self._transport.post(path, json_bytes(body), headers)
+        stream = receiver.stream(assemblies.Messages(), read_message, provider="anthropic")
+        answer = await self._transport.post(path, json_bytes(body), stream, headers)
+        self._profiles.saw_stream(request.model, stream.has_begun)
         return cut_off_unsaid(read_reply(read_message, *answer, provider="anthropic"), request)
 
 

@@ -4,7 +4,6 @@ The body is passed as `extra_body` and the reply is read from the plain HTTP res
 because its typed parameters and replies take three times as long.
 """
 
-import asyncio
 import json
 import os
 import re
@@ -15,10 +14,13 @@ from typing import Any, cast
 
 import aiohttp
 import certifi
+import yarl
 from google import genai
 from google.genai import errors, types
+from multidict import CIMultiDict
 
 from delegate.errors import ProviderError
+from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._faults import (
     AnsweredError,
@@ -28,7 +30,7 @@ from delegate.models.providers._faults import (
     transport_error,
     without_key,
 )
-from delegate.models.providers._http import Response, connector
+from delegate.models.providers._http import receiving, sent, session
 from delegate.models.providers._keys import CurrentKey, with_key
 from delegate.models.providers._learning import as_known, ask_as_known, within
 from delegate.models.providers._posting import credentials_error
@@ -42,13 +44,12 @@ from delegate.models.providers._shared import (
     call_seconds,
     dig,
     native_content,
-    parse_body,
     read_reply,
-    timed_out,
     to_json,
     untraced,
     valid_arguments,
 )
+from delegate.models.providers._stream import Receiver, body_of, receiver, refuses_streams
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
 
@@ -130,23 +131,41 @@ class GenerateContent(BuiltInClient):
         return await ask_as_known(self._profiles, within(EFFORTS, request), self._complete)
 
     async def _complete(self, request: ChatRequest, profile: Profile) -> ChatReply:
-        return await with_key(self._key, partial(self._attempt, as_known(profile, request)))
+        return await with_key(self._key, partial(self._attempt, as_known(profile, request), profile))
 
-    async def _attempt(self, request: ChatRequest, key: str) -> ChatReply:
-        seconds = call_seconds(self._limit, request.max_output_tokens)
+    async def _attempt(self, request: ChatRequest, profile: Profile, key: str) -> ChatReply:
         try:
-            async with asyncio.timeout(seconds):
-                answer = await self._send(request, key, seconds)
-            body = parse_body(answer, "google")
-            if failed := body.get("error"):
-                raise body_error("google", failed, {})
-        except TimeoutError:
-            raise timed_out(seconds, "google") from None
+            async with receiver(request, self._limit, "google") as one:
+                return await self._ask(request, profile, key, one)
         except AnsweredError as error:
             return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
         except ProviderError as error:
             advise(error, self._endpoint)
             raise
+
+    async def _ask(self, request: ChatRequest, profile: Profile, key: str, receiver: Receiver) -> ChatReply:
+        streams = profile.streams is not False
+        try:
+            reply = await self._exchange(request, key, receiver, streams=streams)
+        except ProviderError as error:
+            if not streams or not _has_no_streams(error):
+                raise
+            reply = await self._exchange(request, key, receiver, streams=False)
+            self._profiles.learn(request.model, streams=False)
+        return reply
+
+    async def _exchange(self, request: ChatRequest, key: str, receiver: Receiver, *, streams: bool) -> ChatReply:
+        stream = receiver.stream(assemblies.GenerateContent(), read_content, provider="google")
+        receiving.set(stream if streams else None)
+        answer = await self._send(request, key)
+        kind = CIMultiDict[str](answer.headers or {}).get("content-type", "")
+        body = body_of((answer.body or "").encode(), kind, stream, "google")
+        self._profiles.saw_stream(request.model, stream.has_begun)
+        if failed := body.get("error"):
+            error = body_error("google", failed, {})
+            if stream.has_begun:
+                error.outcome = "broken_off"
+            raise error
         return read_reply(read_content, body, None, provider="google")
 
     async def aclose(self) -> None:
@@ -156,7 +175,8 @@ class GenerateContent(BuiltInClient):
             self._client.close()
             await self._session.close()
 
-    async def _send(self, request: ChatRequest, key: str, seconds: float) -> str:
+    async def _send(self, request: ChatRequest, key: str) -> types.HttpResponse:
+        seconds = call_seconds(self._limit, request.max_output_tokens)
         headers = {} if self._endpoint.platform else {"x-goog-api-key": key}  # that of the SDK's client never changes
         config: types.GenerateContentConfigDict = {
             # The timeout is also sent to the server, which would otherwise have one of its own.
@@ -171,11 +191,9 @@ class GenerateContent(BuiltInClient):
         try:
             models = self._ensure_client().aio.models
             with untraced(models.generate_content):
-                reply = await models.generate_content(
-                    model=request.model,
-                    contents="-",  # required by the SDK; the real contents are in the body
-                    config=config,
-                )
+                # The contents are required by the SDK; the real ones are in the body.
+                ask = partial(models.generate_content, model=request.model, contents="-", config=config)
+                reply = await sent(ask)
         except (errors.APIError, aiohttp.ClientError, OSError, ValueError) as error:
             raise without_key(provider_error(error), key) from None
         except Exception as error:
@@ -183,17 +201,35 @@ class GenerateContent(BuiltInClient):
                 raise
             # The libraries with which the SDK finds a platform's credentials have errors of their own.
             raise credentials_error(self._endpoint, error) from None
-        return reply.sdk_http_response.body or ""
+        return reply.sdk_http_response
 
     def _ensure_client(self) -> Any:
         """The SDK's client, created on the running loop. With a session of its own, the SDK would emit a warning."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(connector=connector(_tls()), response_class=Response, trust_env=True)
+            self._session = session(_tls(), request_class=_Request, trust_env=True)
             self._client = _sdk_client(self._endpoint, self._key.text, self._session)
         return self._client
 
 
+class _Request(aiohttp.ClientRequest):
+    """A request whose reply is streamed if something receives it. The SDK's own streams parse each event twice."""
+
+    def __init__(self, method: str, url: yarl.URL, **options: Any) -> None:
+        path, _, verb = url.raw_path.rpartition(":")
+        if receiving.get() is not None and verb == "generateContent":
+            url = url.with_path(f"{path}:streamGenerateContent", encoded=True).with_query({**url.query, "alt": "sse"})
+        super().__init__(method, url, **options)
+
+
 # ----------------------------------------------------------------------------------------------------------- errors
+
+
+_NO_PATH = re.compile(r"HTTP (?:404|405|501): (?:not found|method not allowed|not implemented)\b", re.IGNORECASE)
+
+
+def _has_no_streams(error: ProviderError) -> bool:
+    """Whether a server, such as a gateway, lacks the path for replies that are streamed."""
+    return refuses_streams(error) or _NO_PATH.search(str(error)) is not None
 
 
 def provider_error(error: Exception) -> ProviderError:

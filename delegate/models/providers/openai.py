@@ -7,6 +7,7 @@ from typing import Any
 import openai
 
 from delegate.errors import ProviderError
+from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._chat import CARRIED, chat_content, read_chat
 from delegate.models.providers._chat import chat_body as chat_body
 from delegate.models.providers._endpoint import Endpoint
@@ -17,6 +18,7 @@ from delegate.models.providers._quota import openai_quota
 from delegate.models.providers._responses import read_responses, responses_content
 from delegate.models.providers._shared import read_reply
 from delegate.models.providers._stops import cut_off_unsaid
+from delegate.models.providers._stream import Receiver
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject
 
@@ -56,29 +58,36 @@ class OpenAI(SdkClient):
         self._switched: dict[str, Api] = {}
         """The models that needed the other API, and which. They aren't switched back."""
 
-    async def _complete(self, request: ChatRequest) -> ChatReply:
-        return await ask_as_known(
-            self._profiles, request, self._ask, (self._switch, self._newer_limit, self._other_format, *_LESSONS)
-        )
+    async def _complete(self, request: ChatRequest, receiver: Receiver) -> ChatReply:
+        lessons = (self._switch, self._newer_limit, self._other_format, *_LESSONS)
+        return await ask_as_known(self._profiles, request, partial(self._ask, receiver), lessons)
 
-    async def _ask(self, request: ChatRequest, profile: Profile) -> ChatReply:
+    async def _ask(self, receiver: Receiver, request: ChatRequest, profile: Profile) -> ChatReply:
         fields = _cache_fields(request) if self._endpoint.serves_openai and profile.caching is not False else {}
+        if streams := profile.streams is not False:
+            fields["stream"] = True
         asked = as_known(profile, request)
         # No variable holds the body during the call: it is as large as the conversation.
         if (profile.api or self._first_api) == "responses":
             encrypted = profile.encrypted_reasoning is not False
+            stream = receiver.stream(assemblies.Responses(), read_responses, provider="openai")
             answer = await self._transport.post(
-                "/responses", responses_content(asked, fields, encrypted_reasoning=encrypted)
+                "/responses", responses_content(asked, fields, encrypted_reasoning=encrypted), stream
             )
+            self._profiles.saw_stream(request.model, stream.has_begun)
             return read_reply(read_responses, *answer, provider="openai")
+        if streams:
+            fields["stream_options"] = {"include_usage": True}
         if request.reply_schema is not None and profile.replies == "json_object":
             fields["response_format"] = {"type": "json_object"}
         origin, limit = None if profile.carries_reasoning is False else self._origin, profile.limit or self._first_limit
+        read = partial(read_chat, origin=self._origin)
+        stream = receiver.stream(assemblies.Chat(), read, provider="openai")
         answer = await self._transport.post(
-            "/chat/completions", chat_content(asked, fields, limit=limit, origin=origin)
+            "/chat/completions", chat_content(asked, fields, limit=limit, origin=origin), stream
         )
-        reply = read_reply(partial(read_chat, origin=self._origin), *answer, provider="openai")
-        return cut_off_unsaid(reply, request)
+        self._profiles.saw_stream(request.model, stream.has_begun)
+        return cut_off_unsaid(read_reply(read, *answer, provider="openai"), request)
 
     def _switch(self, profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
         """To use OpenAI's other API."""

@@ -14,7 +14,7 @@ The list is served in order. Where several children share a client, a function i
 Requests that ask what criteria in words are about are answered apart from the script: see `reading`.
 
 A string is a final reply. An exception in the list is raised instead of a reply, so a `ProviderError` simulates an
-outage. `client.requests` contains every request, with the messages it had when it was tool_calls.
+outage. `client.requests` contains every request, with the messages it had when it was made.
 """
 
 import asyncio
@@ -80,6 +80,8 @@ class Scripted:
         if not isinstance(answer, (str, ChatReply)):
             answer = await answer
         reply = ChatReply(answer, "end", Usage()) if isinstance(answer, str) else answer
+        if request.incoming is not None and request.incoming.on_text is not None:
+            request.incoming.on_text(reply.text)
         usage = reply.usage if reply.usage.model_calls else _estimate(request, reply)
         return replace(reply, usage=usage, model_served=reply.model_served or request.model)
 

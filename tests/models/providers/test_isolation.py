@@ -126,12 +126,12 @@ def test_responses_is_used_at_openai_and_where_it_is_configured(base_url: str | 
 @pytest.mark.parametrize(
     ("suffix", "path"),
     [
-        ("", "/v1beta/models/test-model:generateContent"),
-        ("/", "/v1beta/models/test-model:generateContent"),
-        ("/v1", "/v1/models/test-model:generateContent"),
-        ("/v1alpha/", "/v1alpha/models/test-model:generateContent"),
-        ("/gateway/v1beta", "/gateway/v1beta/models/test-model:generateContent"),
-        ("/gateway", "/gateway/v1beta/models/test-model:generateContent"),
+        ("", "/v1beta/models/test-model:streamGenerateContent?alt=sse"),
+        ("/", "/v1beta/models/test-model:streamGenerateContent?alt=sse"),
+        ("/v1", "/v1/models/test-model:streamGenerateContent?alt=sse"),
+        ("/v1alpha/", "/v1alpha/models/test-model:streamGenerateContent?alt=sse"),
+        ("/gateway/v1beta", "/gateway/v1beta/models/test-model:streamGenerateContent?alt=sse"),
+        ("/gateway", "/gateway/v1beta/models/test-model:streamGenerateContent?alt=sse"),
     ],
 )
 async def test_a_google_base_url_may_end_in_a_version(opened: Opener, suffix: str, path: str) -> None:

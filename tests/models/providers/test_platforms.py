@@ -137,7 +137,7 @@ async def test_gemini_on_vertex_gets_googles_token(clients: list[ChatClient]) ->
     [call] = server.calls
     assert reply.text == "hello"
     publisher = "projects/my-project/locations/europe-west1/publishers/google"
-    assert call.path == f"/v1/{publisher}/models/claude-haiku-5-5:generateContent"
+    assert call.path == f"/v1/{publisher}/models/claude-haiku-5-5:streamGenerateContent?alt=sse"
     assert call.headers["authorization"] == "Bearer ya29.dummy"
 
 

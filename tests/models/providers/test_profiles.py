@@ -418,3 +418,16 @@ async def test_a_failure_is_not_asked_again_because_another_call_has_learned(sta
         with pytest.raises(ProviderError, match=str(status)):
             await failing
     assert len(server.calls) == 2
+
+
+async def test_a_server_that_refuses_streams_is_asked_without_by_the_next_process(
+    open_at: OpenAt, tmp_path: Path
+) -> None:
+    def script(call: Call) -> Reply | Fault:
+        refused = Fault(400, {"error": {"message": "stream isn't supported for this model"}})
+        return refused if call.streams else Reply("ok")
+
+    with ModelServer(script) as server:
+        for _ in range(2):
+            await open_at(server, ProfileStore(tmp_path / "endpoints.json")).complete(PLAIN)
+    assert [call.streams for call in server.calls] == [True, False, False]

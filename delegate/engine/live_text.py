@@ -1,0 +1,68 @@
+"""Reports a child's text while its model writes it."""
+
+import time
+from collections.abc import Callable
+
+from delegate.events import LIVE_CHARS, ChildText, Notify
+from delegate.ports import Incoming
+
+_EVERY_SECONDS = 0.1
+"""At most ten events a second for each child."""
+_SHARE = 20
+"""How many times as long as redacting the text takes it isn't redacted again."""
+_HELD_BACK = 100
+"""How many characters are kept until more have come: a secret is recognized only as a whole, even across lines."""
+_BLOCK, _BLOCK_END = "-----BEGIN ", "-----END "
+"""Between which a private key has many lines."""
+
+
+class LiveText(Incoming):
+    """What comes of the replies of one child. Its pieces are redacted, so that none has a part of a secret.
+
+    The end of a text comes with the end of its reply. A text whose redaction changes a part that was already reported
+    isn't continued; it is reported as a new one at its end.
+    """
+
+    def __init__(self, notify: Notify, redact: Callable[[str], str]) -> None:
+        self._notify = notify
+        self._redact = redact
+        super().__init__(self._add)
+
+    def begin(self) -> None:
+        """A request is sent."""
+        super().begin()
+        self._text = ""
+        self._shown = ""
+        self._due = 0.0
+
+    def end(self) -> None:
+        """The reply has come as a whole."""
+        self._show(self._redact(self._text), is_end=True)
+
+    def _add(self, text: str) -> None:
+        self._text += text
+        started = time.monotonic()
+        if started >= self._due:
+            redacted = self._redact(self._text)
+            self._show(redacted[: _safe_length(redacted)])
+            now = time.monotonic()
+            self._due = now + max(_EVERY_SECONDS, _SHARE * (now - started))
+
+    def _show(self, text: str, *, is_end: bool = False) -> None:
+        """Report what is new of a redacted text."""
+        if not text.startswith(self._shown):
+            if not is_end:
+                return
+            self._shown = ""
+        for start in range(len(self._shown), len(text), LIVE_CHARS):
+            self._notify(ChildText, text=text[start : start + LIVE_CHARS], is_first=start == 0)
+        self._shown = text if len(text) > len(self._shown) else self._shown
+
+
+def _safe_length(text: str) -> int:
+    """How much of a text has no beginning of a secret whose rest may follow."""
+    length = max(len(text) - _HELD_BACK, 0)
+    block = text.rfind(_BLOCK)
+    if block >= 0 and _BLOCK_END not in text[block:]:
+        length = min(length, block)
+    return next((at for at in range(length, 0, -1) if text[at - 1].isspace()), 0)
