@@ -129,7 +129,13 @@ class Delegator:
         connections = (
             through_client(client, catalog)
             if client is not None
-            else connect(catalog, settings.endpoints, os.environ, timeout_seconds=settings.call_timeout_seconds)
+            else connect(
+                catalog,
+                settings.endpoints,
+                os.environ,
+                timeout_seconds=settings.call_timeout_seconds,
+                home=settings.home,
+            )
         )
         self.connections = with_host_models(connections, host_models) if host_models else connections
         runner = AgentLoop() if runner is None else runner_of(runner)

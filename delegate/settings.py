@@ -95,7 +95,8 @@ class Settings(Value):
     """Maximum number of output tokens per model call of a child, including its reasoning; or the model's own maximum,
     if that is less."""
     effort: Effort | None = None
-    """Reasoning effort of children, for models that have one. None: the provider's default."""
+    """Reasoning effort of children, for models that have one: none, minimal, low, medium, high, xhigh or max. A model
+    that doesn't know it gets the nearest. Not set: the provider's default."""
     call_timeout_seconds: float | None = Field(default=None, gt=0)
     """Timeout of one model call in seconds, without the wait for a rate limit. None: until the reply begins, 180 s, or
     the time that the call's output limit takes at 30 tokens per second if that is longer; then 120 s for each pause of

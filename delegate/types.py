@@ -32,8 +32,10 @@ JsonObject = dict[str, Any]
 Tier = Literal["deep", "standard", "fast"]
 TIERS: tuple[Tier, ...] = ("deep", "standard", "fast")
 """All tiers, strongest first. A model may delegate to its own tier or a weaker one, never to a stronger one."""
-Effort = Literal["low", "medium", "high"]
-"""How much a model thinks before it answers."""
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model thinks before it answers. A model that doesn't know an effort gets the nearest one that it knows."""
+EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""All efforts, least first."""
 TaskMode = Literal["once", "goal"]
 """How a child ends. `once`: when it reports, and then its work is judged. `goal`: when its claim is verified, it gives
 up, or a limit ends it; a claim that is refused goes back to the child, and work goes on."""

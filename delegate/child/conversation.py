@@ -105,8 +105,8 @@ class Conversation:
 
     def raise_output_limit(self) -> None:
         """Double the output limit, up to the model's own. If that is reached, ask for less reasoning."""
-        if self._limit == self._model.max_output_tokens:
-            self._effort = "low" if self._model.effort else None
+        if self._limit == self._model.max_output_tokens and self._model.effort:
+            self._effort = self._effort if self._effort in ("none", "minimal") else "low"
         self._limit = min(2 * self._limit, self._model.max_output_tokens)
 
     async def ask(self) -> ChatReply:

@@ -56,7 +56,8 @@ class Recovery:
     """Decides how a child goes on after a reply that is neither a tool call nor a report.
 
     A reply that was cut off by the output limit never has its tool calls run, since they may be incomplete. An empty
-    reply and a tool call that can't be parsed get one notice; after the second in a row, the reply stands as it is.
+    reply, a tool call that can't be parsed and an end that nobody knows get one notice; after the second in a row, the
+    reply stands as it is.
     """
 
     def __init__(self) -> None:
@@ -107,6 +108,8 @@ def _problem(reply: ChatReply) -> str | None:
         return f"[Your tool call could not be parsed{detail}. Send it again, with one JSON object as its arguments.]"
     if reply.stop in ("end", "tool_calls") and not reply.tool_calls and not reply.text.strip():
         return "[Your last message was empty. Go on with the task, or send your report.]"
+    if reply.stop == "other" and not reply.tool_calls:
+        return "[Your last message may have ended early. Go on with the task, or send your report again, whole.]"
     return None
 
 

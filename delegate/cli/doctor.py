@@ -1,11 +1,16 @@
 """`delegate doctor`: checks the setup and says how to fix problems."""
 
 import os
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from delegate.cli.options import Format, FormatOption
+
+if TYPE_CHECKING:
+    from delegate.cli.diagnostics import Diagnostics
+    from delegate.types import JsonObject
 
 HANG = 2
 """Columns by which the rest of a long line is indented."""
@@ -17,40 +22,84 @@ SecurityOption = Annotated[
 ]
 
 
-def doctor(security: SecurityOption = False, format: FormatOption = Format.pretty) -> None:
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Measure an endpoint of the settings, or a provider, with a few small calls, and remember what it takes.",
+    ),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(metavar="ID", help="The model to measure there; by default the one that would be used."),
+]
+
+
+def doctor(
+    security: SecurityOption = False,
+    endpoint: EndpointOption = None,
+    model: ModelOption = None,
+    format: FormatOption = Format.pretty,
+) -> None:
     """Check keys, model servers, sandbox, versions and folders, and say how to fix each problem.
 
     Keys are never printed. Exits with 0 if a model is available for children
-    and their records can be written, else with 1.
+    and their records can be written, else with 1. With --endpoint, exits with
+    0 if nothing that was measured is a problem.
     """
-    from delegate.cli.diagnostics import examine, without_settings
-
     if security:
         from delegate.cli.security.report import report_security
 
         report_security(format)
         raise typer.Exit(0)
-    from rich.text import Text
-
-    from delegate.cli.layout import Prose
-    from delegate.cli.output import console, print_as_json
+    if endpoint is not None:
+        raise typer.Exit(_measure(endpoint, model, format))
+    from delegate.cli.diagnostics import examine, without_settings
     from delegate.cli.work import work
     from delegate.delegator import Delegator
     from delegate.errors import ConfigError
 
+    if model is not None:
+        raise typer.BadParameter("it needs --endpoint", param_hint="--model")
     try:
         delegator = Delegator()
     except ConfigError as error:
         diagnostics = without_settings(error)
     else:
         diagnostics = work(delegator, lambda _: examine(delegator))
-    document = diagnostics.document()
-    if not print_as_json(format, document, document["checks"]):
-        lines, pasted = diagnostics.text().split("\n", allow_blank=True), len(diagnostics.toml.splitlines())
-        out, end = console(), -pasted or None
-        if out.is_terminal or "COLUMNS" in os.environ:  # else paths stay whole, for programs that search for them
-            out.print(Prose(Text("\n").join(lines[:end]), hang=HANG))
-            lines = lines[end:] if pasted else []
-        if lines:
-            out.print(Text("\n").join(lines), soft_wrap=True)  # lines to paste must stay as they are
+    _print(diagnostics, diagnostics.document(), format)
     raise typer.Exit(0 if diagnostics.can_call else 1)
+
+
+def _measure(name: str, model: str | None, format: Format) -> int:
+    """Measure an endpoint. Returns the exit code."""
+    from delegate.cli.endpoint import find_target, measure
+    from delegate.cli.output import refusals_as
+    from delegate.cli.work import work
+    from delegate.delegator import Delegator
+
+    with refusals_as(format), Delegator() as delegator:
+        target = find_target(delegator, name, model)
+        print(target.announcement, file=sys.stderr)
+        diagnostics, profile = work(delegator, lambda _: measure(delegator, target))
+    checks = {"can_call": diagnostics.can_call, "checks": diagnostics.document()["checks"]}
+    head = {"endpoint": name, "url": target.endpoint.shown_url, "model": target.model.id}
+    _print(diagnostics, {**head, **checks, "profile": profile}, format)
+    return 0 if diagnostics.can_call else 1
+
+
+def _print(diagnostics: "Diagnostics", document: "JsonObject", format: Format) -> None:
+    from rich.text import Text
+
+    from delegate.cli.layout import Prose
+    from delegate.cli.output import console, print_as_json
+
+    if print_as_json(format, document, document["checks"]):
+        return
+    lines, pasted = diagnostics.text().split("\n", allow_blank=True), len(diagnostics.toml.splitlines())
+    out, end = console(), -pasted or None
+    if out.is_terminal or "COLUMNS" in os.environ:  # else paths stay whole, for programs that search for them
+        out.print(Prose(Text("\n").join(lines[:end]), hang=HANG))
+        lines = lines[end:] if pasted else []
+    if lines:
+        out.print(Text("\n").join(lines), soft_wrap=True)  # lines to paste must stay as they are

@@ -46,7 +46,7 @@ async def ask(endpoint: Endpoint) -> ServedModels:
         key = await CurrentKey(endpoint).get()
     except ProviderError as error:
         return ServedModels(endpoint.url, fault=f"has no key: {error}", fix=f"correct {endpoint.key_from}")
-    listing, calling, headers = _paths(endpoint, key)
+    listing, calling, headers = paths(endpoint, key)
     address = endpoint.url_from or "the address"
     served = await _get(endpoint.url + listing, headers, SECONDS, trust_env=True)
     if served.status in (401, 403):
@@ -69,7 +69,7 @@ async def ask(endpoint: Endpoint) -> ServedModels:
     return replace(served, fault=None)
 
 
-def _paths(endpoint: Endpoint, key: str) -> tuple[str, str, dict[str, str]]:
+def paths(endpoint: Endpoint, key: str) -> tuple[str, str, dict[str, str]]:
     """The path of the list of models, that of model calls, and the headers with the key."""
     if endpoint.protocol == "google":  # the path of a call names its model
         return "/v1beta/models", "", {"x-goog-api-key": key}

@@ -6,13 +6,29 @@ Keys come from the SDKs' own environment variables. A key is sent only to the en
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delegate.models.catalog import Catalog, Model
 from delegate.models.overrides import DeclaredEndpoint
-from delegate.models.providers import NO_KEY, ClientPool, Endpoint, KeyCommand, Protocol, load, prepare
+from delegate.models.providers import (
+    NO_KEY,
+    ClientPool,
+    Endpoint,
+    KeyCommand,
+    Protocol,
+    load,
+    prepare,
+    profile_store,
+)
+from delegate.models.providers import connect as connect_to
 from delegate.models.ratelimit import RateLimiter
 from delegate.models.routing import Available, EndpointKey
 from delegate.ports import ChatClient
+
+if TYPE_CHECKING:
+    from delegate.models.providers._profile import ProfileStore
 
 _PROVIDER_VARIABLES: Mapping[Protocol, tuple[tuple[str, ...], str]] = {
     "openai": (("OPENAI_API_KEY",), "OPENAI_BASE_URL"),
@@ -46,6 +62,8 @@ class Connections:
     pool: ClientPool | None = None
     prepare: Callable[[Model], None] = _nothing
     """Do what the first call of a model needs. Blocks, for as long as its provider's SDK takes to be imported."""
+    profiles: "Callable[[], ProfileStore]" = profile_store
+    """What is known of the models at their endpoints."""
     limiters: defaultdict[tuple[EndpointKey, str], RateLimiter] = field(
         default_factory=lambda: defaultdict(RateLimiter)
     )
@@ -68,14 +86,25 @@ class Connections:
 
 
 def connect(
-    catalog: Catalog, declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str], *, timeout_seconds: float | None
+    catalog: Catalog,
+    declared: Iterable[DeclaredEndpoint],
+    environ: Mapping[str, str],
+    *,
+    timeout_seconds: float | None,
+    home: Path,
 ) -> Connections:
     """Connections to the providers that the environment has keys for, and to the declared endpoints.
 
-    `timeout_seconds` limits one model call. None: as long as a reply of the request's output limit may take.
+    `timeout_seconds` limits one model call. None: as long as a reply of the request's output limit may take. What is
+    learned of the endpoints is kept in the folder `home`.
     """
     endpoints = find_endpoints(declared, environ)
-    pool = ClientPool(timeout_seconds=timeout_seconds)
+    profiles = cache(partial(profile_store, home))
+
+    def open_client(endpoint: Endpoint, *, timeout_seconds: float | None) -> ChatClient:
+        return connect_to(endpoint, timeout_seconds=timeout_seconds, profiles=profiles())
+
+    pool = ClientPool(open_client, timeout_seconds)
 
     async def client(model: Model) -> ChatClient:
         endpoint = endpoints[model.provider, model.endpoint]
@@ -85,7 +114,7 @@ def connect(
     def prepare_for(model: Model) -> None:
         prepare(endpoints[model.provider, model.endpoint].protocol)
 
-    return Connections(catalog, frozenset(endpoints), client, pool, prepare_for)
+    return Connections(catalog, frozenset(endpoints), client, pool, prepare_for, profiles)
 
 
 def through_client(client: ChatClient, catalog: Catalog) -> Connections:

@@ -107,10 +107,17 @@ async def test_a_child_that_never_stops_calling_tools_ends_at_its_turns() -> Non
 
 @pytest.mark.parametrize(("stop", "code"), [("refusal", "refused"), ("other", "unexpected_stop")])
 async def test_only_a_clean_end_is_completed(stop: Any, code: str) -> None:
-    report, child = await run(Scripted([ChatReply("half a rep", stop, Usage())]))
+    report, child = await run(Scripted([ChatReply("half a rep", stop, Usage())] * (2 if stop == "other" else 1)))
     result = report.results[0]
     assert result.error
     assert (result.status, result.error.code, child["output"]) == ("failed", code, "half a rep")
+
+
+async def test_a_report_that_ended_for_an_unknown_reason_is_asked_for_once_more() -> None:
+    client = Scripted([ChatReply("half a rep", "other", Usage()), "the whole report"])
+    report, child = await run(client)
+    assert (report.results[0].status, child["output"]) == ("completed", "the whole report")
+    assert "may have ended early" in client.requests[1].messages[-1].text
 
 
 async def test_a_cost_limit_stops_the_child_before_the_call_that_exceeds_it() -> None:

@@ -5,6 +5,7 @@ outcome today; `before` is the outcome that was measured before children could d
 """
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,13 +38,16 @@ class Situation:
 
 
 @asynccontextmanager
-async def child_on(script: Script, home: Path, *, protocol: Any = "openai", **given: Any) -> AsyncGenerator[Delegator]:
+async def child_on(
+    script: Script, home: Path, *, protocol: Any = "openai", takes_effort: bool = False, **given: Any
+) -> AsyncGenerator[Delegator]:
     """A delegator whose only model is served by `script`."""
     model = DeclaredModel(
         id="worker",
         tier="standard",
         context_tokens=200_000,
         max_output_tokens=128_000,
+        effort=takes_effort,
         input_price=1,
         output_price=10,
     )
@@ -194,6 +198,82 @@ async def bound_thinking(home: Path) -> str:
 
     async with child_on(Prefixes(script), home, protocol="anthropic", max_steps=40) as delegator:
         return await outcome(delegator, workspace={"mode": "copy", "path": folder})
+
+
+def refusing(refused: Callable[[Call], bool], text: str, *, status: int = 400) -> Script:
+    """A server that refuses some requests with this text; a child's report is "The sky is blue today."."""
+    answer = {"id": "c1", "evidence": "The sky is blue today.", "reason": "It says so.", "verdict": "met"}
+
+    def script(call: Call) -> Reply | Fault:
+        if refused(call):
+            return Fault(status, {"error": {"message": text, "type": "invalid_request_error"}})
+        is_judge = call.wants_json or "JSON Schema" in call.system
+        return Reply(json.dumps({"answers": [answer]}) if is_judge else "The sky is blue today.")
+
+    return script
+
+
+def judged_on(script: Script, protocol: Any = "openai") -> Callable[[Path], Awaitable[str]]:
+    """A child and a judge of this server, and the verdict on one criterion in words."""
+
+    async def play(home: Path) -> str:
+        async with child_on(script, home, protocol=protocol) as delegator:
+            report = await delegator.run(
+                Task(goal="Name the color of the sky.", acceptance_criteria=["report: It names the sky's color."])
+            )
+        verdict = report.results[0].verdict
+        return f"{verdict.verdict}: {verdict.code}" if verdict else describe(report.results[0])
+
+    return play
+
+
+def in_thoughts(call: Call) -> Reply:
+    """A model whose template begins inside the thoughts, on a server without a parser."""
+    reply = refusing(lambda _: False, "")(call)
+    assert isinstance(reply, Reply)
+    return Reply(f"Let me see. The sky is blue today.\n</think>\n\n{reply.text}")
+
+
+DEEPSEEK = refusing(
+    lambda call: call.body.get("response_format", {}).get("type") == "json_schema",
+    "This response_format type is unavailable now",
+)
+GRAMMAR = refusing(lambda call: "response_format" in call.body, "failed to parse grammar", status=500)
+MESSAGES = refusing(lambda call: call.wants_json, "output_config.format: Extra inputs are not permitted")
+UNTHINKING = refusing(lambda call: "reasoning_effort" in call.body, '"llama3.2" does not support thinking')
+
+
+async def effort_is_refused(home: Path) -> str:
+    async with child_on(UNTHINKING, home, takes_effort=True, effort="low") as delegator:
+        return await outcome(delegator)
+
+
+async def reason_is_missing(home: Path) -> str:
+    """As some local servers and gateways send it."""
+    body = {"model": "worker", "choices": [{"message": {"content": "done"}, "finish_reason": None}]}
+    async with child_on(lambda call: Fault(200, body), home) as delegator:
+        return await outcome(delegator)
+
+
+async def asked_again_in_another_process(home: Path) -> str:
+    """How many calls two judgments take, each in a delegator of its own."""
+    calls: list[Call] = []
+
+    def script(call: Call) -> Reply | Fault:
+        calls.append(call)
+        return DEEPSEEK(call)
+
+    with ModelServer(script) as server:
+        model = DeclaredModel(id="worker", tier="standard", input_price=1, output_price=10)
+        endpoint = DeclaredEndpoint(name="house", base_url=server.openai_url, models=(model,))
+        for _ in range(2):
+            async with Delegator(home=home, model="worker", endpoints=(endpoint,)) as delegator:
+                await delegator.judge(
+                    goal="Name the color of the sky.",
+                    output="The sky is blue today.",
+                    acceptance_criteria=["report: It names the sky's color."],
+                )
+    return f"{len(calls)} calls"
 
 
 async def error_inside_success(home: Path) -> str:
@@ -359,6 +439,45 @@ SITUATIONS: tuple[Situation, ...] = (
     Situation("a call that hangs and is cut off", "0 calls, no cost", "1 calls, some cost", cut_off_costs),
     Situation(
         "six programs that cost $10 each, under a limit of $0.50", "6 ran, $60 spent", "1 ran, $10 spent", runners_cost
+    ),
+    Situation(
+        "the judge's server takes no JSON Schema, as DeepSeek's",
+        "FAIL: judge_unavailable",
+        "PASS: met",
+        judged_on(DEEPSEEK),
+    ),
+    Situation(
+        "the judge's server answers 500 to a schema, as llama.cpp's",
+        "FAIL: judge_unavailable",
+        "PASS: met",
+        judged_on(GRAMMAR),
+    ),
+    Situation(
+        "the judge's server speaks Messages and refuses the format of replies",
+        "FAIL: judge_unavailable",
+        "PASS: met",
+        judged_on(MESSAGES, "anthropic"),
+    ),
+    Situation(
+        "all texts begin with thoughts that only end with `</think>`",
+        "FAIL: judge_unparseable",
+        "PASS: met",
+        judged_on(in_thoughts),
+    ),
+    Situation(
+        "the server refuses the reasoning effort",
+        "failed: bad_request (0)",
+        "completed: The sky is blue today. (1)",
+        effort_is_refused,
+    ),
+    Situation(
+        "replies don't say why they ended", "failed: unexpected_stop (1)", "completed: done (1)", reason_is_missing
+    ),
+    Situation(
+        "two processes judge on a server that takes no JSON Schema",
+        "4 calls",
+        "3 calls",
+        asked_again_in_another_process,
     ),
 )
 

@@ -40,7 +40,8 @@ task, at the same endpoint, gets its PASS.
 * **The child's model** reads what was wrong with a tool call and goes on. At most {MAX_CALLS_PER_TURN} tools are called
   in one turn; the model reads that too. A turn that asks for more than {MAX_REPLIES_PER_TURN} ends the child. A reply
   that is cut off by the output limit never has its tool calls run: the model is asked again, and {MAX_CUT_OFF} in a row
-  end the child. An empty reply and a tool call that can't be parsed get one more try. {REMARK_AT} identical calls with
+  end the child. An empty reply, a tool call that can't be parsed and an end that nobody knows get one more try.
+  {REMARK_AT} identical calls with
   the same result get a remark, and {END_AT} end the child.
 * **A conversation that gets too long** for the model's context window is continued by a new one: with old tool
   results shortened, which can be read again with a tool, or, if that isn't enough, with the model's own summary.

@@ -95,7 +95,7 @@ class Call:
     def api(self) -> Api:
         path = self.path.partition("?")[0]
         if self.method == "GET":
-            return "models" if path.endswith("/models") else "other"
+            return "models" if path.endswith("/models") and not path.startswith("/api/") else "other"
         for end, api in _ENDINGS:
             if path.endswith(end):
                 return api
@@ -183,15 +183,15 @@ Script = Callable[[Call], Answer | Awaitable[Answer]] | Sequence[Answer]
 class ModelServer:
     """Serves `script` while its `with` block lasts. `calls`, `peak` and `in_flight` can be read during and after.
 
-    `models` is what the model list names. Paths that don't start with `below` get a 404. `others` answers requests
-    that aren't of a model API. `record=False` keeps no calls, for benches.
+    `models` is what the model list names, or has as entries. Paths that don't start with `below` get a 404. `others`
+    answers requests that aren't of a model API. `record=False` keeps no calls, for benches.
     """
 
     def __init__(
         self,
         script: Script,
         *,
-        models: Sequence[str] = ("test-model",),
+        models: Sequence[str | Json] = ("test-model",),
         below: str = "",
         others: Callable[[Call], Fault] | None = None,
         record: bool = True,
@@ -308,7 +308,8 @@ class ModelServer:
         if not call.path.startswith(self._below):
             return Fault(404, {"detail": "Not Found"})
         if call.api == "models":
-            listed = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
+            head = {"object": "model", "created": 0, "owned_by": "test"}
+            listed = [{**head, **({"id": one} if isinstance(one, str) else one)} for one in self._models]
             return Fault(200, {"object": "list", "data": listed})
         if call.api == "other":
             return (

@@ -13,13 +13,13 @@ from typing import Any, Literal, cast
 from delegate.errors import DelegateError
 from delegate.judging.output import finite, refuse_constant
 
-PARSER_VERSION = "2"
+PARSER_VERSION = "3"
 """Part of every verdict's `judge_version`: raise it when a change here could change a verdict."""
 
 SHALLOW = 64
 """A reply with at most so many objects and lists isn't nested deeply."""
 
-_FENCED = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n```\Z", re.DOTALL)
+_FENCED = re.compile(r"\A```(?:json)?\s*(.*)```\Z", re.DOTALL | re.IGNORECASE)
 _KEYS = {"id", "source", "evidence", "reason", "verdict"}
 _WORDS = ("met", "not_met", "cannot_tell")
 

@@ -1,9 +1,8 @@
 """The wire format of OpenAI's Chat Completions API, as compatible servers speak it, too."""
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from delegate.models.providers._shared import (
     body_with,
@@ -17,20 +16,17 @@ from delegate.models.providers._shared import (
     parse_arguments,
     to_json,
 )
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply, ToolSpec
+from delegate.models.providers._stops import NO_REASON, stop_of
+from delegate.models.providers._thoughts import without_thoughts
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply, ToolSpec
 from delegate.types import JsonObject, Usage
 
 REPLY_NAME = "reply"
 """The name of a reply schema, which OpenAI requires."""
 CARRIED = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "extra_content", "signature")
 """Fields of a message that servers want back: reasoning (DeepSeek requires it with tool calls), thought signatures."""
-
-
-Replies = Literal["json_schema", "json_object", "prompt"]
-"""How a server is told which JSON to reply with: by a schema, in words and by its JSON mode, or in words alone."""
-_IN_WORDS = "Reply with one JSON object, and nothing before or after it. It has to match this JSON Schema:"
-_THOUGHTS = re.compile(r"\s*<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
-"""Thoughts at the beginning of a text, where servers without a parser leave them; all of it if they never end."""
+_THOUGHTS = ("reasoning_content", "reasoning")
+"""Where servers with a parser put the thoughts that they find in a text."""
 
 
 def error_text(reply: ToolReply) -> str:
@@ -72,14 +68,12 @@ def chat_body(request: ChatRequest, *, limit: str, origin: str | None) -> JsonOb
     return {**_options(request, limit), **tools, "messages": [*_system(request), *items]}
 
 
-def chat_content(
-    request: ChatRequest, extra: JsonObject, *, limit: str, origin: str | None, replies: Replies = "json_schema"
-) -> bytes:
+def chat_content(request: ChatRequest, extra: JsonObject, *, limit: str, origin: str | None) -> bytes:
     """The same as bytes, with these extra fields."""
     items_of = partial(_items, origin=origin)
-    messages = encode_all(request.messages, origin or "chat", items_of, *_system(request, replies))
+    messages = encode_all(request.messages, origin or "chat", items_of, *_system(request))
     tools = {"tools": encode_all(request.tools, "chat", _tool)} if request.tools else {}
-    return body_with({**_options(request, limit, replies), **extra}, **tools, messages=messages)
+    return body_with({**_options(request, limit), **extra}, **tools, messages=messages)
 
 
 def _tool(tool: ToolSpec) -> Iterator[JsonObject]:
@@ -87,14 +81,12 @@ def _tool(tool: ToolSpec) -> Iterator[JsonObject]:
     yield {"type": "function", "function": function}
 
 
-def _options(request: ChatRequest, limit: str, replies: Replies = "json_schema") -> JsonObject:
+def _options(request: ChatRequest, limit: str) -> JsonObject:
     """The body without the messages and the tools."""
     body: JsonObject = {"model": request.model, limit: request.max_output_tokens}
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
-    if request.reply_schema is not None and replies == "json_object":
-        body["response_format"] = {"type": "json_object"}
-    elif request.reply_schema is not None and replies == "json_schema":
+    if request.reply_schema is not None:
         schema = {"name": REPLY_NAME, "strict": True, "schema": request.reply_schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if request.effort is not None:
@@ -102,11 +94,8 @@ def _options(request: ChatRequest, limit: str, replies: Replies = "json_schema")
     return body
 
 
-def _system(request: ChatRequest, replies: Replies = "json_schema") -> list[JsonObject]:
-    texts = [request.system] if request.system else []
-    if request.reply_schema is not None and replies != "json_schema":
-        texts.append(f"{_IN_WORDS}\n{to_json(request.reply_schema)}")
-    return [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+def _system(request: ChatRequest) -> list[JsonObject]:
+    return [{"role": "system", "content": request.system}] if request.system else []
 
 
 def _items(message: Message, origin: str | None) -> Iterator[JsonObject]:
@@ -152,11 +141,11 @@ def read_chat(body: JsonObject, origin: str) -> ChatReply:
     made: list[JsonObject] = message.get("tool_calls") or []
     ids = call_ids(call.get("id") for call in made)
     calls = tuple(_call(id, call) for id, call in zip(ids, made, strict=True))
-    reason = choice.get("finish_reason") or "none"
+    reason = choice.get("finish_reason") or NO_REASON
     refusal = message.get("refusal")
     return ChatReply(
-        text=_text(message.get("content")),
-        stop=_stop(reason, bool(calls), bool(refusal)),
+        text=_text(message),
+        stop="refusal" if refusal else stop_of(choice.get("finish_reason"), has_calls=bool(calls)),
         usage=read_usage(
             body.get("usage"),
             "prompt_tokens",
@@ -171,12 +160,15 @@ def read_chat(body: JsonObject, origin: str) -> ChatReply:
     )
 
 
-def _text(content: Any) -> str:
+def _text(message: JsonObject) -> str:
     """The text of a message, without thoughts in it. Some servers send it in parts, next to their thoughts."""
-    if not isinstance(content, list):
-        return _THOUGHTS.sub("", content, count=1) if content and _THOUGHTS.match(content) else content or ""
-    parts = cast("list[JsonObject]", content)
-    return "".join(part.get("text") or "" for part in parts if part.get("type", "text") in ("text", "output_text"))
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        parts = cast("list[JsonObject]", content)
+        content = "".join(
+            part.get("text") or "" for part in parts if part.get("type", "text") in ("text", "output_text")
+        )
+    return without_thoughts(content, parsed=any(message.get(name) for name in _THOUGHTS))
 
 
 def _call(id: str, call: JsonObject) -> ToolCall:
@@ -191,7 +183,7 @@ def _native(message: JsonObject, calls: tuple[ToolCall, ...], origin: str) -> An
     carried = {name: message[name] for name in CARRIED if message.get(name)}
     signed = any(call.get("extra_content") or call.get("provider_specific_fields") for call in made)
     content = message.get("content")
-    if not (carried or signed or isinstance(content, list) or _text(content) != (content or "")):
+    if not (carried or signed or isinstance(content, list) or _text(message) != (content or "")):
         return None
     item: JsonObject = {"role": "assistant", "content": content, **carried}
     if made:
@@ -205,19 +197,3 @@ def _native(message: JsonObject, calls: tuple[ToolCall, ...], origin: str) -> An
             for raw, call in zip(made, calls, strict=True)
         ]
     return {"protocol": origin, "items": item}
-
-
-def _stop(reason: str, has_calls: bool, refused: bool) -> StopReason:
-    if refused or reason == "content_filter":
-        return "refusal"
-    if reason == "length":
-        return "length"
-    if reason == "model_context_window_exceeded":
-        return "context"
-    if "malformed_function_call" in reason.lower():  # Gemini's, through gateways
-        return "malformed_call"
-    if reason not in {"stop", "tool_calls", "function_call"}:
-        return "other"
-    if has_calls:
-        return "tool_calls"
-    return "end" if reason == "stop" else "other"

@@ -4,10 +4,15 @@ import asyncio
 import sys
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delegate.errors import ConfigError
 from delegate.models.providers._endpoint import Endpoint, Platform, Protocol
 from delegate.ports import ChatClient
+
+if TYPE_CHECKING:
+    from delegate.models.providers._profile import ProfileStore
 
 PACKAGES: dict[tuple[Protocol, Platform | None], str] = {
     ("openai", None): "openai[aiohttp]>=2.24,<4",
@@ -36,17 +41,27 @@ def prepare(protocol: Protocol) -> None:
         import_module(f"delegate.models.providers.{protocol}").prepare()
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float | None = None) -> ChatClient:
+def connect(
+    endpoint: Endpoint, *, timeout_seconds: float | None = None, profiles: "ProfileStore | None" = None
+) -> ChatClient:
     """Create a client for `endpoint`, for use on one event loop. The provider's SDK is imported on first use.
 
     The client doesn't retry. `timeout_seconds` limits one model call. None: 180 s until the reply begins, or the time
     that the request's output limit takes at 30 tokens per second if that is longer, and then 120 s for each pause of a
-    reply that is streamed. Raises `ConfigError` if the SDK isn't installed.
+    reply that is streamed. What it learns of the endpoint's models goes to `profiles`; without them, it is known to
+    this client only. Raises `ConfigError` if the SDK isn't installed.
     """
     try:
         module = import_module(f"delegate.models.providers.{endpoint.protocol}")
-        return module.connect(endpoint, timeout_seconds=timeout_seconds)
+        return module.connect(endpoint, timeout_seconds=timeout_seconds, profiles=profiles or profile_store())
     except ModuleNotFoundError as error:
         models = f"{endpoint.protocol} models" + (f" on {endpoint.platform}" if endpoint.platform else "")
         command = f"pip install '{PACKAGES[endpoint.protocol, endpoint.platform]}'"
         raise ConfigError(f"{models} need {error.name}, which isn't installed: {command}") from None
+
+
+def profile_store(home: Path | None = None) -> "ProfileStore":
+    """What is known of the models at all endpoints, kept in the folder `home` or, without one, in memory."""
+    from delegate.models.providers._profile import FILE, ProfileStore  # loaded with the first client
+
+    return ProfileStore(home / FILE if home else None)

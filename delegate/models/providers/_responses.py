@@ -15,6 +15,7 @@ from delegate.models.providers._shared import (
     native_content,
     parse_arguments,
 )
+from delegate.models.providers._thoughts import without_thoughts
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply, ToolSpec
 from delegate.types import JsonObject
 
@@ -95,7 +96,7 @@ def read_responses(body: JsonObject) -> ChatReply:
     refusal = "".join(part["refusal"] for part in parts if part["type"] == "refusal")
     reason = dig(body, "incomplete_details", "reason") or body.get("status") or "none"
     return ChatReply(
-        text="".join(part["text"] for part in parts if part["type"] == "output_text"),
+        text=without_thoughts("".join(part["text"] for part in parts if part["type"] == "output_text")),
         stop=_stop(reason, bool(calls), bool(refusal)),
         usage=read_usage(
             body.get("usage"), "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details"

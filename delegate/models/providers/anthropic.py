@@ -1,6 +1,7 @@
 """Client for Anthropic's Messages API, also on Amazon Bedrock and Google Vertex AI, using the official SDK."""
 
 import inspect
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -10,7 +11,9 @@ from delegate._util.encoding import json_bytes
 from delegate.errors import ProviderError, ThinkingRefused
 from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._endpoint import Endpoint
+from delegate.models.providers._learning import as_known, ask_as_known, within
 from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
+from delegate.models.providers._profile import EndpointProfiles, Profile, ProfileStore
 from delegate.models.providers._quota import anthropic_quota
 from delegate.models.providers._shared import (
     base64_of,
@@ -22,27 +25,21 @@ from delegate.models.providers._shared import (
     to_json,
     valid_arguments,
 )
-from delegate.models.providers._stream import Receiver, refuses_streams
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
+from delegate.models.providers._stops import NO_REASON, cut_off_unsaid, stop_of
+from delegate.models.providers._stream import Receiver
+from delegate.models.providers._thoughts import without_thoughts
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply
 from delegate.types import JsonObject, Usage
 
-STOPS: dict[str, StopReason] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "context",
-    "refusal": "refusal",
-}
-
-
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+"""The efforts of this API. Older models know fewer."""
 _THINKING = ("thinking", "redacted_thinking")
 _DROP_FOREIGN: JsonObject = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 _DROP_HEADERS = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
 """Ask the API to leave out thinking that doesn't belong to its conversation, rather than to refuse the request."""
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "Messages":
+def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: ProfileStore) -> "Messages":
     """Create a client for the Messages API."""
     client_class, options = _platform_client(endpoint)
     if "open_telemetry" in inspect.signature(client_class).parameters:
@@ -52,7 +49,7 @@ def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "Messages":
         transport.client.auth_token = None  # 0.x would also send ANTHROPIC_AUTH_TOKEN from the environment
     # Base URLs of compatible servers are written with and without the version.
     path = "/messages" if endpoint.url.endswith("/v1") and endpoint.platform is None else "/v1/messages"
-    return Messages(transport, timeout_seconds, path)
+    return Messages(transport, timeout_seconds, path, profiles.at(endpoint))
 
 
 def _platform_client(endpoint: Endpoint) -> tuple[Any, dict[str, Any]]:
@@ -90,44 +87,45 @@ class Messages(SdkClient):
 
     provider = "anthropic"
 
-    def __init__(self, transport: SdkTransport, timeout_seconds: float | None, path: str) -> None:
+    def __init__(
+        self, transport: SdkTransport, timeout_seconds: float | None, path: str, profiles: EndpointProfiles
+    ) -> None:
         super().__init__(transport, timeout_seconds)
         self._path = path
+        self._profiles = profiles
         self._dropping: set[str] = set()
         """The models that refused thinking, and are asked since to leave such thinking out."""
-        # On a platform, the SDK would make another request of it, with events in a format of that platform.
-        self._streams = transport.endpoint.platform is None
 
     async def _complete(self, request: ChatRequest, receiver: Receiver) -> ChatReply:
+        return await ask_as_known(self._profiles, within(EFFORTS, request), partial(self._converse, receiver))
+
+    async def _converse(self, receiver: Receiver, request: ChatRequest, profile: Profile) -> ChatReply:
+        ask = partial(self._ask, receiver, as_known(profile, request), profile)
         drops = request.model in self._dropping
         try:
-            return await self._ask(request, receiver, drop=drops)
+            return await ask(drop=drops)
         except ThinkingRefused as refused:
             if drops or "drop_block" not in str(refused):
                 raise
             try:
-                reply = await self._ask(request, receiver, drop=True)
+                reply = await ask(drop=True)
             except ProviderError as error:  # gateways may not know the field
                 raise refused if error.fault == "bad_request" else error from None
         self._dropping.add(request.model)
         return reply
 
-    async def _ask(self, request: ChatRequest, receiver: Receiver, *, drop: bool = False) -> ChatReply:
+    async def _ask(self, receiver: Receiver, request: ChatRequest, profile: Profile, *, drop: bool) -> ChatReply:
         body = messages_body(request)
-        if self._streams:
+        # On a platform, the SDK would make another request of it, with events in a format of that platform.
+        if self._transport.endpoint.platform is None and profile.streams is not False:
             body["stream"] = True
         path, headers = (f"{self._path}?beta=true", _DROP_HEADERS) if drop else (self._path, None)
         if drop:
             body["thinking"] = _DROP_FOREIGN
         stream = receiver.stream(assemblies.Messages(), read_message, provider="anthropic")
-        try:
-            answer = await self._transport.post(path, json_bytes(body), stream, headers)
-        except ProviderError as error:
-            if not self._streams or not refuses_streams(error):
-                raise
-            self._streams = False
-            return await self._ask(request, receiver, drop=drop)
-        return read_reply(read_message, *answer, provider="anthropic")
+        answer = await self._transport.post(path, json_bytes(body), stream, headers)
+        self._profiles.saw_stream(request.model, stream.has_begun)
+        return cut_off_unsaid(read_reply(read_message, *answer, provider="anthropic"), request)
 
 
 def messages_body(request: ChatRequest) -> JsonObject:
@@ -229,13 +227,14 @@ def read_message(body: JsonObject) -> ChatReply:
     """The reply of a `POST /v1/messages`."""
     # Replies may contain empty text blocks, but requests may not.
     blocks = _with_ids([b for b in body["content"] if b["type"] != "text" or b["text"]])
-    reason = body.get("stop_reason") or "none"
+    reason = body.get("stop_reason") or NO_REASON
     text = dig(body, "stop_details", "explanation")
+    calls = tuple(_call(block) for block in blocks if block["type"] == "tool_use")
     return ChatReply(
-        text="".join(block["text"] for block in blocks if block["type"] == "text"),
-        stop=STOPS.get(reason, "other"),
+        text=without_thoughts("".join(block["text"] for block in blocks if block["type"] == "text")),
+        stop=stop_of(body.get("stop_reason"), has_calls=bool(calls)),
         usage=_usage(body.get("usage")),
-        tool_calls=tuple(_call(block) for block in blocks if block["type"] == "tool_use"),
+        tool_calls=calls,
         model_served=body.get("model"),
         stop_detail=f"{reason}: {text}" if text else reason,
         native={"protocol": "messages", "items": blocks},

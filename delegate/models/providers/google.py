@@ -32,7 +32,9 @@ from delegate.models.providers._faults import (
 )
 from delegate.models.providers._http import receiving, sent, session
 from delegate.models.providers._keys import CurrentKey, with_key
+from delegate.models.providers._learning import as_known, ask_as_known, within
 from delegate.models.providers._posting import credentials_error
+from delegate.models.providers._profile import EndpointProfiles, Profile, ProfileStore
 from delegate.models.providers._shared import (
     LOCAL_ID,
     BuiltInClient,
@@ -54,6 +56,8 @@ from delegate.types import JsonObject, Usage
 DEFAULT_VERSION = "v1beta"
 """The default of SDK version 2; version 3 defaults to `v1`. Proxies support this one."""
 
+EFFORTS = ("minimal", "low", "medium", "high")
+"""The levels of thinking. Some models know fewer."""
 REFUSAL_REASONS = frozenset(
     {
         "SAFETY",
@@ -71,9 +75,9 @@ MALFORMED_REASONS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"
 """The model can correct these. A missing thought signature is an error of the request instead."""
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "GenerateContent":
+def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: ProfileStore) -> "GenerateContent":
     """Create a client for the Gemini API. The base URL may end in an API version."""
-    return GenerateContent(endpoint, timeout_seconds)
+    return GenerateContent(endpoint, timeout_seconds, profiles.at(endpoint))
 
 
 def _sdk_client(endpoint: Endpoint, key: str, session: aiohttp.ClientSession) -> Any:
@@ -114,36 +118,40 @@ def split_version(url: str) -> tuple[str, str]:
 class GenerateContent(BuiltInClient):
     """A `ChatClient` for Gemini's `generateContent`."""
 
-    def __init__(self, endpoint: Endpoint, timeout_seconds: float | None) -> None:
+    def __init__(self, endpoint: Endpoint, timeout_seconds: float | None, profiles: EndpointProfiles) -> None:
         self._endpoint = endpoint
+        self._profiles = profiles
         self._limit = timeout_seconds
         self._key = CurrentKey(endpoint)
         self._session: aiohttp.ClientSession | None = None
         self._client: Any = None
-        self._streams = True
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Make one model call."""
-        return await with_key(self._key, partial(self._attempt, request))
+        return await ask_as_known(self._profiles, within(EFFORTS, request), self._complete)
 
-    async def _attempt(self, request: ChatRequest, key: str) -> ChatReply:
+    async def _complete(self, request: ChatRequest, profile: Profile) -> ChatReply:
+        return await with_key(self._key, partial(self._attempt, as_known(profile, request), profile))
+
+    async def _attempt(self, request: ChatRequest, profile: Profile, key: str) -> ChatReply:
         try:
             async with receiver(request, self._limit, "google") as one:
-                return await self._ask(request, key, one)
+                return await self._ask(request, profile, key, one)
         except AnsweredError as error:
             return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
         except ProviderError as error:
             advise(error, self._endpoint)
             raise
 
-    async def _ask(self, request: ChatRequest, key: str, receiver: Receiver) -> ChatReply:
+    async def _ask(self, request: ChatRequest, profile: Profile, key: str, receiver: Receiver) -> ChatReply:
+        streams = profile.streams is not False
         try:
-            return await self._exchange(request, key, receiver, streams=self._streams)
+            reply = await self._exchange(request, key, receiver, streams=streams)
         except ProviderError as error:
-            if not self._streams or not _has_no_streams(error):
+            if not streams or not _has_no_streams(error):
                 raise
-        reply = await self._exchange(request, key, receiver, streams=False)
-        self._streams = False
+            reply = await self._exchange(request, key, receiver, streams=False)
+            self._profiles.learn(request.model, streams=False)
         return reply
 
     async def _exchange(self, request: ChatRequest, key: str, receiver: Receiver, *, streams: bool) -> ChatReply:
@@ -152,6 +160,7 @@ class GenerateContent(BuiltInClient):
         answer = await self._send(request, key)
         kind = CIMultiDict[str](answer.headers or {}).get("content-type", "")
         body = body_of((answer.body or "").encode(), kind, stream, "google")
+        self._profiles.saw_stream(request.model, stream.has_begun)
         if failed := body.get("error"):
             error = body_error("google", failed, {})
             if stream.has_begun:

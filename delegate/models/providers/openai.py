@@ -1,33 +1,34 @@
 """Client for OpenAI's Chat Completions and Responses APIs and for compatible servers, using the official SDK."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any
 
 import openai
 
 from delegate.errors import ProviderError
 from delegate.models.providers import _assemblies as assemblies
-from delegate.models.providers._chat import CARRIED, Replies, chat_content, read_chat
+from delegate.models.providers._chat import CARRIED, chat_content, read_chat
 from delegate.models.providers._chat import chat_body as chat_body
 from delegate.models.providers._endpoint import Endpoint
+from delegate.models.providers._learning import as_known, ask_as_known, effort_lesson, format_lesson
 from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
+from delegate.models.providers._profile import Api, EndpointProfiles, Profile, ProfileStore, TokenLimit
 from delegate.models.providers._quota import openai_quota
 from delegate.models.providers._responses import read_responses, responses_content
 from delegate.models.providers._shared import read_reply
-from delegate.models.providers._stream import Receiver, refuses_streams
+from delegate.models.providers._stops import cut_off_unsaid
+from delegate.models.providers._stream import Receiver
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject
 
 
-def connect(endpoint: Endpoint, *, timeout_seconds: float | None) -> "OpenAI":
+def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: ProfileStore) -> "OpenAI":
     """Create a client for the APIs of this endpoint."""
     transport = SdkTransport(openai, openai.AsyncOpenAI, endpoint, read_quota=openai_quota)
     if not endpoint.is_openai_itself:
         transport.client.organization = transport.client.project = None  # from the environment, meant for OpenAI itself
-    return OpenAI(transport, timeout_seconds, endpoint)
+    return OpenAI(transport, timeout_seconds, endpoint, profiles.at(endpoint))
 
 
 def prepare() -> None:
@@ -40,131 +41,101 @@ def provider_error(error: Exception) -> ProviderError:
     return translate(openai, error, "openai")
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """How a model at an endpoint is asked. Starts with what most models of the endpoint accept."""
-
-    api: Literal["chat", "responses"]
-    may_switch: bool
-    """Whether the other API may be used if the model needs it."""
-    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """The name of the token limit in Chat Completions. Many local servers only know the older one, which OpenAI's
-    reasoning models reject, also behind a proxy."""
-    encrypted_reasoning: bool = True
-    """Whether the Responses API is asked for the reasoning. Models without reasoning reject that."""
-    caching: bool = True
-    """Whether fields for the prompt cache are sent to the servers that are known to have them."""
-    replies: Replies = "json_schema"
-    """How a Chat server is told which JSON to reply with. DeepSeek and many local servers don't take a schema."""
-    carries_reasoning: bool = True
-    """Whether a server gets the reasoning back that it sent with a chat message. A few refuse it."""
-    streams: bool = True
-    """Whether replies are streamed. OpenAI refuses that for some models to organizations that it hasn't verified."""
-
-
 class OpenAI(SdkClient):
-    """A `ChatClient` for OpenAI's APIs. Learns from rejections which dialect a model needs, for all later calls."""
+    """A `ChatClient` for OpenAI's APIs. Learns from refusals what a model needs, for all later calls."""
 
     provider = "openai"
 
-    def __init__(self, transport: SdkTransport, timeout_seconds: float | None, endpoint: Endpoint) -> None:
+    def __init__(
+        self, transport: SdkTransport, timeout_seconds: float | None, endpoint: Endpoint, profiles: EndpointProfiles
+    ) -> None:
         super().__init__(transport, timeout_seconds)
-        self._has_cache_fields = endpoint.serves_openai
+        self._endpoint = endpoint
         self._origin = f"chat {endpoint.url}"
-        self._first = Dialect(
-            api="responses" if endpoint.speaks_responses else "chat",
-            may_switch=endpoint.api == "auto",
-            limit="max_completion_tokens" if endpoint.serves_openai else "max_tokens",
-        )
-        self._dialects: dict[str, Dialect] = {}
+        self._profiles = profiles
+        self._first_api: Api = "responses" if endpoint.speaks_responses else "chat"
+        self._first_limit: TokenLimit = "max_completion_tokens" if endpoint.serves_openai else "max_tokens"
+        self._switched: dict[str, Api] = {}
+        """The models that needed the other API, and which. They aren't switched back."""
 
     async def _complete(self, request: ChatRequest, receiver: Receiver) -> ChatReply:
-        while True:
-            dialect = self._dialects.get(request.model, self._first)
-            try:
-                return await self._ask(request, dialect, receiver)
-            except ProviderError as error:
-                if self._dialects.get(request.model, self._first) == dialect:  # no other call has learned it since
-                    if (learned := _learn(dialect, error)) is None:
-                        raise
-                    self._dialects[request.model] = learned
+        lessons = (self._switch, self._newer_limit, self._other_format, *_LESSONS)
+        return await ask_as_known(self._profiles, request, partial(self._ask, receiver), lessons)
 
-    async def _ask(self, request: ChatRequest, dialect: Dialect, receiver: Receiver) -> ChatReply:
-        extra = _cache_fields(request) if self._has_cache_fields and dialect.caching else {}
-        if dialect.streams:
-            extra |= {"stream": True}
+    async def _ask(self, receiver: Receiver, request: ChatRequest, profile: Profile) -> ChatReply:
+        fields = _cache_fields(request) if self._endpoint.serves_openai and profile.caching is not False else {}
+        if streams := profile.streams is not False:
+            fields["stream"] = True
+        asked = as_known(profile, request)
         # No variable holds the body during the call: it is as large as the conversation.
-        if dialect.api == "responses":
+        if (profile.api or self._first_api) == "responses":
+            encrypted = profile.encrypted_reasoning is not False
+            stream = receiver.stream(assemblies.Responses(), read_responses, provider="openai")
             answer = await self._transport.post(
-                "/responses",
-                responses_content(request, extra, encrypted_reasoning=dialect.encrypted_reasoning),
-                receiver.stream(assemblies.Responses(), read_responses, provider="openai"),
+                "/responses", responses_content(asked, fields, encrypted_reasoning=encrypted), stream
             )
+            self._profiles.saw_stream(request.model, stream.has_begun)
             return read_reply(read_responses, *answer, provider="openai")
-        if dialect.streams:
-            extra |= {"stream_options": {"include_usage": True}}
-        origin = self._origin if dialect.carries_reasoning else None
+        if streams:
+            fields["stream_options"] = {"include_usage": True}
+        if request.reply_schema is not None and profile.replies == "json_object":
+            fields["response_format"] = {"type": "json_object"}
+        origin, limit = None if profile.carries_reasoning is False else self._origin, profile.limit or self._first_limit
         read = partial(read_chat, origin=self._origin)
+        stream = receiver.stream(assemblies.Chat(), read, provider="openai")
         answer = await self._transport.post(
-            "/chat/completions",
-            chat_content(request, extra, limit=dialect.limit, origin=origin, replies=dialect.replies),
-            receiver.stream(assemblies.Chat(), read, provider="openai"),
+            "/chat/completions", chat_content(asked, fields, limit=limit, origin=origin), stream
         )
-        return read_reply(read, *answer, provider="openai")
+        self._profiles.saw_stream(request.model, stream.has_begun)
+        return cut_off_unsaid(read_reply(read, *answer, provider="openai"), request)
+
+    def _switch(self, profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+        """To use OpenAI's other API."""
+        api = profile.api or self._first_api
+        needs_other = _NEEDS_RESPONSES if api == "chat" else _NEEDS_CHAT
+        if self._endpoint.api != "auto" or not needs_other.search(text):
+            return None
+        other: Api = "responses" if api == "chat" else "chat"
+        return {"api": other} if self._switched.setdefault(request.model, other) == other else None
+
+    def _newer_limit(self, profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+        """To name the token limit as newer models want it."""
+        is_newer = (profile.limit or self._first_limit) == "max_completion_tokens"
+        return {"limit": "max_completion_tokens"} if "max_completion_tokens" in text and not is_newer else None
+
+    def _other_format(self, profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+        """To ask a Chat server that takes no schema for JSON. DeepSeek and many local servers don't take one."""
+        is_chat = (profile.api or self._first_api) == "chat"
+        if is_chat and profile.replies in (None, "json_schema") and format_lesson(profile, request, text):
+            return {"replies": "json_object"}
+        return None
 
 
-# --------------------------------------------------------------------------------------------------------- dialects
+# ---------------------------------------------------------------------------------------------------------- lessons
 
 _NEEDS_RESPONSES = re.compile(r"v1/responses|not a chat model|chatcompletion operation does not work", re.IGNORECASE)
 _NEEDS_CHAT = re.compile(r"responses operation does not work|resource not found", re.IGNORECASE)
 _REFUSES_REASONING = re.compile(rf"\b(?:{'|'.join(CARRIED)})\b")
-_REFUSES_FORMAT = re.compile(r"response_format|json_schema|json_object|structured outputs?", re.IGNORECASE)
 _DEMANDS_REASONING = re.compile(r"must be passed back|missing", re.IGNORECASE)
 
-_LESSONS: tuple[tuple[Callable[[Dialect, str], bool], Callable[[Dialect], Dialect]], ...] = (
-    (
-        lambda dialect, text: dialect.limit == "max_tokens" and "max_completion_tokens" in text,
-        lambda dialect: replace(dialect, limit="max_completion_tokens"),
-    ),
-    (
-        lambda dialect, text: dialect.encrypted_reasoning and "ncrypted content is not supported" in text,
-        lambda dialect: replace(dialect, encrypted_reasoning=False),
-    ),
-    (
-        lambda dialect, text: dialect.caching and "prompt_cache" in text,
-        lambda dialect: replace(dialect, caching=False),
-    ),
-    (
-        lambda dialect, text: (
-            dialect.api == "chat" and dialect.replies != "prompt" and bool(_REFUSES_FORMAT.search(text))
-        ),
-        lambda dialect: replace(dialect, replies="json_object" if dialect.replies == "json_schema" else "prompt"),
-    ),
-    (
-        lambda dialect, text: dialect.may_switch and dialect.api == "chat" and bool(_NEEDS_RESPONSES.search(text)),
-        lambda dialect: replace(dialect, api="responses", may_switch=False),
-    ),
-    (
-        lambda dialect, text: dialect.may_switch and dialect.api == "responses" and bool(_NEEDS_CHAT.search(text)),
-        lambda dialect: replace(dialect, api="chat", may_switch=False),
-    ),
-    (
-        lambda dialect, text: (
-            dialect.carries_reasoning and bool(_REFUSES_REASONING.search(text)) and not _DEMANDS_REASONING.search(text)
-        ),
-        lambda dialect: replace(dialect, carries_reasoning=False),
-    ),
-)
-"""What the text of a rejection shows, and the dialect to use instead. Nothing but the texts identifies these."""
+
+def _encrypted_reasoning(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+    refused = profile.encrypted_reasoning is not False and "ncrypted content is not supported" in text
+    return {"encrypted_reasoning": False} if refused else None
 
 
-def _learn(dialect: Dialect, error: ProviderError) -> Dialect | None:
-    """The dialect to try next; None if the rejection has nothing to do with it. Each changes at most twice."""
-    if dialect.streams and refuses_streams(error):
-        return replace(dialect, streams=False)
-    if error.status not in (400, 404, 422):
+def _caching(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+    return {"caching": False} if profile.caching is not False and "prompt_cache" in text else None
+
+
+def _reasoning(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+    if profile.carries_reasoning is False or _DEMANDS_REASONING.search(text) or not _REFUSES_REASONING.search(text):
         return None
-    return next((change(dialect) for applies, change in _LESSONS if applies(dialect, str(error))), None)
+    return {"carries_reasoning": False}
+
+
+_LESSONS = (_encrypted_reasoning, _caching, effort_lesson, _reasoning)
+"""What the text of a refusal shows. Nothing but the texts identifies these."""
 
 
 # ------------------------------------------------------------------------------------------------------ prompt cache

@@ -55,5 +55,16 @@ def test_any_other_format_is_refused(reply: str) -> None:
         parse_reply(reply, ["c1"])
 
 
-def test_one_fenced_object_is_read() -> None:
-    assert parse_reply(f"```json\n{answers(GOOD)}\n```", ["c1"])["c1"].evidence == "x"
+@pytest.mark.parametrize(
+    "fence", ["```json\n{}\n```", "```\n{}\n```\n", "```json\r\n{}\r\n```", "```JSON {}```", "\n```{}```"]
+)
+def test_one_fenced_object_is_read(fence: str) -> None:
+    assert parse_reply(fence.format(answers(GOOD)), ["c1"])["c1"].evidence == "x"
+
+
+@pytest.mark.parametrize(
+    "text", ["Here it is:\n```json\n{}\n```", "```json\n{}\n```\nDone.", "```json\n{}\n```\n```json\n{}\n```", "``` {}"]
+)
+def test_a_fence_with_anything_around_it_is_not_read(text: str) -> None:
+    with pytest.raises(UnparseableReply):
+        parse_reply(text.replace("{}", answers(GOOD)), ["c1"])

@@ -79,12 +79,12 @@ async def test_arguments_are_read_as_the_various_servers_write_them(
     assert reply.stop == "tool_calls"
 
 
-async def test_tool_calls_that_were_announced_but_not_made_are_no_clean_end(opened: Opener) -> None:
+async def test_tool_calls_that_were_announced_but_not_made_could_not_be_read(opened: Opener) -> None:
     body = {"choices": [{"message": {"content": "hm"}, "finish_reason": "tool_calls"}]}
     with ModelServer([Fault(200, body)]) as server:
         reply = await opened(WIRES["chat"], server).complete(ASK)
 
-    assert reply.stop == "other"
+    assert (reply.stop, reply.text) == ("malformed_call", "hm")
 
 
 def chat_reply(message: dict[str, Any], finish: str = "stop") -> Fault:
