@@ -85,10 +85,10 @@ class Tally:
             self.other += 1
         self.bad_work += outcome.bad_work
         self.unknown += outcome.state == "outcome_unknown"
+        self.cost_known_usd += outcome.cost_known_usd
+        self.unpriced = self.unpriced or outcome.unpriced
         if result is not None:
-            self.cost_known_usd += result.cost_known_usd
             self.judge_cost_usd += (result.verification_share or 0) * (result.cost_usd or 0)
-            self.unpriced = self.unpriced or result.cost_usd is None
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,8 @@ class Batch:
         try:
             await journal.reset(run_id, (*config.rerun, *NEVER_RUN))
             await self._restore(journal.outcomes(run_id), validated)
-            self.tally.cost_known_usd = summary.cost_known_usd  # includes earlier runs of items that now run again
+            # These include earlier runs of items that now run again.
+            self.tally.cost_known_usd, self.tally.unpriced = summary.cost_known_usd, summary.unpriced
             if config.resumed is not None:
                 await config.resumed(summary)
         except BaseException:
