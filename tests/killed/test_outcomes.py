@@ -61,9 +61,13 @@ def started(server: ModelServer) -> Generator["subprocess.Popen[bytes]"]:
         try:
             yield process
         finally:
-            process.kill()
-            assert process.stdout
-            process.stdout.read()  # to its end, which comes when the forked process is gone
+            kill(process)
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    assert process.stdout
+    process.stdout.read()  # to its end, which comes when the forked process is gone
 
 
 @contextmanager
@@ -85,11 +89,12 @@ def calls_per_task(server: ModelServer) -> Counter[str]:
 
 def test_a_pass_on_record_is_the_outcome_though_the_process_was_killed_before_the_journal_had_it(home: Path) -> None:
     with answering_when_told() as (server, may_answer):
-        with started(server):
+        with started(server) as process:
             server.wait_for_calls(AT_ONCE, timeout=20)
             with locked(home, "batches.sqlite3"):
                 may_answer.set()
                 until(lambda: on_record(home, "SELECT COUNT(*) FROM tasks WHERE verdict = 'PASS'") == AT_ONCE)
+                kill(process)
         (run,) = json.loads(delegate("runs", "--format", "json").stdout)
         assert (run["state"], run["passed"], run["other"]) == ("interrupted", 3, 3)
         done = delegate("batch", "--resume", "last", "--rerun", "unknown", **openai_at(server))
