@@ -76,8 +76,8 @@ class Biller:
     bill: Sum = field(default_factory=Sum)
     doubt: Sum = field(default_factory=Sum)
     """The most by which a client can't know the bill: the worst case of each call that was cut off."""
-    last: dict[str, Sum] = field(default_factory=dict[str, Sum])
-    """The worst case of the last request of each task, which may be in flight when a program is stopped."""
+    worst: Sum = field(default_factory=Sum)
+    """The worst case of the costliest request."""
     attempts: Counter[str] = field(default_factory=Counter[str])
     billed: Counter[str] = field(default_factory=Counter[str])
     """How often each request was answered."""
@@ -100,7 +100,7 @@ class Biller:
         self.accidents[kind] += 1
         worst = Sum()
         worst.add(len(call.raw) + self.written, call.max_output_tokens)
-        self.last[part] = worst
+        self.worst = max(self.worst, worst, key=lambda one: one.usd)
         if kind == "error":
             headers = {"retry-after": str(dice.choice([1, 2, 5]))} if self.retry_after else {}
             return Fault(dice.choice([429, 429, 500, 502, 503, 504, 529, 409]), headers=headers)
@@ -129,8 +129,9 @@ class Biller:
 
     def _reply(self, call: Call, dice: random.Random) -> Reply:
         output = min(dice.choice([5, 300, 3_000, call.max_output_tokens]), call.max_output_tokens)
-        # Fewer tokens than a client expects, as its estimates are cautious.
-        usage: dict[str, Any] = {"input_tokens": len(call.raw) // 8, "output_tokens": output}
+        # Fewer tokens than a client expects, as its estimates are cautious, and nothing for schemas.
+        read = len(call.system) + sum(map(len, call.texts))
+        usage: dict[str, Any] = {"input_tokens": read // 8, "output_tokens": output}
         if call.wants_json:
             return Reply(judge_reply(c1=dice.choice([("met", FOUND), ("not_met", "")])), **usage)
         if dice.random() < 0.5 and len(call.tool_results) < 4:
@@ -190,10 +191,10 @@ class Program:
         recorded = Sum()
         for result in results:
             recorded += charged(result)
-        # Whatever was in flight when it was stopped may have been billed whole or not at all.
         if self.ending != "end":
-            for worst in biller.last.values():
-                biller.doubt += worst
+            # What each task had in flight may have been billed whole or not at all, and may not have arrived yet.
+            for _ in self.goals:
+                biller.doubt += biller.worst
         return Bills(self, biller, recorded)
 
     @classmethod
