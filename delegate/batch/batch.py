@@ -85,10 +85,10 @@ class Tally:
             self.other += 1
         self.bad_work += outcome.bad_work
         self.unknown += outcome.state == "outcome_unknown"
+        self.cost_known_usd += outcome.cost_known_usd
+        self.unpriced = self.unpriced or outcome.unpriced
         if result is not None:
-            self.cost_known_usd += result.cost_known_usd
             self.judge_cost_usd += (result.verification_share or 0) * (result.cost_usd or 0)
-            self.unpriced = self.unpriced or result.cost_usd is None
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,9 @@ class BatchConfig:
 class Batch:
     """A batch, which runs while it is iterated: `async for outcome in batch`. It can be iterated once.
 
-    Outcomes arrive in any order. Raises CallError if the batch can't be run as it is; then nothing was run. Breaking
-    out of the loop cancels the running items; use `contextlib.aclosing(batch.outcomes())` to do so at a known moment.
+    Outcomes arrive in any order. Raises CallError if the batch can't be run as it is; then nothing was run. Raises
+    DelegateError after the last outcome if outcomes couldn't be recorded, as on a full disk. Breaking out of the loop
+    cancels the running items; use `contextlib.aclosing(batch.outcomes())` to do so at a known moment.
     `tally` and `stopped` may be read at any time.
     """
 
@@ -155,6 +156,7 @@ class Batch:
         """Ids of the items whose child may be running; the others are being judged."""
         self._tasks = set[asyncio.Task[None]]()
         self._failures = 0
+        self._failure: DelegateError | None = None
         self._messages: asyncio.Queue[_Message] = asyncio.Queue()
         # One for all items, so that a slow one is moved off the event loop only once.
         self._consumer = config.on_event and Consumer(_deliver, name=name_of(config.on_event))
@@ -219,7 +221,8 @@ class Batch:
         try:
             await journal.reset(run_id, (*config.rerun, *NEVER_RUN))
             await self._restore(journal.outcomes(run_id), validated)
-            self.tally.cost_known_usd = summary.cost_known_usd  # includes earlier runs of items that now run again
+            # These include earlier runs of items that now run again.
+            self.tally.cost_known_usd, self.tally.unpriced = summary.cost_known_usd, summary.unpriced
             if config.resumed is not None:
                 await config.resumed(summary)
         except BaseException:
@@ -261,6 +264,8 @@ class Batch:
                     raise message
                 if message is not None:
                     yield message
+            if self._failure is not None:
+                raise self._failure
         finally:
             timer.cancel()
             if self._running:
@@ -320,6 +325,11 @@ class Batch:
             self._stop(f"stop_after_failures ({limits.stop_after_failures}) is reached")
         return not self.stopped
 
+    def _fail(self, error: DelegateError) -> None:
+        """Start no more items, since nothing can be recorded, and raise the error once the running ones have ended."""
+        self._failure = self._failure or error
+        self._stop(str(error))
+
     def _stop(self, reason: str) -> None:
         self.stopped = self.stopped or reason
 
@@ -346,7 +356,11 @@ class Batch:
         """Run one item. Returns None if it was refused before anything of it was run."""
         config = self._config
         handle = config.engine.next_handle()
-        await config.journal.begin(self.run_id, item, handle)
+        try:
+            await config.journal.begin(self.run_id, item, handle)
+        except DelegateError as error:
+            self._fail(error)
+            return None
         try:
             result = await config.engine.run(
                 item, handle=handle, cancellation=self._cancellation, on_event=self._sink(item)
@@ -374,9 +388,12 @@ class Batch:
         return Consumer(receive, direct=True, kinds=None if sink is not None else {"child.done"})
 
     async def _record(self, outcome: ItemOutcome) -> None:
-        await self._config.journal.end(self.run_id, outcome)
-        if self._config.results is not None:
-            self._config.results.add(outcome)
+        try:
+            await self._config.journal.end(self.run_id, outcome)
+            if self._config.results is not None:
+                self._config.results.add(outcome)
+        except DelegateError as error:  # its result reaches the caller all the same
+            self._fail(error)
         self.tally.add(outcome)
         self._failures += not outcome.good and outcome.state in ("done", "outcome_unknown")
         self._schedule.finished(outcome)

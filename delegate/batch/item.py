@@ -63,6 +63,18 @@ class ItemOutcome:
     row: int | None = None
     input: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the results repeat of its row, as in `Item`."""
+    spent_usd: float = 0
+    """What is known to have been spent on an item without a result, whose process was lost."""
+
+    @property
+    def cost_known_usd(self) -> float:
+        """The known part of its cost in US dollars."""
+        return self.result.cost_known_usd if self.result else self.spent_usd
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether part of its cost is unknown, as that of the call that a lost process waited for."""
+        return self.result.cost_usd is None if self.result else self.state == "outcome_unknown"
 
     @classmethod
     def of_result(

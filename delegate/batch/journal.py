@@ -96,7 +96,8 @@ _END = """
 INSERT INTO items (run_id, id, row, state, good, verdict, cost_usd, unpriced, why, result)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run_id, id) DO UPDATE SET state = excluded.state, good = excluded.good, verdict = excluded.verdict,
-    cost_usd = excluded.cost_usd, unpriced = excluded.unpriced, why = excluded.why, result = excluded.result
+    cost_usd = excluded.cost_usd, unpriced = items.unpriced OR excluded.unpriced, why = excluded.why,
+    result = excluded.result
 """
 _RUNNING = """
 SELECT items.id, row, handle, input FROM items LEFT JOIN handles USING (run_id, id) LEFT JOIN inputs USING (run_id, id)
@@ -113,7 +114,7 @@ _CONDITIONS: dict[str, str] = {
     "bad_row": "state = 'bad_row'",
 }
 _PAGE = """
-SELECT rowid, id, state, row, why, result,
+SELECT rowid, id, state, row, why, result, cost_usd,
     (SELECT input FROM inputs WHERE inputs.run_id = items.run_id AND inputs.id = items.id) FROM items
 WHERE run_id = ? AND rowid > ? AND state NOT IN ('begun', 'again') ORDER BY rowid LIMIT 100
 """
@@ -243,13 +244,12 @@ class Journal:
         """Record the outcome of an item."""
         result = outcome.result
         verdict = result.verdict.verdict if result and result.verdict else None
-        cost = result.cost_known_usd if result else 0
-        unpriced = result is not None and result.cost_usd is None
-        head = (run_id, outcome.id, outcome.row, outcome.state, outcome.good, verdict, cost, unpriced, outcome.why)
+        head = (run_id, outcome.id, outcome.row, outcome.state, outcome.good, verdict)
+        cost = (outcome.cost_known_usd, outcome.unpriced)
         # Without the list of candidate judges, which is most of a result and is kept in the records.
         text = result.model_dump_json(exclude=candidate_lists.OF_RESULT) if result else None
         input = (run_id, outcome.id, json.dumps(dict(outcome.input)))
-        await self._write((_END, (*head, text)), (_INPUT, input), keep=True)
+        await self._write((_END, (*head, *cost, outcome.why, text)), (_INPUT, input), keep=True)
 
     async def reset(self, run_id: str, which: Collection[Rerun | NeverRun]) -> None:
         """Discard the outcomes of these kinds of items, so that they run again."""
@@ -264,9 +264,10 @@ class Journal:
         after = 0
         while page := await self._read(lambda c, after=after: c.execute(_PAGE, (run_id, after)).fetchall()) or []:
             after = page[-1][0]
-            for _, id, state, row, why, result, input in page:
+            for _, id, state, row, why, result, cost, input in page:
                 parsed = TaskResult.model_validate_json(result) if result else None
-                yield ItemOutcome(id, cast("ItemState", state), parsed, why, row, json.loads(input or "{}"))
+                spent = 0 if parsed else cost
+                yield ItemOutcome(id, cast("ItemState", state), parsed, why, row, json.loads(input or "{}"), spent)
         if not _runs(await self._row(run_id)):
             for item in await self._lost(run_id):
                 if item.outcome is not None:
@@ -314,8 +315,8 @@ class Journal:
             settled, good, passed = settled + 1, good + outcome.good, passed + outcome.passed
             failed += verdict is not None and verdict.verdict == "FAIL"
             unknown += outcome.state == "outcome_unknown"
-            cost += outcome.result.cost_known_usd if outcome.result else 0
-            unpriced += outcome.result is not None and outcome.result.cost_usd is None
+            cost += outcome.cost_known_usd
+            unpriced += outcome.unpriced
         state: BatchState = (
             "running" if running else "interrupted" if process else "ended" if settled == total else "stopped"
         )
@@ -373,7 +374,8 @@ class _Lost(NamedTuple):
 def _lost_outcome(id: str, row: int | None, input: Mapping[str, str], ending: Ending | None) -> ItemOutcome | None:
     """What its record says of such an item. Without a record, which may have been removed, that is unknown."""
     if ending is None or (ending.result is None and ending.started):
-        return ItemOutcome(id, "outcome_unknown", why=_LOST, row=row, input=input)
+        spent = ending.spent_usd if ending else 0
+        return ItemOutcome(id, "outcome_unknown", why=_LOST, row=row, input=input, spent_usd=spent)
     if ending.result is None:
         return None
     try:

@@ -82,7 +82,8 @@ def _recovery_line(found: "Recovery") -> str:
     lost = [f"up to {found.lost:,} are lost"] if found.lost else []
     lost += [f"an unknown number is lost of {', '.join(found.tables_cut)}"] if found.tables_cut else []
     saved = f"{found.rows:,} rows were saved, {' and '.join(lost) or 'none is lost'}"
-    return f"{found.path} was damaged ({found.damage}): {saved}; the damaged file is kept as {found.kept_as}"
+    more = "" if found.rows else f"; try `sqlite3 {found.kept_as} .recover`, which may show single rows"
+    return f"{found.path} was damaged ({found.damage}): {saved}; the damaged file is kept as {found.kept_as}{more}"
 
 
 async def _latest(delegator: "Delegator", limit: int) -> "list[RunSummary]":

@@ -69,7 +69,7 @@ def record_screen(result: TaskResult, goal: str, *, number: int | None = None, r
     rows += [row("report", clean(report.strip()).text)] if report.strip() else []
     rows += _labeled("costs", task_costs(result))
     rows += _labeled("judges", list(_candidates(verdict)) if verdict else [])
-    rows += [row("handle", result.handle)] if result.handle else []
+    rows += [row("handle", result.handle or "none: its record could not be written")]
     return Screen(_head(verdict, goal, number), _figures(result), rows)
 
 

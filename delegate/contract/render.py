@@ -248,7 +248,10 @@ def _work_lines(result: TaskResult) -> list[str]:
     lines += _delegated(result.delegated) + _model(result)
     lines += [f"- workspace: {quoted(result.workspace, 300)}"] if result.workspace else []
     lines += [f"- to take the changes over: {one_line(result.take_over, 600)}"] if result.take_over else []
-    lines += [f"- handle: {one_line(result.handle, 80)}"] if result.handle else []
+    if result.handle:
+        lines.append(f"- handle: {one_line(result.handle, 80)}")
+    elif result.usage.model_calls:
+        lines.append("- not on record: it could not be written")
     return lines
 
 

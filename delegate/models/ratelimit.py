@@ -6,8 +6,8 @@ responses. Until the first one, calls aren't delayed:
 
 * a rejection (429, 503, 529) pauses all callers for as long as the server asks, or else with exponential backoff;
 * it also halves the rate of calls or, if the rate isn't the cause, limits the number of concurrent calls;
-* if as many calls are rejected at the lower rate as before, the rate isn't the cause: it returns to what it was, and
-  only the rejected calls wait;
+* if as many calls are rejected at the lower rate as before, and even after the pauses that the server asks for, the
+  rate isn't the cause: it returns to what it was, and only the rejected calls wait;
 * rate-limit headers report what is left of a quota, and calls are spread out before it runs out.
 """
 
@@ -42,9 +42,9 @@ FIRST_RESEND, MAX_RESEND = 0.1, 1.0
 """Seconds before a rejected call is sent again where its rejection pauses no others. Doubles with each."""
 MAX_PAUSE = 3600.0
 """Seconds. A longer `Retry-After` is cut to this."""
-MIN_RATE = 1.0
+MIN_RATE = 0.5
 """Calls per second. Backoff and quotas enforce slower limits; a slower pace would react too late to an outage's end."""
-TRIAL_CALLS, OUTAGE_CALLS = 20, 5
+TRIAL_CALLS, OUTAGE_CALLS = 15, 5
 """How many calls show whether a slower pace has an effect, and how many rejections in a row that none is accepted."""
 ENOUGH, NEARLY_ALL, SIGNIFICANT = 0.4, 0.9, 2.5
 """Shares of accepted calls, and the difference between two, in standard deviations, that isn't chance."""
@@ -67,6 +67,8 @@ class _SentCall:
     at: float
     number: int
     filled: bool
+    after_pause: bool = False
+    """Whether it is the first one after a pause that the server asked for."""
 
 
 class RateLimiter:
@@ -100,6 +102,8 @@ class RateLimiter:
         """The number of consecutive rejections."""
         self._is_known = False
         """Whether a call was ever accepted."""
+        self._pause_was_asked = False
+        """Whether the next call is the first one after a pause that the server asked for."""
         forking.watch(self)
 
     def after_fork(self) -> None:
@@ -171,8 +175,9 @@ class RateLimiter:
             if error.fault in ("rate_limited", "overloaded"):
                 pause = self._limiter._rejected(self._sent, error)
             if error.fault == "rate_limited":
-                if pause <= 0:  # others may go on
-                    self._backoff = _with_jitter(min(FIRST_RESEND * 2**self._resent, MAX_RESEND))
+                asked = min(error.retry_after or 0.0, MAX_PAUSE)
+                if pause <= max(asked - ROUNDING, 0.0):  # others may go on
+                    self._backoff = max(_with_jitter(min(FIRST_RESEND * 2**self._resent, MAX_RESEND)), asked)
                     self._resent += 1
                     self._patience -= self._backoff
                 return pause <= self._patience
@@ -241,7 +246,9 @@ class RateLimiter:
         self._pacer.record_send(now)
         for quota in self._quotas:
             quota.record_send(now)
-        return _SentCall(now, self._history.add(now), filled=self._in_flight >= self._window.limit)
+        after_pause, self._pause_was_asked = self._pause_was_asked, False
+        filled = self._in_flight >= self._window.limit
+        return _SentCall(now, self._history.add(now), filled=filled, after_pause=after_pause)
 
     def _change_waiting(self, change: int) -> None:
         with self._lock:
@@ -282,22 +289,24 @@ class RateLimiter:
                 self._change_pace(now, sent, error)
             elif self._pacer.halved_at == self._rejected_at:
                 self._pacer.adjust(self._history.rate(self._rejected_at, self._pacer.span))
-            if error.retry_after is not None:
+            if error.retry_after is not None and not self._trial.doubts_pauses:
                 self._pacer.pause(now + min(error.retry_after, MAX_PAUSE))
+                self._pause_was_asked = True
             return self._pacer.next_at - now
 
     def _change_pace(self, now: float, sent: _SentCall, error: ProviderError) -> None:
         """Slow down, or return to the pace of before if it was slowed down in vain: that takes some calls to tell."""
         trial = self._trial
-        if error.retry_after is None and self._pacer.is_slow:
+        if self._pacer.is_slow:
             if sent.filled and self._window.is_limited:
                 self._window.reset()
                 return
             if not trial.is_over:
-                if trial.has_none_accepted and not trial.is_return:
+                if error.retry_after is None and trial.has_none_accepted and not trial.is_return:
                     self._back_off(now)
                 return
-            if not trial.is_outage and not trial.shows_effect:
+            is_asked = error.retry_after is not None and not trial.pauses_are_vain
+            if not (trial.is_outage or trial.shows_effect or is_asked):
                 self._return_to_pace(now)
                 return
         is_outage = trial.is_outage
@@ -322,7 +331,7 @@ class RateLimiter:
         if error.fault == "rate_limited" and self._rejections and others and not accepted:
             self._window.shrink(others)
         else:
-            self._pacer.halve(now, accepted, is_outage=is_outage)
+            self._pacer.halve(now, accepted, is_outage=is_outage, is_paused=error.retry_after is not None)
         if error.retry_after is None:
             self._back_off(now)
         else:
@@ -367,6 +376,8 @@ class _Trial:
         """When enough calls were sent."""
         self.is_over = self.is_return = False
         """Whether the calls are enough to tell, and whether they are sent at the pace of before."""
+        self.pauses_are_vain = False
+        """Whether a call was rejected though it came after the pause that the server had asked for."""
 
     def count_rejected(self, sent: _SentCall, now: float) -> None:
         """Count the rejection of a call."""
@@ -374,6 +385,7 @@ class _Trial:
             self._before.rejected += 1
             return
         self._since.rejected += 1
+        self.pauses_are_vain |= sent.after_pause
         self._since.sent = max(self._since.sent, sent.number - self._first + 1)
         # Rejections of calls that were sent together come in any order, so that one of a later call is waited for.
         self.is_over = self.is_outage or sent.at > self._full_at
@@ -384,7 +396,7 @@ class _Trial:
         """The pace is slowed down after `sent` calls."""
         self._before = _Counts()
         self.extend(sent)
-        self.is_return = False
+        self.is_return = self.pauses_are_vain = False
 
     def extend(self, sent: int) -> None:
         """The pace is raised after `sent` calls, since lowering it had no effect: all of them are known to be alike."""
@@ -396,6 +408,11 @@ class _Trial:
     @property
     def has_none_accepted(self) -> bool:
         return self._since.rejected == self._since.sent
+
+    @property
+    def doubts_pauses(self) -> bool:
+        """Whether calls are rejected even after the pauses that the server asks for, but not all of them."""
+        return self.is_return or (self.pauses_are_vain and not self.has_none_accepted)
 
     @property
     def is_outage(self) -> bool:
@@ -470,10 +487,17 @@ class _Pacer:
         """Send no call before `until`."""
         self.next_at = self._curve_start = max(self.next_at, until)
 
-    def halve(self, now: float, accepted: float, *, is_outage: bool) -> None:
-        """Continue at half of the accepted rate; in an outage, which doesn't show it, at half of the rate so far."""
-        self._rate_before = math.inf if self._plateau is None else self._rate(now)
-        self._floor = self._rate_before if is_outage and self._plateau is not None else MIN_RATE
+    def halve(self, now: float, accepted: float, *, is_outage: bool, is_paused: bool) -> None:
+        """Continue at half of the accepted rate; in an outage, which doesn't show it, at half of the rate so far.
+
+        Where the server asks for pauses, these lower the accepted rate too: it continues at a quarter or more.
+        """
+        is_first = self._plateau is None
+        self._rate_before = math.inf if is_first else self._rate(now)
+        if is_first:
+            self._floor = MIN_RATE
+        else:
+            self._floor = self._rate_before if is_outage else self._rate_before / 2 if is_paused else MIN_RATE
         self.halved_at = self._curve_start = now
         self.adjust(accepted)
 

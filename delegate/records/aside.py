@@ -12,8 +12,9 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterable, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 if sys.platform != "win32":
     import fcntl
@@ -31,7 +32,7 @@ class SideFiles:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._files: list[IO[str]] = []
+        self._files: list[FileIO] = []
         """Oldest first. Each is locked as long as it is open, so that no other process takes it in."""
         self._is_sealed = True
         """Whether the last one is being taken in, so that nothing is added to it."""
@@ -44,38 +45,34 @@ class SideFiles:
     def add(self, statements: Iterable[Statement]) -> Path | None:
         """Keep some statements. Returns the file that they wait in, or None if they wait in memory."""
         with self._lock:
-            statements = list(statements)
+            self._kept += statements
             try:
                 if self._is_sealed:
                     self._files.append(self._create())
                     self._is_sealed = False
                 file = self._files[-1]
-                file.write("".join(f"{json.dumps(one)}\n" for one in [*self._kept, *statements]))
-                file.flush()
-                os.fsync(file.fileno())
+                _append(file, "".join(f"{json.dumps(one)}\n" for one in self._kept).encode())
             except (OSError, TypeError):
-                self._is_sealed = True
-                self._kept += statements
                 return None
             self._kept.clear()
-            return Path(file.name)
+            return Path(str(file.name))
 
-    def take_in(self, connection: sqlite3.Connection) -> list[IO[str]]:
+    def take_in(self, connection: sqlite3.Connection) -> list[FileIO]:
         """Execute all of this process, inside a transaction. Returns what to `remove` after it is committed."""
         with self._lock:
             files, kept, self._is_sealed = list(self._files), list(self._kept), True
         for file in files:
-            self._execute(connection, Path(file.name))
+            self._execute(connection, Path(str(file.name)))
         for statement in kept:
             self._execute_one(connection, statement)
         return files
 
-    def remove(self, taken: Sequence[IO[str]]) -> None:
+    def remove(self, taken: Sequence[FileIO]) -> None:
         """Forget what was taken in and committed."""
         with self._lock:
             for file in taken:
                 self._files.remove(file)
-                Path(file.name).unlink(missing_ok=True)
+                Path(str(file.name)).unlink(missing_ok=True)
                 file.close()
             self._kept.clear()
 
@@ -105,19 +102,22 @@ class SideFiles:
         """Leave everything to the process that this one was forked from."""
         self._lock, self._files, self._kept, self._is_sealed = threading.Lock(), [], [], True
 
-    def close(self) -> None:
-        """Let the next process take in what is left."""
+    def close(self) -> int:
+        """Let the next process take in what is left. Returns how many statements are lost."""
         if self._kept:  # there may be room by now
             self.add(())
         with self._lock:
+            lost = len(self._kept)
+            self._kept.clear()
             for file in self._files:
                 file.close()
             self._files.clear()
             self._is_sealed = True
+        return lost
 
-    def _create(self) -> IO[str]:
+    def _create(self) -> FileIO:
         name = f"{self._store}-waiting-{os.urandom(8).hex()}"
-        file = open(name, "x", encoding="utf-8", opener=_private)  # noqa: SIM115 kept open
+        file = FileIO(name, "x", opener=_private)
         with contextlib.suppress(OSError):  # a file system without locks
             _lock(file)
         return file
@@ -143,6 +143,20 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _lock(file: IO[str]) -> None:
+def _append(file: FileIO, data: bytes) -> None:
+    """Write all of it to the disk, or none."""
+    size = os.fstat(file.fileno()).st_size
+    left = memoryview(data)
+    try:
+        while left:
+            left = left[file.write(left) or 0 :]
+        os.fsync(file.fileno())
+    except OSError:
+        os.ftruncate(file.fileno(), size)
+        file.seek(size)
+        raise
+
+
+def _lock(file: IO[Any]) -> None:
     if sys.platform != "win32":  # where nobody else can remove an open file
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

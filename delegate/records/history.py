@@ -109,7 +109,11 @@ SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, {c
 FROM tasks {candidate_lists.JOINED} WHERE handle = ?
 """  # noqa: S608
 _SELECT_ENDINGS = f"""
-SELECT handle, workspace IS NOT NULL, {candidate_lists.RESULT}
+SELECT handle, workspace IS NOT NULL, {candidate_lists.RESULT},
+    CASE WHEN ended_at IS NULL THEN (
+        SELECT COALESCE(SUM(json_extract(data, '$.cost_usd')), 0) FROM events
+        WHERE events.handle = tasks.handle AND kind IN ('child.usage', 'judge.done')
+    ) ELSE 0 END
 FROM tasks {candidate_lists.JOINED} WHERE handle IN ({{handles}})
 """  # noqa: S608
 _SELECT_NUMBERS = "SELECT MAX(CAST(substr(handle, length(run_id) + 2) AS INTEGER)) FROM tasks WHERE run_id = ?"
@@ -161,6 +165,8 @@ class Ending(NamedTuple):
     """Whether its child may have begun to work. Certain only as long as there is no result."""
     result: str | None
     """Its result as JSON; None if it has none."""
+    spent_usd: float = 0
+    """The known cost of its model calls that have ended, if it has no result."""
 
 
 class RunSummary(NamedTuple):
@@ -342,9 +348,9 @@ class Records:
 
         def select(connection: sqlite3.Connection) -> dict[str, Ending]:
             return {
-                handle: Ending(bool(started), result)
+                handle: Ending(bool(started), result, spent_usd)
                 for start in range(0, len(handles), _AT_ONCE)
-                for handle, started, result in _endings(connection, handles[start : start + _AT_ONCE])
+                for handle, started, result, spent_usd in _endings(connection, handles[start : start + _AT_ONCE])
             }
 
         return await self._query(select) or {} if handles else {}

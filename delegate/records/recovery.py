@@ -1,14 +1,19 @@
 """Saves what can be read of a damaged store into a new file, and keeps the damaged one.
 
-Python's SQLite has no `.recover`, which reads pages whatever leads to them. This reads tables row by row instead, in
-the order of their numbers and without indexes, and goes on behind rows that can't be read. So it saves nothing from a
-file whose header or list of tables is damaged; that file is kept for other tools.
+Tables are read row by row, in the order of their numbers and without indexes, going on behind rows that can't be read.
+A damaged header is replaced, in a copy, by that of a new file. Where the list of tables can't be read even so, SQLite's
+own recovery reads the pages whatever leads to them. Python's SQLite doesn't have it, but the `sqlite3` command does. If
+there is none, nothing is saved, and the damaged file is kept for it.
 """
 
 import os
+import shutil
 import sqlite3
+import subprocess
+import tempfile
 import time
-from contextlib import closing, suppress
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +22,8 @@ from delegate.records.sqlite import BUSY_SECONDS, FileLock
 
 _SEARCHED = 100_000
 """How many row numbers are tried behind one that can't be read, before the rest of a table is given up."""
+_HEADER_BYTES = 100
+_RECOVER_SECONDS = 600
 _FROM = "SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
 _ONE = "SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid = ?"
 _INSERT = "INSERT OR IGNORE INTO {table} ({columns}) VALUES ({values})"
@@ -74,9 +81,10 @@ def _replaced(path: Path, schema: str, damage: str) -> Recovery:
     kept = path.with_name(f"{path.name}-damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     new.unlink(missing_ok=True)
     os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(new)) as target:
+    with closing(sqlite3.connect(new)) as target:
         target.execute("PRAGMA auto_vacuum=INCREMENTAL")
         target.executescript(aside.SCHEMA + schema)
+    with _readable(path, new) as source, closing(sqlite3.connect(new)) as target:
         copied = {table: _copy(source, target, table) for table in sorted(_tables(target) or ())}
         target.commit()
     for suffix in ("-wal", "-shm", ""):  # in this order: a log without its database would be taken for the new one's
@@ -85,6 +93,46 @@ def _replaced(path: Path, schema: str, damage: str) -> Recovery:
     os.replace(new, path)
     rows, lost = (sum(counts) for counts in zip(*((one.rows, one.lost) for one in copied.values()), strict=True))
     return Recovery(path, damage, rows, lost, tuple(table for table, one in copied.items() if one.is_cut), kept)
+
+
+@contextmanager
+def _readable(path: Path, new: Path) -> Generator[sqlite3.Connection]:
+    """The damaged store, or what can be read in its place if its list of tables can't be read."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        for source in (path, _with_header(path, new, Path(folder)), _by_sqlite(path, Path(folder))):
+            if source is None:
+                continue
+            with closing(sqlite3.connect(source)) as connection:
+                if _tables(connection):
+                    yield connection
+                    return
+        with closing(sqlite3.connect(path)) as connection:
+            yield connection
+
+
+def _with_header(path: Path, new: Path, folder: Path) -> Path:
+    """A copy with the header of a new file, which has the same settings. A write-ahead log has a header of its own."""
+    copy = folder / "header"
+    shutil.copyfile(path, copy)
+    with copy.open("r+b") as file, new.open("rb") as whole:
+        header = bytearray(whole.read(_HEADER_BYTES))
+        page_bytes = int.from_bytes(header[16:18], "big")
+        header[28:32] = (path.stat().st_size // page_bytes).to_bytes(4, "big")
+        file.write(header)
+    return copy
+
+
+def _by_sqlite(path: Path, folder: Path) -> Path | None:
+    """What the `sqlite3` command recovers; None if there is no such command, or it fails."""
+    command = shutil.which("sqlite3")
+    if command is None:
+        return None
+    with suppress(OSError, subprocess.SubprocessError, sqlite3.Error):
+        found = subprocess.run([command, path, ".recover"], capture_output=True, timeout=_RECOVER_SECONDS, check=True)
+        with closing(sqlite3.connect(folder / "recovered")) as connection:
+            connection.executescript(found.stdout.decode(errors="replace"))
+        return folder / "recovered"
+    return None
 
 
 class _Copied(NamedTuple):

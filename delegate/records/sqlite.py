@@ -498,7 +498,10 @@ class _Writer:
             except OSError as error:
                 self._log_error(error)
                 connection.close()
-        self._aside.close()
+        if lost := self._aside.close():
+            _log.error(
+                "%s: %d statements that no file could take are lost; results have been returned", self._path, lost
+            )
         self._lock.close()
 
     def set_aside(self, error: Exception, statements: Iterable[Statement]) -> None:

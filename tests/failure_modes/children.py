@@ -17,7 +17,7 @@ from delegate import Delegator, Task
 from delegate.child.command import CommandRunner
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.types import TaskResult
-from tests.models.test_ratelimit import storm_seconds
+from tests.models.test_storms import storm_seconds
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.prompt_prefixes import Prefixes
 from tests.support.repeats import repeat_quickly

@@ -39,7 +39,7 @@ def locked(home: Path, name: str) -> Generator[None]:
         yield
 
 
-def on_record(home: Path, sql: str) -> int:
+def on_record(home: Path, sql: str) -> float:
     with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
         return connection.execute(sql).fetchone()[0]
 
@@ -118,6 +118,39 @@ def test_a_task_whose_child_had_not_started_runs_after_the_kill(home: Path) -> N
         assert done.returncode == 3, done.stdout + done.stderr
     states = {row["id"]: row["state"] for row in lines(Path("r.jsonl"))}
     assert states == {str(n): "outcome_unknown" if n in (1, 3) else "done" for n in range(1, TASKS + 1)}
+
+
+async def test_what_a_lost_task_is_known_to_have_cost_stays_in_the_sum_of_the_batch(home: Path) -> None:
+    may_answer = threading.Event()
+
+    async def model(call: Call) -> Reply:
+        if not call.tool_results:
+            return Reply(tool_calls=(("list_files", {}),), input_tokens=1_000, output_tokens=1_000)
+        await asyncio.to_thread(may_answer.wait, 20)
+        return Reply(DONE, input_tokens=1, output_tokens=1)
+
+    with ModelServer(model) as server:
+        with started(server):
+            server.wait_for_calls(2 * AT_ONCE, timeout=20)
+            until(lambda: on_record(home, "SELECT COUNT(*) FROM events WHERE kind = 'child.usage'") == AT_ONCE)
+        may_answer.set()
+        spent = on_record(home, "SELECT SUM(json_extract(data, '$.cost_usd')) FROM events WHERE kind = 'child.usage'")
+        assert spent > 0
+        async with Delegator(home=home) as delegator:
+            (lost,) = await delegator.batches()
+            assert (lost.state, lost.cost_known_usd, lost.unpriced) == ("interrupted", pytest.approx(spent), True)
+        assert delegate("batch", "--resume", "last", **openai_at(server)).returncode == 3
+        async with Delegator(home=home) as delegator:
+            (unknown,) = await delegator.batches()
+            assert (unknown.unknown, unknown.cost_known_usd > spent) == (AT_ONCE, True)
+        done = delegate("batch", "--resume", "last", "--rerun", "unknown", **openai_at(server))
+        assert (done.returncode, "cost unknown, known part $" in done.stdout) == (0, True), done.stdout
+    async with Delegator(home=home) as delegator:
+        (batch,) = await delegator.batches()
+        assert batch.cost_known_usd == pytest.approx(3 * spent, rel=0.01), (
+            "each of the six was asked, three of them twice"
+        )
+        assert batch.unpriced
 
 
 @pytest.mark.parametrize("mode", ["once", "goal"])

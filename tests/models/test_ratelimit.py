@@ -2,13 +2,11 @@
 
 import asyncio
 import random
-import selectors
 import tracemalloc
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
 
 import pytest
 
@@ -17,91 +15,7 @@ from delegate.events import WaitReason
 from delegate.models import ratelimit
 from delegate.models.ratelimit import RETRIES, SHORT_RETRIES, RateLimiter
 from delegate.ports import Quota
-
-T = TypeVar("T")
-FOREVER = 1e9
-Play = Callable[["World"], Coroutine[Any, Any, T]]
-
-
-class _Jumping(selectors.SelectSelector):
-    """A selector that advances the clock instead of waiting when nothing is ready."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready:
-            assert timeout is not None, "all are waiting, and nothing will ever happen"
-            self.now += timeout
-        return ready
-
-
-class _VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._jumping = _Jumping()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.now
-
-
-@dataclass(frozen=True)
-class Answer:
-    quota: Quota | None = None
-
-
-async def through(limiter: RateLimiter, send: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
-    """Make one call through the limiter. `send` makes one attempt."""
-    async for attempt in limiter.attempts(patience=patience):
-        with attempt:
-            answer = await send()
-            attempt.accepted(answer.quota)
-            return answer
-    raise AssertionError
-
-
-@dataclass
-class World:
-    """A limiter, a provider with limits unknown to it, and what the provider receives."""
-
-    clock: Callable[[], float]
-    limiter: RateLimiter = field(init=False)
-    sent: list[float] = field(default_factory=list[float])
-    refused: list[float] = field(default_factory=list[float])
-
-    def __post_init__(self) -> None:
-        self.limiter = RateLimiter(clock=self.clock)
-
-    async def call(self, answer: Callable[[], Awaitable[Answer]], patience: float = FOREVER) -> Answer:
-        """Make one call through the limiter. `answer` is how the provider responds to each attempt."""
-
-        async def send() -> Answer:
-            self.sent.append(self.clock())
-            try:
-                return await answer()
-            except ProviderError:
-                self.refused.append(self.clock())
-                raise
-
-        return await through(self.limiter, send, patience)
-
-    def refused_after(self, at: float) -> float:
-        return sum(t > at for t in self.refused) / sum(t > at for t in self.sent)
-
-    def most_in_a_second(self, after: float) -> int:
-        late = [t for t in self.sent if t > after]
-        return max(sum(t <= other < t + 1 for other in late) for t in late)
-
-
-def play(scene: Play[T]) -> T:
-    random.seed(7)
-    with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
-        return runner.run(scene(World(runner.get_loop().time)))
-
-
-def refusal(fault: ProviderFault = "rate_limited", retry_after: float | None = None) -> ProviderError:
-    status = 429 if fault == "rate_limited" else None
-    return ProviderError(fault, f"scripted {fault}", provider="x", status=status, retry_after=retry_after)
+from tests.support.virtual_time import FOREVER, Answer, World, many, play, refusal, through
 
 
 async def well() -> Answer:
@@ -163,16 +77,6 @@ class Bucket:
         said = (self._limit, int(self._left), (self._limit - self._left) / self._rate)
         await asyncio.sleep(0.5)
         return Answer(Quota(None, None, None, *said) if self._tokens else Quota(*said))
-
-
-async def many(world: World, answer: Callable[[], Awaitable[Answer]], callers: int, calls: int = 1) -> None:
-    async def one() -> None:
-        for _ in range(calls):
-            await world.call(answer)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(callers):
-            group.create_task(one())
 
 
 # ------------------------------------------------------------------------------------------------------- refusals
@@ -436,16 +340,6 @@ class Storm:
             raise refusal()
         await asyncio.sleep(self.seconds * random.uniform(0.5, 1.5))
         return Answer()
-
-
-def storm_seconds(callers: int, calls: int) -> float:
-    """How long so many callers take for so many calls each, of a second, while 30 % are rejected."""
-
-    async def scene(world: World) -> float:
-        await many(world, Storm(0.3, 1), callers, calls)
-        return world.clock()
-
-    return play(scene)
 
 
 @pytest.mark.parametrize(("callers", "seconds"), [(20, 1), (40, 2), (3, 1)])

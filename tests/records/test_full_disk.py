@@ -1,4 +1,4 @@
-"""Nothing is spent on a task if its records and its work can't be written."""
+"""Nothing is spent if records can't be written; what was spent reaches the caller if they can't be later."""
 
 import subprocess
 import sys
@@ -31,6 +31,73 @@ def test_where_files_may_not_grow_no_child_starts_and_the_error_says_so(tmp_path
     assert found.stdout.startswith("home_not_writable nothing was run; its disk fails, or a limit on the size"), found
     assert found.stdout.endswith(" 0\n")
     assert "Traceback" not in found.stderr
+
+
+FILLS_UP = """
+import asyncio, resource, sys
+from pathlib import Path
+from delegate import Delegator, Task
+from delegate.errors import DelegateError
+from delegate.models.providers.scripted import Scripted
+
+async def main(home, is_batch):
+    def reply(request):
+        if len(client.requests) == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        return "did my part"
+
+    client, tasks = Scripted(reply), [Task(goal=f"task {n}") for n in range(4)]
+    async with Delegator(client=client, home=home) as delegator:
+        if is_batch:
+            batch = delegator.batch(tasks, concurrency=1, results=home.with_name("r.jsonl"))
+            try:
+                async for outcome in batch:
+                    print(outcome.state, outcome.result.report, outcome.result.handle is not None)
+            except DelegateError as error:
+                print("raised:", error, batch.tally.settled, len(client.requests))
+        else:
+            for task in tasks[:2]:
+                report = await delegator.run(task)
+                print(delegator.render(report))
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2] == "batch"))
+"""
+
+
+def fill_up(home: Path, how: str) -> "subprocess.CompletedProcess[str]":
+    """Let all disks be full when the second child is asked."""
+    command = [*warm.python(), "-c", FILLS_UP, str(home), how]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
+def test_a_result_that_no_file_can_take_reaches_the_caller_who_is_told_that_it_is_lost(tmp_path: Path) -> None:
+    done = fill_up(tmp_path / "home", "run")
+    first, second = done.stdout.split("run ", 1)[1].split("\nrun ", 1)
+    assert "- handle: " in first
+    assert "did my part" in second
+    assert "- not on record: it could not be written" in second
+    assert "- handle: " not in second
+    assert "waits in memory" in done.stderr
+    assert "statements that no file could take are lost" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
+async def test_a_batch_on_a_disk_that_fills_up_yields_what_it_paid_for_and_claims_no_more_than_is_on_record(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    done = fill_up(home, "batch")
+    first, second, raised = done.stdout.splitlines()
+    assert (first, second) == ("done did my part True", "done did my part False")
+    assert raised.startswith("raised: the journal of batches can't be written")
+    assert raised.endswith(" 2 2"), "both are counted, and no third one was asked"
+    async with Delegator(client=Scripted(["never asked"]), home=home) as delegator:
+        (batch,) = await delegator.batches()
+        assert (batch.state, batch.settled, batch.unknown, batch.total) == ("interrupted", 2, 1, 4)
+        states = [task.state for task in await delegator.tasks(batch.run_id)]
+        assert states == ["ended", "outcome_unknown"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody may write")

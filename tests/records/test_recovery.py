@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -198,6 +199,40 @@ async def test_of_a_damaged_store_all_rows_but_those_of_the_damaged_page_are_sav
     assert 0 < found.lost < 100, "one page"
     assert len(on_disk(path)) == found.rows
     assert recover(path, TABLE) == (path, "", 0, 0, (), None)
+
+
+async def test_a_store_with_a_damaged_header_is_saved_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # without the `sqlite3` command
+    store = Store(path, TABLE)
+    await store.write(*((INSERT, (n, f"row {n} " * 10)) for n in range(1, MANY + 1)))
+    await store.aclose()
+    with path.open("r+b") as file:
+        file.write(b"\xaa" * 100)
+    assert (found := recover(path, TABLE))
+    assert (found.damage, found.rows, found.lost, found.tables_cut) == ("file is not a database", MANY, 0, ())
+    assert on_disk(path) == list(range(1, MANY + 1))
+    assert not list(path.parent.glob("tmp*"))
+
+
+@pytest.mark.parametrize("with_command", [True, False])
+async def test_of_a_store_without_a_list_of_tables_it_is_said_what_remains(
+    path: Path, monkeypatch: pytest.MonkeyPatch, with_command: bool
+) -> None:
+    if not with_command:
+        monkeypatch.setenv("PATH", "")
+    elif shutil.which("sqlite3") is None:
+        pytest.skip("needs the sqlite3 command")
+    store = Store(path, TABLE)
+    await store.write(*((INSERT, (n, f"row {n} " * 10)) for n in range(1, MANY + 1)))
+    await store.aclose()
+    damage(path, 0)
+    found = recover(path, TABLE)
+    assert found
+    assert found.kept_as
+    assert found.kept_as.exists()
+    # SQLite's recovery finds the rows, but no longer what they belong to.
+    assert (found.rows, "t" in found.tables_cut) == (0, True)
+    assert on_disk(path) == []
 
 
 def test_a_store_that_is_locked_is_not_recovered(path: Path) -> None:

@@ -49,7 +49,7 @@ from urllib.parse import unquote
 from tests.support.streams import stream
 from tests.support.wire_formats import FORMATS, Api, Json, Reply, WireFormat
 
-__all__ = ["Call", "Fault", "ModelServer", "Pieces", "Reply"]
+__all__ = ["Call", "Fault", "ModelServer", "Pieces", "Reply", "cut_off"]
 
 DRIP_SECONDS = 0.05
 
@@ -60,7 +60,8 @@ class Fault:
 
     `status` and `html` answer with `status`; `hang` never answers; `reset` breaks the connection with a TCP reset;
     `truncate` sends half of `body` and closes, `stall` sends half of it and then nothing more, and `drip` sends it
-    byte by byte, one every `DRIP_SECONDS`. Without a `body` the API's own form of an error is sent.
+    byte by byte, one every `DRIP_SECONDS`. Without a `body` the API's own form of an error is sent. `share` is how much
+    is sent if it isn't half. `cut_off` makes the body of a reply.
     """
 
     status: int = 500
@@ -68,6 +69,7 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     delay: float = 0.0
     kind: Literal["status", "hang", "reset", "truncate", "stall", "drip", "html"] = "status"
+    share: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,18 @@ class Call:
         return FORMATS[self.api]
 
 
+def cut_off(call: Call, reply: Reply, share: float, *, delay: float = 0) -> Fault:
+    """The beginning of a reply, after which the server closes: of a stream, this many whole events and half of one."""
+    wire = FORMATS[call.api].render(reply, reply.model or call.model, 1)
+    if not call.streams:
+        return Fault(200, json.dumps(wire), kind="truncate", share=share, delay=delay)
+    body = stream(call.api, wire)
+    events = body.split(b"\n\n")[:-1]
+    whole = int(len(events) * share)
+    sent = sum(len(event) + 2 for event in events[:whole]) + len(events[whole]) // 2
+    return Fault(200, body, {"content-type": "text/event-stream"}, delay=delay, kind="truncate", share=sent / len(body))
+
+
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _ENDINGS: tuple[tuple[str, Api], ...] = (
     ("/chat/completions", "chat"),
@@ -184,7 +198,8 @@ class ModelServer:
     """Serves `script` while its `with` block lasts. `calls`, `peak` and `in_flight` can be read during and after.
 
     `models` is what the model list names, or has as entries. Paths that don't start with `below` get a 404. `others`
-    answers requests that aren't of a model API. `record=False` keeps no calls, for benches.
+    answers requests that aren't of a model API. `record=False` keeps no calls, for benches. Connections without a
+    request for `idle_seconds` are closed, as servers do.
     """
 
     def __init__(
@@ -195,6 +210,7 @@ class ModelServer:
         below: str = "",
         others: Callable[[Call], Fault] | None = None,
         record: bool = True,
+        idle_seconds: float | None = None,
     ) -> None:
         self.calls: list[Call] = []
         self.peak = 0
@@ -204,6 +220,7 @@ class ModelServer:
         self._below = below
         self._others = others
         self._record = record
+        self.idle_seconds = idle_seconds
         self._numbers = count(1)
         self.in_flight = 0
         self._came = threading.Condition()
@@ -348,7 +365,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, server: ModelServer) -> None:
         self._server = server
         self._buffer = bytearray()
-        self._waiting = 0
+        self._waiting = self._answered = 0
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -424,7 +441,14 @@ class _Connection(asyncio.Protocol):
 
     def _done(self) -> None:
         self._waiting -= 1
+        self._answered += 1
         self._server.answered()
+        if self._server.idle_seconds is not None and not self._transport.is_closing():
+            asyncio.get_running_loop().call_later(self._server.idle_seconds, self._close_if_idle, self._answered)
+
+    def _close_if_idle(self, answered: int) -> None:
+        if not self._waiting and self._answered == answered:
+            self._transport.close()
 
 
 def _cut_request(buffer: bytearray) -> tuple[bytes, bytes] | None:
@@ -480,7 +504,7 @@ def _fault_bytes(call: Call, fault: Fault) -> bytes:
     if isinstance(body, dict):
         body = json.dumps(body)
     data = body.encode() if isinstance(body, str) else cast("bytes", body)
-    sent = data[: len(data) // 2] if fault.kind in ("truncate", "stall") else data
+    sent = data[: int(len(data) * fault.share)] if fault.kind in ("truncate", "stall") else data
     return _response(fault.status, sent, headers, size=len(data))
 
 
