@@ -192,6 +192,9 @@ class Program:
             # What each task had in flight may have been billed whole or not at all, and may not have arrived yet.
             for _ in self.goals:
                 biller.doubt += biller.worst
+        if self.blocks:
+            # A server may close a connection that was idle for milliseconds just when a request is on its way to it.
+            biller.doubt += replace(biller.worst, calls=len(self.goals))
         return Bills(self, biller, recorded)
 
     @classmethod

@@ -48,7 +48,7 @@ async def test_the_bill_of_many_more_programs_is_the_servers(tmp_path: Path) -> 
     await play(MORE_PROGRAMS, tmp_path)
 
 
-@pytest.mark.parametrize(("share", "whole"), [(0, 0), (0.3, 1), (0.6, 2), (0.99, 3)])
+@pytest.mark.parametrize(("share", "whole"), [(0, 0), (0.3, 1), (0.6, 3), (0.99, 4)])
 def test_the_server_cuts_a_stream_within_any_event(share: float, whole: int) -> None:
     with ModelServer(lambda call: cut_off(call, Reply("I found it"), share)) as server:
         connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=5)
