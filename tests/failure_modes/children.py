@@ -6,23 +6,26 @@ outcome today; `before` is the outcome that was measured before children could d
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from delegate import Delegator, Task
+from delegate import Delegator, Task, Tool
 from delegate.child.command import CommandRunner
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.types import TaskResult
 from tests.models.test_storms import storm_seconds
-from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.model_server import Call, Fault, ModelServer, Pieces, Reply
 from tests.support.prompt_prefixes import Prefixes
 from tests.support.repeats import repeat_quickly
+from tests.support.streams import events
+from tests.support.wire_formats import FORMATS
 
-Script = Callable[[Call], Reply | Fault]
+Script = Callable[[Call], Reply | Fault | Pieces]
 SOON = {"retry-after-ms": "1"}
 PROSE = "The quick brown fox jumps over the lazy dog. " * 1_000
 
@@ -39,7 +42,13 @@ class Situation:
 
 @asynccontextmanager
 async def child_on(
-    script: Script, home: Path, *, protocol: Any = "openai", takes_effort: bool = False, **given: Any
+    script: Script,
+    home: Path,
+    *,
+    protocol: Any = "openai",
+    takes_effort: bool = False,
+    idle_seconds: float | None = None,
+    **given: Any,
 ) -> AsyncGenerator[Delegator]:
     """A delegator whose only model is served by `script`."""
     model = DeclaredModel(
@@ -51,7 +60,7 @@ async def child_on(
         input_price=1,
         output_price=10,
     )
-    with ModelServer(script) as server:
+    with ModelServer(script, idle_seconds=idle_seconds) as server:
         url = server.openai_url if protocol == "openai" else server.url
         endpoint = DeclaredEndpoint(name="house", base_url=url, protocol=protocol, models=(model,))
         async with Delegator(home=home, model="worker", endpoints=(endpoint,), **given) as delegator:
@@ -70,7 +79,7 @@ def describe(result: TaskResult) -> str:
     return " ".join(filter(None, (f"{result.status}:", said, f"({result.usage.model_calls})")))
 
 
-def in_order(*answers: Reply | Fault) -> Script:
+def in_order(*answers: Reply | Fault | Pieces) -> Script:
     """Serve the answers in order, then the last one again."""
     numbers = count()
     return lambda call: answers[min(next(numbers), len(answers) - 1)]
@@ -125,6 +134,28 @@ async def same_call_forever(home: Path) -> str:
 
 async def passing_errors(home: Path, *faults: Fault) -> str:
     async with child_on(in_order(*faults, DONE), home) as delegator:
+        return await outcome(delegator)
+
+
+async def closed_while_a_tool_blocks(home: Path) -> str:
+    def look(place: int) -> str:
+        """Look somewhere."""
+        time.sleep(0.1)  # on the event loop, which then doesn't see that the server closes the idle connection
+        return f"nothing at {place}"
+
+    async def look_at(arguments: Mapping[str, Any]) -> str:
+        return look(arguments["place"])
+
+    tool = Tool("look", "Look somewhere.", Tool.from_function(look).parameters, look_at)
+    looks = [Reply(tool_calls=(("look", {"place": n}),)) for n in range(5)]
+    async with child_on(in_order(*looks, DONE), home, idle_seconds=0.03, tools=[tool]) as delegator:
+        return await outcome(delegator)
+
+
+async def half_replies(home: Path) -> str:
+    whole = events("chat", FORMATS["chat"].render(Reply(PROSE[:900]), "worker", 1), chars=30)
+    half = Pieces(whole[: len(whole) // 2], ending="close")
+    async with child_on(in_order(*[half] * 5, DONE), home) as delegator:
         return await outcome(delegator)
 
 
@@ -259,7 +290,7 @@ async def asked_again_in_another_process(home: Path) -> str:
     """How many calls two judgments take, each in a delegator of its own."""
     calls: list[Call] = []
 
-    def script(call: Call) -> Reply | Fault:
+    def script(call: Call) -> Reply | Fault | Pieces:
         calls.append(call)
         return DEEPSEEK(call)
 
@@ -383,6 +414,18 @@ SITUATIONS: tuple[Situation, ...] = (
     Situation("six times 529, then a reply", "failed: overloaded (0)", "completed: done (1)", again(*[OVERLOADED] * 6)),
     Situation(
         "four broken connections, then a reply", "failed: connection (0)", "completed: done (5)", again(*[RESET] * 4)
+    ),
+    Situation(
+        "the server closes its connection while a tool blocks the event loop, five times",
+        "completed: done (11)",
+        "completed: done (6)",
+        closed_while_a_tool_blocks,
+    ),
+    Situation(
+        "five replies break off in the middle, then one comes whole",
+        "failed: connection (3)",
+        "completed: done (6)",
+        half_replies,
     ),
     Situation(
         "an error inside a reply with status 200", "failed: bad_reply (0)", "completed: done (1)", error_inside_success

@@ -34,7 +34,7 @@ task, at the same endpoint, gets its PASS.
   don't count toward a child's `timeout_seconds`. Where rejections don't depend on the pace, only rejected calls wait.
 * **The client** sends a request again, at once and without a charge, if the server closed an idle connection just when
   it was reused and answered nothing. Connections that were closed before are never used, also where a tool of the host
-  had blocked the event loop: of 6 calls with such a tool between them, 6 requests were sent (before: 11 charged).
+  had blocked the event loop.
 * **Nobody** repeats a call that hangs: `call_timeout_seconds` ends it. Without that setting, a reply that is streamed
   may take as long as it goes on, and ends after a pause of 120 s.
 * **The child's model** reads what was wrong with a tool call and goes on. At most {MAX_CALLS_PER_TURN} tools are called
