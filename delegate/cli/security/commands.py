@@ -192,6 +192,7 @@ _HIDDEN = "the sandbox hides these files"
 _GIT = "what git runs is read-only in the sandbox, or put back when the command ends"
 _CHANGES = "the command runs as the user and can change the user's files"
 _AS_USER = "the command runs as the user and can read the user's files"
+_AS_ROOT = "delegate runs as root on this machine"
 
 ATTACKS = (
     CommandAttack("a background process that keeps the output open", "sleep {marker} & echo done", _holds_up, _KILLED),
@@ -314,9 +315,16 @@ ATTACKS = (
     CommandAttack(
         "mounting a file system",
         "unshare --mount mount -t tmpfs none .",  # in a mount namespace, so that nothing changes on this machine
-        _exits_with_0, "only root can mount, and the sandbox drops that privilege",
-        "delegate runs as root on this machine",
+        _exits_with_0, "only root can mount, and the sandbox drops that privilege", _AS_ROOT,
         ("unshare", "mount"),
+    ),
+    CommandAttack(
+        "changing a setting of the kernel", "exec 3<>/proc/sys/vm/swappiness",  # opens it, and writes nothing
+        _exits_with_0, "only root can change them, and they are read-only in the sandbox", _AS_ROOT,
+    ),
+    CommandAttack(
+        "reading which keys the kernel holds", "grep -q . /proc/keys",
+        _exits_with_0, "the sandbox shows the usual files of the kernel", "they belong to the user",
     ),
 )  # fmt: skip
 

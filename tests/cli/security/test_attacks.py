@@ -53,6 +53,8 @@ EXPECTED = {
     "forging the exit code": "stopped stopped stopped stopped",
     "opening the user's terminal": "stopped stopped stopped stopped",
     "mounting a file system": "stopped stopped ROOT ROOT",
+    "changing a setting of the kernel": "stopped stopped KERNEL KERNEL",
+    "reading which keys the kernel holds": "stopped possible KEYS KEYS",
 }
 
 
@@ -91,6 +93,17 @@ def may_mount() -> bool:
     return subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
+def may_set_kernel() -> bool:
+    return os.access("/proc/sys/vm/swappiness", os.W_OK)
+
+
+def shows_keys() -> bool:
+    try:
+        return bool(Path("/proc/keys").read_bytes())
+    except OSError:
+        return False
+
+
 def has_route() -> bool:
     """Whether this machine could send a packet to another network."""
     argv = ["bash", "-c", "exec 3<>/dev/udp/192.0.2.1/9"]
@@ -108,7 +121,7 @@ def test_an_attack_ends_as_the_table_says(table: dict[tuple[str, str], Row], att
     if row is None or row.outcome == "n/a":
         pytest.skip(row.note if row else f"{mechanism} doesn't work here")
     expected = EXPECTED[attack].split()[COLUMNS.index(mechanism)]
-    depends = {"ROOT": may_mount, "ROUTE": has_route}
+    depends = {"ROOT": may_mount, "ROUTE": has_route, "KERNEL": may_set_kernel, "KEYS": shows_keys}
     if expected in depends:
         expected = "possible" if depends[expected]() else "stopped"
     assert row.outcome == expected
