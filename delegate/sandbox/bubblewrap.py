@@ -68,6 +68,7 @@ def wrap(
     content: Path | None = None,
     pinned: Sequence[Path] = (),
     read_only: Mapping[Path, Path] = MappingProxyType({}),
+    filter_fd: int | None = None,
 ) -> list[str]:
     """The command line that runs `argv` inside bubblewrap, with `cwd` (a real path) as the only writable folder.
 
@@ -76,6 +77,7 @@ def wrap(
     covered before `cwd` is mounted, and the folders in it afterwards: a workspace in /tmp stays visible, and ~/.ssh
     stays hidden when the workspace is the home folder. So is the operator's configuration of delegate. `pinned` folders
     can't be moved or removed, and the paths of `read_only` show what they stand for, which can't be changed.
+    `filter_fd` is a file with a filter of system calls.
     """
     covers = list(_covers(env, hidden, limits_sizes=_version(bwrap) >= _SIZE_SINCE))
     own = real_path(trust.own_folder())
@@ -89,7 +91,8 @@ def wrap(
     binds = (*above, ("--bind", str(content or cwd), str(cwd)), *below, *pins, *fixed)
     mounts = [option for mount in binds for option in mount]
     start = ["--setenv", "TMPDIR", str(_TMP), "--chdir", str(cwd), "--json-status-fd", str(status_fd), "--"]
-    return [bwrap, *_ALWAYS, *isolated, *mounts, *start, *argv]
+    filtered = [] if filter_fd is None else ["--seccomp", str(filter_fd)]
+    return [bwrap, *_ALWAYS, *isolated, *mounts, *filtered, *start, *argv]
 
 
 def _covers(

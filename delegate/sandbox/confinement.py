@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from delegate.errors import ToolError
-from delegate.sandbox import bubblewrap
+from delegate.sandbox import bubblewrap, system_calls
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.files import shown
 from delegate.sandbox.git_files import Repository, configurations, without_credentials
@@ -26,6 +26,7 @@ from delegate.sandbox.launcher import StatusPipe, interpreter, under_landlock, u
 from delegate.sandbox.limits import MAX_MEMORY_BYTES, limited
 from delegate.sandbox.process import ProcessResult, run_process
 from delegate.sandbox.secret_paths import secret_paths
+from delegate.sandbox.system_calls import INTERNET, UNIX, system_call_filter
 from delegate.sandbox.threads import run_in_thread
 
 Network = Literal["host", "none"]
@@ -108,11 +109,15 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
     """
     undone: list[str] = []
     with contextlib.ExitStack() as stack:
-        argv, pipes = spec.argv, list[StatusPipe]()
+        argv, pipes, given = spec.argv, list[StatusPipe](), list[int]()
         if confinement.sandbox is not None:
             pipes.append(stack.enter_context(StatusPipe(confinement.sandbox)))
             read_only = stack.enter_context(_read_only(spec))
-            argv = _IN_SANDBOX[confinement.sandbox](spec, pipes[-1].fd, read_only)
+            if confinement.sandbox == "bubblewrap":
+                given += [stack.enter_context(_filter(spec.network))] if system_calls.is_supported() else []
+                argv = _in_bubblewrap(spec, pipes[-1].fd, read_only, *given)
+            else:
+                argv = _under_landlock(spec, pipes[-1].fd, read_only)
         argv = limited(argv, timeout_seconds=spec.timeout_seconds)
         if confinement.subreaper:
             pipes.append(stack.enter_context(StatusPipe("the subreaper")))
@@ -124,7 +129,7 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
                 env=spec.env,
                 timeout_seconds=spec.timeout_seconds,
                 max_output_bytes=spec.max_output_bytes,
-                pass_fds=[pipe.fd for pipe in pipes],
+                pass_fds=[*(pipe.fd for pipe in pipes), *given],
                 graceful=confinement.subreaper,
                 max_memory_bytes=spec.max_memory_bytes,
             )
@@ -157,7 +162,22 @@ def _read_only(spec: CommandSpec) -> Generator[Mapping[Path, Path]]:
         yield shown
 
 
-def _in_bubblewrap(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path]) -> list[str]:
+@contextlib.contextmanager
+def _filter(network: Network) -> Generator[int]:
+    """A descriptor from which bubblewrap reads the filter of system calls."""
+    sockets = (*INTERNET, UNIX) if network == "host" else INTERNET
+    descriptor = os.memfd_create("delegate-filter")
+    try:
+        os.write(descriptor, system_call_filter(sockets=sockets, own_processes=True, own_queues=True))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _in_bubblewrap(
+    spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path], filter_fd: int | None = None
+) -> list[str]:
     if (bwrap := bubblewrap.installed()) is None:
         raise FileNotFoundError("bubblewrap is not installed")
     return bubblewrap.wrap(
@@ -171,6 +191,7 @@ def _in_bubblewrap(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, P
         content=spec.content,
         pinned=spec.repository.pinned if spec.repository is not None else (),
         read_only=read_only,
+        filter_fd=filter_fd,
     )
 
 
@@ -186,9 +207,6 @@ def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, 
         placed={spec.cwd: spec.content} if spec.content is not None else {},
         status_fd=status_fd,
     )
-
-
-_IN_SANDBOX = {"bubblewrap": _in_bubblewrap, "landlock": _under_landlock}
 
 
 def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:

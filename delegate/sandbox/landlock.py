@@ -5,7 +5,8 @@
 A rule is `NAME=PATH`: `write` is a folder that the command may change, `hidden` a path that it can't read, `read` one
 in a hidden one that it can, and `network=host` says that it may use the network. `pinned` is a folder that it can't
 move; `read_only` is a path that can't be changed, and shows what the `source` behind it names; `place` is a folder that
-shows what `content` names. These need namespaces, and without them nothing runs that has a `content`.
+shows what `content` names. These need namespaces, and without them nothing runs that has a `content`. `calls` is a
+filter of system calls in hexadecimal, and `shared` the one where namespaces aren't permitted.
 Everything else on the machine can be read, and nothing else changed. It needs no root, no user namespaces and no
 installation. Compared with bubblewrap:
 
@@ -39,7 +40,7 @@ else:
 MIN_ABI = 3
 """Before, Landlock doesn't prevent that a file is truncated."""
 _MAX_RULES = 20_000
-_RULES = ("write", "read", "hidden", "network", "pinned", "read_only", "source", "place", "content")
+_RULES = ("write", "read", "hidden", "network", "pinned", "read_only", "source", "place", "content", "calls", "shared")
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
         _no_new_privileges()
         _drop_capabilities()
         _restrict_files({*write, temporary}, read, kept)
-        _restrict_calls(sockets=isolated or network)
+        _restrict_calls(bytes.fromhex(rules["calls" if isolated else "shared"][0]))
     except OSError as error:
         sys.stderr.write(f"Landlock: {error}\n")
         return 1
@@ -296,51 +297,11 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
 
 # ------------------------------------------------------------------------------------------------------ system calls
 
-_ARCHITECTURES: Mapping[str, tuple[int, int, int]] = {
-    "x86_64": (0xC000003E, 41, 425),
-    "aarch64": (0xC00000B7, 198, 425),
-}
-"""For each machine: its number for seccomp, and those of the calls `socket` and `io_uring_setup`."""
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _DENY, _MISSING = 0x7FFF0000, 0x00050000 | 13, 0x00050000 | 38  # EACCES, ENOSYS
-_X32 = 0x40000000
-_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
-_FAMILIES = (2, 10, 16)
-"""AF_INET, AF_INET6 and AF_NETLINK, with which the C library asks for the machine's addresses."""
 
-
-def _restrict_calls(*, sockets: bool) -> None:
-    """Deny sockets, but not socket pairs, and io_uring, which could open them past this filter.
-
-    With `sockets`, those of the internet are allowed. Unix sockets never are: they connect to services of the host.
-    """
-    machine = os.uname().machine
-    if machine not in _ARCHITECTURES:
-        raise OSError(f"seccomp isn't supported on {machine}")
-    number, socket_call, uring_call = _ARCHITECTURES[machine]
-    families = _FAMILIES if sockets else ()
-    # (code, jump if true, jump if false, operand); jumps are counted in instructions
-    program = [
-        (_LOAD, 0, 0, _MACHINE),
-        (_EQUAL, 1, 0, number),
-        (_RETURN, 0, 0, _DENY),
-        (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, 0, 1, _X32),
-        (_RETURN, 0, 0, _DENY),
-        (_EQUAL, 0, 1, uring_call),
-        (_RETURN, 0, 0, _MISSING),
-        (_EQUAL, 1, 0, socket_call),
-        (_RETURN, 0, 0, _ALLOW),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        *[(_EQUAL, len(families) - n, 0, family) for n, family in enumerate(families)],
-        (_RETURN, 0, 0, _DENY),
-        (_RETURN, 0, 0, _ALLOW),
-    ]
-    instructions = b"".join(
-        one[0].to_bytes(2, sys.byteorder) + bytes(one[1:3]) + one[3].to_bytes(4, sys.byteorder) for one in program
-    )
+def _restrict_calls(instructions: bytes) -> None:
+    """Load a filter of `system_calls`."""
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
-    pointer = ctypes.addressof(buffer)
-    header = len(program).to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
+    length, pointer = len(instructions) // 8, ctypes.addressof(buffer)
+    header = length.to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
     filter = ctypes.create_string_buffer(header, len(header))
     _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, filter, 0, 0), "seccomp")

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
+from delegate.sandbox.system_calls import INTERNET, is_supported, system_call_filter
+
 _FOLDER = Path(__file__).parent
 _START = "import os, sys; sys.path.append(sys.argv[1]); import {0}; os._exit({0}.main(sys.argv[2:]))"
 """Runs a launcher. Python keeps what it compiles of a module that it imports, but compiles a script at every start.
@@ -53,7 +55,8 @@ def under_landlock(
     placed: Mapping[Path, Path] = MappingProxyType({}),
     status_fd: int,
 ) -> list[str]:
-    """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError.
+    """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError, and
+    OSError on a machine without a filter of system calls.
 
     The command can change only the `write` folders, and can't read `hidden` paths except for the `read` folders in
     them. It has the network only if `network` says so. Where namespaces are permitted, it can't move `pinned` folders,
@@ -63,12 +66,18 @@ def under_landlock(
     rules = [f"{name}={path}" for name, given in paths.items() for path in given]
     rules += [rule for path, source in read_only.items() for rule in (f"read_only={path}", f"source={source}")]
     rules += [rule for path, source in placed.items() for rule in (f"place={path}", f"content={source}")]
-    return [*_launcher("landlock"), str(status_fd), *rules, *(["network=host"] if network else []), "--", *argv]
+    rules += ["network=host"] if network else []
+    filters = {"calls": INTERNET, "shared": INTERNET if network else ()}
+    rules += [
+        f"{name}={system_call_filter(sockets=sockets, own_processes=False, own_queues=False).hex()}"
+        for name, sockets in filters.items()
+    ]
+    return [*_launcher("landlock"), str(status_fd), *rules, "--", *argv]
 
 
 def landlock_is_available() -> bool:
     """Whether this kernel has Landlock, and there is a Python to start it with. Takes no more than a system call."""
-    return interpreter() is not None and _kernel_has_landlock()
+    return interpreter() is not None and is_supported() and _kernel_has_landlock()
 
 
 @cache

@@ -471,7 +471,7 @@ def test_without_namespaces_sockets_are_denied_or_the_command_is(folder: Path, t
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=30)
     off, loopback, opened = done.stdout.splitlines()
     assert off.startswith("off ")
-    assert "socket: Permission denied" in off
+    assert "socket: Operation not permitted" in off
     assert 'loopback network_isolation_unavailable network = "loopback"' in loopback
     assert opened.startswith("open ")
     assert "connect: Connection refused" in opened

@@ -135,4 +135,6 @@ def test_what_the_program_cannot_restrict_it_does_not_run(folder: Path) -> None:
 
 def test_the_launcher_says_what_the_command_may_do(tmp_path: Path) -> None:
     argv = launcher.under_landlock(["/bin/true"], write=[tmp_path], read=[], hidden=[], network=False, status_fd=9)
-    assert argv[-4:] == ["9", f"write={tmp_path}", "--", "/bin/true"]
+    given = argv[argv.index("9") + 1 : argv.index("--")]
+    rules = [rule for rule in given if not rule.startswith(("calls=", "shared="))]
+    assert (rules, argv[-1]) == ([f"write={tmp_path}"], "/bin/true")

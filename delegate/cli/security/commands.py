@@ -8,6 +8,7 @@ their arguments and killed. No attack signals its parent if that is delegate's p
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -25,8 +26,10 @@ from delegate.sandbox.commands import SANDBOXES
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, SandboxFailed, execute, shell, works
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.git_files import Repository
+from delegate.sandbox.launcher import interpreter
 from delegate.sandbox.limits import MAX_FILE_BYTES, MAX_MEMORY_BYTES
 from delegate.sandbox.process import ProcessResult
+from delegate.sandbox.system_calls import DENIED
 
 AttackOutcome = Literal["stopped", "possible", "n/a"]
 """`n/a`: a program that the attack needs is not installed."""
@@ -84,6 +87,11 @@ class CommandScene:
         return self.folder / "home"
 
     @property
+    def service(self) -> Path:
+        """The Unix socket of a service on this machine."""
+        return self.folder / "service"
+
+    @property
     def delegate_home(self) -> Path:
         """The folder with the records and the workspaces of all children."""
         return self.home / ".local" / "share" / "delegate"
@@ -99,6 +107,10 @@ class CommandScene:
             "file": MAX_FILE_BYTES,
             "forks": FORKS,
             "self": os.getpid(),
+            "canary": self.canary,
+            "python": interpreter() or "python3",
+            "service": self.service,
+            "add_key": DENIED["add_key"][os.uname().machine == "aarch64"],
         }
 
 
@@ -181,6 +193,32 @@ def _makes_large_file(scene: CommandScene, finished: ProcessResult) -> bool:
     return large.exists() and large.stat().st_size > MAX_FILE_BYTES
 
 
+def _changes_host(scene: CommandScene, finished: ProcessResult) -> bool:
+    limits = Path(f"/proc/{scene.host.pid}/limits")  # there is no such command where there is no such file
+    has_new_limit = limits.exists() and re.search(r"^Max open files +64 ", limits.read_text(), re.MULTILINE)
+    return bool(has_new_limit) or os.getpriority(os.PRIO_PROCESS, scene.host.pid) == 19
+
+
+def _makes_setuid(scene: CommandScene, finished: ProcessResult) -> bool:
+    return any(path.stat().st_mode & 0o6000 for path in scene.work.glob("program*"))
+
+
+_CONNECT = """
+import socket
+for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
+    try: socket.socket(socket.AF_UNIX, kind).connect("{service}")
+    except ConnectionRefusedError: pass  # nobody waits for it any more
+    except OSError: continue
+    print("{canary}")
+try: socket.socketpair(type=socket.SOCK_DGRAM)[0].connect("{service}")
+except OSError as error: print("{canary}" * (error.errno == 91))  # EPROTOTYPE: it is there, for streams
+"""
+# In a keyring of the process's own, which ends with it.
+_STORE_KEY = """
+import ctypes, sys
+kernel = ctypes.CDLL(None)
+sys.exit(kernel.syscall({add_key}, b"user", b"delegate", b"x", 1, -2) < 0)
+"""
 _WAIT = "n=0; until [ -e up ] || [ $n -ge 100 ]; do sleep 0.02; n=$((n+1)); done"
 """Waits until a daemon has left the process group; a slow attack would otherwise look stopped."""
 _KILLED = "all processes of a command are killed when it ends"
@@ -192,6 +230,7 @@ _HIDDEN = "the sandbox hides these files"
 _GIT = "what git runs is read-only in the sandbox, or put back when the command ends"
 _CHANGES = "the command runs as the user and can change the user's files"
 _AS_USER = "the command runs as the user and can read the user's files"
+_CALLS = "the sandbox denies this system call"
 _AS_ROOT = "delegate runs as root on this machine"
 
 ATTACKS = (
@@ -326,6 +365,24 @@ ATTACKS = (
         "reading which keys the kernel holds", "grep -q . /proc/keys",
         _exits_with_0, "the sandbox shows the usual files of the kernel", "they belong to the user",
     ),
+    CommandAttack(
+        "storing a key in the kernel", "{python} -S -c '" + _STORE_KEY + "'",
+        _exits_with_0, _CALLS, "the command runs as the user", ("python3",),
+    ),
+    CommandAttack(
+        "making a program setuid", "cp /bin/true program; chmod 4755 program; install -m 2755 /bin/true program2",
+        _makes_setuid, _CALLS, "the command runs as the user", ("install",),
+    ),
+    CommandAttack(
+        "changing limits and priority of the host process",
+        "prlimit --pid {host} --nofile=64:64; renice -n 19 -p {host}",
+        _changes_host, _OWN_PROCESSES, _ALL_PROCESSES, ("prlimit", "renice"),
+    ),
+    CommandAttack(
+        "connecting to a service on this machine", "{python} -S -c '" + _CONNECT + "'",
+        _shows_canary, "commands without the network have no sockets for it", "the command runs as the user",
+        ("python3",),
+    ),
 )  # fmt: skip
 
 
@@ -404,9 +461,11 @@ async def _scene() -> AsyncGenerator[CommandScene]:
             port = server.sockets[0].getsockname()[1]
             scene = CommandScene(Path(folder).resolve(), host, port, canary, marker)  # noqa: ASYNC240 - a few lstat calls
             _create_targets(scene)
+            service = await asyncio.start_unix_server(_hang_up, scene.service)
             try:
                 yield scene
             finally:
+                service.close()
                 for pid in _sleepers(marker):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)

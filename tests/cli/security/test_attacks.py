@@ -55,6 +55,10 @@ EXPECTED = {
     "mounting a file system": "stopped stopped ROOT ROOT",
     "changing a setting of the kernel": "stopped stopped KERNEL KERNEL",
     "reading which keys the kernel holds": "stopped possible KEYS KEYS",
+    "storing a key in the kernel": "stopped stopped possible possible",
+    "making a program setuid": "stopped stopped possible possible",
+    "changing limits and priority of the host process": "stopped stopped possible possible",
+    "connecting to a service on this machine": "stopped stopped possible possible",
 }
 
 
