@@ -22,6 +22,7 @@ from delegate.sandbox import bubblewrap, system_calls
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.files import shown
 from delegate.sandbox.git_files import Repository, configurations, without_credentials
+from delegate.sandbox.kernel_files import unusual_kernel_paths
 from delegate.sandbox.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
 from delegate.sandbox.limits import MAX_MEMORY_BYTES, limited
 from delegate.sandbox.process import ProcessResult, run_process
@@ -43,6 +44,12 @@ class SandboxFailed(ToolError):
     """The confinement of the command failed or was killed before the command ended."""
 
     code = "sandbox_failed"
+
+
+class ProcessesLeft(SandboxFailed):
+    """The command started processes faster than they could be ended, and some may still run."""
+
+    code = "processes_left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +212,7 @@ def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, 
         pinned=spec.repository.pinned if spec.repository is not None else (),
         read_only=read_only,
         placed={spec.cwd: spec.content} if spec.content is not None else {},
+        masked=unusual_kernel_paths(),
         status_fd=status_fd,
     )
 
@@ -212,12 +220,17 @@ def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, 
 def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:
     """Accept an exit code only if every launcher reports the same one for the command. Raises `SandboxFailed`.
 
-    Landlock becomes the command, so it only reports that its restrictions are in force.
+    Where Landlock becomes the command, it only reports that its restrictions are in force.
     """
+    if finished.processes_left:
+        raise ProcessesLeft(
+            "the command started processes faster than they could be ended, and some may still run; in a sandbox with "
+            "user namespaces none would"
+        )
     if finished.timed_out:
         return
     for pipe in reversed(pipes):
-        if not pipe.restricted and pipe.exit_code != finished.exit_code:
+        if not pipe.became_command and pipe.exit_code != finished.exit_code:
             pipe.kill_leftovers()
             stderr = finished.stderr.strip()[-500:] or "no output on stderr"
             raise SandboxFailed(f"{pipe.name} failed or was killed before the command ended: {stderr}")

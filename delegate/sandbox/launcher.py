@@ -53,6 +53,7 @@ def under_landlock(
     pinned: Iterable[Path] = (),
     read_only: Mapping[Path, Path] = MappingProxyType({}),
     placed: Mapping[Path, Path] = MappingProxyType({}),
+    masked: Iterable[str] = (),
     status_fd: int,
 ) -> list[str]:
     """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError, and
@@ -60,17 +61,21 @@ def under_landlock(
 
     The command can change only the `write` folders, and can't read `hidden` paths except for the `read` folders in
     them. It has the network only if `network` says so. Where namespaces are permitted, it can't move `pinned` folders,
-    nor change the paths of `read_only`, which show what they stand for, as those of `placed` do.
+    nor change the paths of `read_only`, which show what they stand for, as those of `placed` do; and the kernel's files
+    in `masked` are empty.
     """
-    paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned}
+    paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned, "masked": masked}
     rules = [f"{name}={path}" for name, given in paths.items() for path in given]
     rules += [rule for path, source in read_only.items() for rule in (f"read_only={path}", f"source={source}")]
     rules += [rule for path, source in placed.items() for rule in (f"place={path}", f"content={source}")]
     rules += ["network=host"] if network else []
-    filters = {"calls": INTERNET, "shared": INTERNET if network else ()}
     rules += [
-        f"{name}={system_call_filter(sockets=sockets, own_processes=False, own_queues=False).hex()}"
-        for name, sockets in filters.items()
+        f"calls={system_call_filter(sockets=sockets, own_processes=processes, own_queues=queues).hex()}"
+        for sockets, processes, queues in (
+            (INTERNET, True, True),
+            (INTERNET, False, True),
+            (INTERNET if network else (), False, False),
+        )
     ]
     return [*_launcher("landlock"), str(status_fd), *rules, "--", *argv]
 
@@ -115,9 +120,14 @@ class StatusPipe:
 
     @property
     def restricted(self) -> bool:
-        """Whether Landlock's restrictions are in force. It has become the command by then."""
+        """Whether Landlock's restrictions are in force."""
         self._read()
         return self._reported.get("restricted") is True
+
+    @property
+    def became_command(self) -> bool:
+        """Whether the launcher has become the command, so that nothing else can report its exit code."""
+        return self.restricted and self._reported.get("waited") is False
 
     @property
     def temporary(self) -> str:

@@ -38,6 +38,8 @@ class ProcessResult:
     stderr: str
     timed_out: bool
     seconds: float
+    processes_left: bool = False
+    """Whether a leader that terminates what it started (`graceful`) didn't manage to, and had to be killed."""
 
 
 async def run_process(
@@ -88,10 +90,12 @@ async def run_process(
         stdout.close()
         stderr.close()
         gone, _ = await asyncio.wait([ended], timeout=DEATH_SECONDS)
-        if not gone:
+        if left := not gone:
             _kill_group(process)
+            await asyncio.wait([ended], timeout=DEATH_SECONDS)
     exit_code = _shell_exit_code(process.returncode) if in_time else None
-    return ProcessResult(exit_code, stdout.text(), stderr.text() + note, not in_time, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return ProcessResult(exit_code, stdout.text(), stderr.text() + note, not in_time, seconds, left and graceful)
 
 
 async def _ended_in(

@@ -21,7 +21,7 @@ from delegate.judging.checks.run import run_checks
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.submission import Submission
 from delegate.sandbox.commands import SANDBOXES, CommandResult, Commands, CommandsNotAllowed
-from delegate.sandbox.confinement import SandboxFailed
+from delegate.sandbox.confinement import ProcessesLeft, SandboxFailed
 from delegate.sandbox.launcher import landlock_is_available
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, ShellCriterion, Task
@@ -621,6 +621,20 @@ async def test_a_command_that_stops_what_confines_it_ends_in_time_all_the_same(f
     result = await run(PROCESS, f"setsid sleep {marker} & kill -STOP $PPID; sleep 9", folder, timeout_seconds=0.3)
     assert result.timed_out
     assert await ends_soon(marker)
+
+
+@linux
+async def test_a_command_whose_processes_can_not_be_ended_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await PROCESS.mechanism() == "process"
+    await run(PROCESS, "true", folder)
+    endless = "import time, _signal; _signal.signal(_signal.SIGTERM, _signal.SIG_IGN); time.sleep(60)  # {0}"
+    monkeypatch.setattr("delegate.sandbox.launcher._START", endless)  # as a subreaper that finds more and more of them
+    monkeypatch.setattr("delegate.sandbox.process.DEATH_SECONDS", 0.2)
+    with pytest.raises(ProcessesLeft) as raised:
+        await run(PROCESS, "true", folder, timeout_seconds=0.3)
+    assert raised.value.code == "processes_left"
 
 
 @linux

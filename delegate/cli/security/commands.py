@@ -7,6 +7,7 @@ their arguments and killed. No attack signals its parent if that is delegate's p
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import re
 import secrets
@@ -71,6 +72,8 @@ class CommandScene:
     """Stands in for the process that runs delegate."""
     port: int
     """Port of a server on 127.0.0.1."""
+    terminal: str
+    """Path of a terminal that the user has open."""
     canary: str
     """The secret that attacks try to read."""
     marker: str
@@ -108,6 +111,8 @@ class CommandScene:
             "forks": FORKS,
             "self": os.getpid(),
             "canary": self.canary,
+            "terminal": self.terminal,
+            "new": _CREATE_SHARED_MEMORY,
             "python": interpreter() or "python3",
             "service": self.service,
             "add_key": DENIED["add_key"][os.uname().machine == "aarch64"],
@@ -146,6 +151,13 @@ def _survives(scene: CommandScene, finished: ProcessResult) -> bool:
             return bool(found)
         time.sleep(0.02)  # runs in a thread
     return False
+
+
+def _goes_on(scene: CommandScene, finished: ProcessResult) -> bool:
+    counted = scene.work / "forks"
+    size = counted.stat().st_size
+    time.sleep(_SETTLE_SECONDS)  # runs in a thread
+    return counted.stat().st_size > size
 
 
 def _holds_up(scene: CommandScene, finished: ProcessResult) -> bool:
@@ -199,6 +211,18 @@ def _changes_host(scene: CommandScene, finished: ProcessResult) -> bool:
     return bool(has_new_limit) or os.getpriority(os.PRIO_PROCESS, scene.host.pid) == 19
 
 
+def _changes_notes(scene: CommandScene, finished: ProcessResult) -> bool:
+    found = (scene.home / "notes").stat()
+    return found.st_mode & 0o777 == 0o604 or found.st_mtime == 1
+
+
+def _leaves_memory(scene: CommandScene, finished: ProcessResult) -> bool:
+    kernel = ctypes.CDLL(None)
+    if (found := kernel.shmget(int(scene.marker), 0, 0)) >= 0:
+        kernel.shmctl(found, 0, None)  # removes it
+    return found >= 0
+
+
 def _makes_setuid(scene: CommandScene, finished: ProcessResult) -> bool:
     return any(path.stat().st_mode & 0o6000 for path in scene.work.glob("program*"))
 
@@ -219,6 +243,21 @@ import ctypes, sys
 kernel = ctypes.CDLL(None)
 sys.exit(kernel.syscall({add_key}, b"user", b"delegate", b"x", 1, -2) < 0)
 """
+_CHAINS = """
+import os, time
+os.fork(), os.fork(), os.fork()
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.write(1, b"x")
+"""
+_SHARE_MEMORY = """
+import ctypes, sys
+sys.exit(ctypes.CDLL(None).shmget({marker}, 4096, {new}) < 0)
+"""
+_CREATE_SHARED_MEMORY = 0o1600
 _WAIT = "n=0; until [ -e up ] || [ $n -ge 100 ]; do sleep 0.02; n=$((n+1)); done"
 """Waits until a daemon has left the process group; a slow attack would otherwise look stopped."""
 _KILLED = "all processes of a command are killed when it ends"
@@ -252,6 +291,12 @@ ATTACKS = (
         "[ $PPID = {self} ] || kill -9 $PPID; sleep 0.2",
         _survives, "the sandbox keeps it from the supervisor",
         "the command runs as the user and can kill the subreaper; the check is then an error, never met", ("setsid",),
+    ),
+    CommandAttack(
+        "chains of forks, each in a session of its own", "{python} -S -c '" + _CHAINS + "' > forks & sleep 0.2",
+        _goes_on, "the kernel kills all processes of the command's namespace",
+        "they start faster than they can be found; the check is then an error, never met", ("python3",),
+        timeout_seconds=0.5,
     ),
     CommandAttack(
         "a command that ignores all signals",
@@ -374,6 +419,19 @@ ATTACKS = (
         _makes_setuid, _CALLS, "the command runs as the user", ("install",),
     ),
     CommandAttack(
+        "changing mode and times of the user's file", "chmod 604 ~/notes; touch -d @1 ~/notes",
+        _changes_notes, "all but the workspace is mounted read-only",
+        "without user namespaces, Landlock doesn't restrict them", ("touch",),
+    ),
+    CommandAttack(
+        "reading another terminal", "exec 3< {terminal}",
+        _exits_with_0, "the sandbox shows only the command's own terminals", "they belong to the user",
+    ),
+    CommandAttack(
+        "leaving shared memory behind", "{python} -S -c '" + _SHARE_MEMORY + "'",
+        _leaves_memory, "it is the command's own, or denied", "it stays until the machine is restarted", ("python3",),
+    ),
+    CommandAttack(
         "changing limits and priority of the host process",
         "prlimit --pid {host} --nofile=64:64; renice -n 19 -p {host}",
         _changes_host, _OWN_PROCESSES, _ALL_PROCESSES, ("prlimit", "renice"),
@@ -459,13 +517,17 @@ async def _scene() -> AsyncGenerator[CommandScene]:
         server = await asyncio.start_server(_hang_up, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            scene = CommandScene(Path(folder).resolve(), host, port, canary, marker)  # noqa: ASYNC240 - a few lstat calls
+            terminal, other_end = os.openpty()
+            root = Path(folder).resolve()  # noqa: ASYNC240 - a few lstat calls
+            scene = CommandScene(root, host, port, os.ttyname(other_end), canary, marker)
             _create_targets(scene)
             service = await asyncio.start_unix_server(_hang_up, scene.service)
             try:
                 yield scene
             finally:
                 service.close()
+                os.close(terminal)
+                os.close(other_end)
                 for pid in _sleepers(marker):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)

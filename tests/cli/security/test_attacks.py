@@ -31,6 +31,7 @@ EXPECTED = {
     "a daemon in its own session": "stopped stopped stopped possible",
     "a double-forked daemon": "stopped stopped stopped possible",
     "a daemon that kills its supervisor": "stopped stopped possible possible",
+    "chains of forks, each in a session of its own": "stopped stopped EITHER EITHER",
     "a command that ignores all signals": "stopped stopped stopped stopped",
     "300 background processes": "stopped stopped stopped stopped",
     "300 concurrent processes": "possible possible possible possible",
@@ -54,9 +55,12 @@ EXPECTED = {
     "opening the user's terminal": "stopped stopped stopped stopped",
     "mounting a file system": "stopped stopped ROOT ROOT",
     "changing a setting of the kernel": "stopped stopped KERNEL KERNEL",
-    "reading which keys the kernel holds": "stopped possible KEYS KEYS",
+    "reading which keys the kernel holds": "stopped stopped KEYS KEYS",
     "storing a key in the kernel": "stopped stopped possible possible",
     "making a program setuid": "stopped stopped possible possible",
+    "changing mode and times of the user's file": "stopped stopped possible possible",
+    "reading another terminal": "stopped stopped possible possible",
+    "leaving shared memory behind": "stopped stopped possible possible",
     "changing limits and priority of the host process": "stopped stopped possible possible",
     "connecting to a service on this machine": "stopped stopped possible possible",
 }
@@ -128,7 +132,7 @@ def test_an_attack_ends_as_the_table_says(table: dict[tuple[str, str], Row], att
     depends = {"ROOT": may_mount, "ROUTE": has_route, "KERNEL": may_set_kernel, "KEYS": shows_keys}
     if expected in depends:
         expected = "possible" if depends[expected]() else "stopped"
-    assert row.outcome == expected
+    assert row.outcome == expected or expected == "EITHER"
 
 
 def test_an_open_network_is_the_machines(table: dict[tuple[str, str], Row]) -> None:
