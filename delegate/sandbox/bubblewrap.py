@@ -18,7 +18,7 @@ from typing import Literal
 
 from delegate import trust
 from delegate.sandbox.kernel_files import CONTROLS, unusual_kernel_paths
-from delegate.sandbox.secret_paths import real_path, secret_paths
+from delegate.sandbox.secret_paths import hidden_paths, real_path
 
 _TMP = Path("/tmp")  # noqa: S108 - the folder itself is meant
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the folder itself is meant
@@ -106,7 +106,7 @@ def _covers(
     tools = [option for folder in tools_in_tmp(env) for option in ("--ro-bind", str(folder), str(folder))]
     yield _TMP, (*empty(str(_TMP), TEMPORARY_BYTES), *tools)
     kernel = map(Path, unusual_kernel_paths(harmful=True))  # of many more files, the mounts would take 5 ms
-    for path in (*kernel, *secret_paths(env), *map(real_path, hidden)):
+    for path in (*kernel, *hidden_paths(env, hidden)):
         if path.is_dir():
             yield path, empty(str(path), _COVER_BYTES)
         elif path.exists():

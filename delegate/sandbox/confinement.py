@@ -26,7 +26,7 @@ from delegate.sandbox.kernel_files import unusual_kernel_paths
 from delegate.sandbox.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
 from delegate.sandbox.limits import MAX_MEMORY_BYTES, limited
 from delegate.sandbox.process import ProcessResult, run_process
-from delegate.sandbox.secret_paths import secret_paths
+from delegate.sandbox.secret_paths import hidden_paths
 from delegate.sandbox.system_calls import INTERNET, UNIX, system_call_filter
 from delegate.sandbox.threads import run_in_thread
 
@@ -207,7 +207,7 @@ def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, 
         spec.argv,
         write=(spec.cwd, *spec.writable),
         read=bubblewrap.tools_in_tmp(spec.env),
-        hidden=(*secret_paths(spec.env), *spec.hidden),
+        hidden=hidden_paths(spec.env, spec.hidden),
         network=spec.network == "host",
         pinned=spec.repository.pinned if spec.repository is not None else (),
         read_only=read_only,
