@@ -171,8 +171,8 @@ class Commands:
         runs there can't be changed by a command in a sandbox. `approve` is asked where the settings say so; None if
         nobody is there.
 
-        Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
-        `SandboxFailed` if the sandbox fails before the command ends.
+        Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and its subclasses
+        `SandboxFailed` if the sandbox fails before the command ends, and `ResourceLimit` if it uses too much.
         """
         mechanism, allowed = await self._permitted(command, author, network, approve)
         spec = self._spec(command, cwd, timeout_seconds, allowed)

@@ -24,7 +24,7 @@ from delegate.sandbox.files import shown
 from delegate.sandbox.git_files import Repository, configurations, without_credentials
 from delegate.sandbox.kernel_files import unusual_kernel_paths
 from delegate.sandbox.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
-from delegate.sandbox.limits import MAX_MEMORY_BYTES, limited
+from delegate.sandbox.limits import COMMAND_LIMITS, Limits, Watch, limited
 from delegate.sandbox.process import ProcessResult, run_process
 from delegate.sandbox.secret_paths import hidden_paths
 from delegate.sandbox.system_calls import INTERNET, UNIX, system_call_filter
@@ -52,6 +52,12 @@ class ProcessesLeft(SandboxFailed):
     code = "processes_left"
 
 
+class ResourceLimit(ToolError):
+    """The command was ended, since it used more memory, processes or disk than a command may."""
+
+    code = "resource_limit"
+
+
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
     """A program, the folder it runs in and its limits. The subreaper needs an absolute path in `argv[0]`."""
@@ -72,7 +78,7 @@ class CommandSpec:
     """The git repository in `cwd`, of which a command can't change what git runs."""
     content: Path | None = None
     """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
-    max_memory_bytes: int = MAX_MEMORY_BYTES
+    limits: Limits = COMMAND_LIMITS
 
 
 PROBE_SECONDS = 5.0
@@ -110,7 +116,8 @@ async def _works(confinement: Confinement, network: Network, *, own_loopback: bo
 
 
 async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
-    """Run `spec` and wait until it ends. Raises OSError or ValueError if it can't be started, and `SandboxFailed`.
+    """Run `spec` and wait until it ends. Raises OSError or ValueError if it can't be started, `SandboxFailed`
+    and `ResourceLimit`.
 
     Under a sandbox, what the command changed of a repository's deciding files is undone, and stderr says so.
     """
@@ -138,7 +145,7 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
                 max_output_bytes=spec.max_output_bytes,
                 pass_fds=[*(pipe.fd for pipe in pipes), *given],
                 graceful=confinement.subreaper,
-                max_memory_bytes=spec.max_memory_bytes,
+                watch=Watch(spec.limits, spec.cwd),
             )
         finally:
             for folder in filter(None, (pipe.temporary for pipe in pipes)):
@@ -227,6 +234,9 @@ def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:
             "the command started processes faster than they could be ended, and some may still run; in a sandbox with "
             "user namespaces none would"
         )
+    if finished.exceeded:
+        said = (finished.stdout + finished.stderr).strip()[-500:] or "nothing"
+        raise ResourceLimit(f"the command was ended, since {finished.exceeded}; its last output: {said}")
     if finished.timed_out:
         return
     for pipe in reversed(pipes):

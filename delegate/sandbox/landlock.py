@@ -59,6 +59,7 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_RDONLY = 1, 4, 1
+_RLIMIT_NPROC, _MAX_PROCESSES = 6, 4_096
 _IFF_UP, _IFF_RUNNING, _SIOCSIFFLAGS = 0x1, 0x40, 0x8914
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
@@ -176,6 +177,8 @@ def _become(
     if own == _NONE:
         _restrict_files(write, _real(rules["read"]), _real(rules["hidden"]) | set(_UNREADABLE))
     else:  # what it must not read isn't there
+        limit = (ctypes.c_ulong * 2)(_MAX_PROCESSES, _MAX_PROCESSES)  # fails where the user has a lower one already
+        _libc.setrlimit(_RLIMIT_NPROC, limit)  # counts those of this namespace; the kernel excepts root
         _restrict_files(write, set(), set(), devices=(*_DEVICES, _TERMINALS))
     _restrict_calls(bytes.fromhex(rules["calls"][own]))
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and a command would inherit that

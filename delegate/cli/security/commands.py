@@ -24,11 +24,20 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from delegate.sandbox.commands import SANDBOXES
-from delegate.sandbox.confinement import CommandSpec, Confinement, Network, SandboxFailed, execute, shell, works
+from delegate.sandbox.confinement import (
+    CommandSpec,
+    Confinement,
+    Network,
+    ResourceLimit,
+    SandboxFailed,
+    execute,
+    shell,
+    works,
+)
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.git_files import Repository
 from delegate.sandbox.launcher import interpreter
-from delegate.sandbox.limits import MAX_FILE_BYTES, MAX_MEMORY_BYTES
+from delegate.sandbox.limits import COMMAND_LIMITS, MAX_FILE_BYTES, Limits
 from delegate.sandbox.process import ProcessResult
 from delegate.sandbox.system_calls import DENIED
 
@@ -137,8 +146,8 @@ class CommandAttack:
     """Programs that the attack needs."""
     timeout_seconds: float = ATTACK_SECONDS
     uses_network: bool = False
-    max_memory_bytes: int = MAX_MEMORY_BYTES
-    """An attack tries a lower limit than commands have, so that it doesn't take the machine's memory."""
+    limits: Limits = COMMAND_LIMITS
+    """An attack tries lower limits than commands have, so that it doesn't take the machine's memory."""
 
 
 # ------------------------------------------------------------------------------------------------- detecting success
@@ -309,10 +318,9 @@ ATTACKS = (
         _survives, _KILLED,
     ),
     CommandAttack(
-        "300 concurrent processes",
-        "i=0; while [ $i -lt {forks} ]; do sleep {marker} & i=$((i+1)); done; kill -0 $!",
-        _exits_with_0, "the machine limits the number of processes",
-        "the number of processes isn't limited; they are killed at the deadline",
+        "too many concurrent processes",
+        "i=0; while [ $i -lt {forks} ]; do sleep {marker} & i=$((i+1)); done; sleep 3; kill -0 $!",
+        _exits_with_0, "what runs too many is ended", "no limit on this machine", limits=Limits(processes=FORKS // 2),
     ),
     CommandAttack("reading a key from its own environment", "env; cat /proc/self/environ", _shows_canary, _ENVIRONMENT),
     CommandAttack(
@@ -374,7 +382,13 @@ ATTACKS = (
         "allocating too much memory",
         "head -c {data} /dev/zero | tail -c {data} | sleep 3",  # which holds it
         _exits_with_0, "what uses too much is ended", "no limit on this machine", ("head", "tail"),
-        timeout_seconds=5, max_memory_bytes=_TOO_MUCH_BYTES // 2,
+        timeout_seconds=5, limits=Limits(memory_bytes=_TOO_MUCH_BYTES // 2),
+    ),
+    CommandAttack(
+        "allocating too much memory in several processes",
+        "for i in 1 2 3 4; do head -c {data} /dev/zero | tail -c {data} | sleep 3 & done; wait",
+        _exits_with_0, "what uses too much is ended", "no limit on this machine", ("head", "tail"),
+        timeout_seconds=5, limits=Limits(total_memory_bytes=3 * _TOO_MUCH_BYTES),
     ),
     CommandAttack(
         "writing a huge file",
@@ -494,7 +508,7 @@ async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: Comm
         cwd=scene.work,
         env=command_environment(os.environ | host_secrets | {"HOME": str(scene.home)}),
         timeout_seconds=attack.timeout_seconds,
-        max_memory_bytes=attack.max_memory_bytes,
+        limits=attack.limits,
         max_output_bytes=64_000,
         network=mechanism.network,
         hidden=(scene.delegate_home,),
@@ -502,7 +516,7 @@ async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: Comm
     )
     try:
         return await execute(spec, mechanism.confinement)
-    except SandboxFailed as failure:
+    except (SandboxFailed, ResourceLimit) as failure:
         return ProcessResult(None, "", str(failure), timed_out=False, seconds=0)
 
 
