@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,11 +36,22 @@ _NAMED_BY = ("KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENT
 
 def secret_paths(env: Mapping[str, str]) -> Iterator[Path]:
     """The real paths of what is there. `env` is the command's environment, which names its home folder."""
+    yield from (real_path(path) for path in (*_usual_paths(env), trust.own_folder()) if os.path.lexists(path))
+
+
+@lru_cache(64)
+def secrets_in(root: str, home: str) -> frozenset[str]:
+    """The real paths of secrets in the folder `root` (a real path) of somebody with this home folder, also of those
+    that aren't there yet. There are none in a workspace that is itself among secrets.
+    """
+    found = (str(real_path(path)) for path in _usual_paths({"HOME": home}))
+    return frozenset(path for path in found if path != root and _below(root, path) is not None)
+
+
+def _usual_paths(env: Mapping[str, str]) -> Iterator[str | Path]:
     named = [part for name in _NAMED_BY for part in os.environ.get(name, "").split(os.pathsep) if part]
     in_home = (f"{home}/{name}" for home in _homes(env) for name in IN_HOME)
-    for path in (*_ON_THE_MACHINE, *in_home, trust.own_folder(), *named):
-        if os.path.lexists(path):
-            yield real_path(path)
+    return iter((*_ON_THE_MACHINE, *in_home, *named))
 
 
 def hidden_paths(env: Mapping[str, str], hidden: Iterable[Path]) -> Iterator[Path]:
