@@ -415,6 +415,30 @@ async def test_a_sandboxed_command_has_no_network_by_default(sandboxed: Commands
         assert "/dev/tcp" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "noted"),
+    [
+        ("python3 -c 'import socket; socket.getaddrinfo(\"example.com\", 80)'", True),
+        ("echo 'npm error code EAI_AGAIN'; exit 1", True),
+        ("echo 'Could not resolve host: example.com' >&2; exit 6", True),
+        ("echo EAI_AGAIN", False),
+        ("echo no; exit 1", False),
+    ],
+)
+async def test_a_command_that_fails_without_the_network_says_which_setting_opens_it(
+    sandboxed: Commands, folder: Path, command: str, noted: bool
+) -> None:
+    said = (await run(sandboxed, command, folder)).stderr
+    assert ('network = "open"' in said) == noted
+
+
+async def test_package_managers_do_not_try_again_without_the_network(sandboxed: Commands, folder: Path) -> None:
+    names = "$npm_config_fetch_retries $PIP_RETRIES $CARGO_NET_RETRY $UV_HTTP_RETRIES"
+    assert (await run(sandboxed, f"echo {names}", folder)).stdout == "0 0 0 0\n"
+    opened = Commands(sandbox="require", commands="allow", network="open")
+    assert (await run(opened, f"echo {names}", folder)).stdout == "\n"
+
+
 async def test_an_open_network_is_the_machines(sandboxed: Commands, folder: Path, knock: str) -> None:
     opened = Commands(sandbox="require", network="open")
     for network in (None, "host"):
