@@ -77,7 +77,7 @@ _DEVICE_LINKS = {
     "stderr": "/proc/self/fd/2",
 }  # fmt: skip
 _TMP, _SHARED_MEMORY = "/tmp", "/dev/shm"  # noqa: S108 - the folders themselves are meant
-_UNREADABLE = (_TMP, _SHARED_MEMORY)  # other programs' files in them may be secrets
+_UNREADABLE = (_TMP, "/dev")  # other programs' files, disks and terminals
 _TEMPORARY = "size=1g,mode=1777"
 _COVER = "size=64k,mode=755"
 _ALL, _NO_PROCESSES, _NONE = 0, 1, 2

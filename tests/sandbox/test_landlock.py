@@ -198,6 +198,23 @@ def test_a_command_has_terminals_of_its_own(folder: Path) -> None:
 
 @needs_namespaces
 @pytest.mark.parametrize("confined", MODES)
+def test_only_the_usual_devices_can_be_used(folder: Path, confined: Callable[..., list[str]]) -> None:
+    here, there = os.openpty()
+    usual = "head -c 2 /dev/zero | cat > /dev/null < /dev/null && head -c 2 /dev/urandom >/dev/null && echo used"
+    others = f"cat < {os.ttyname(there)} & cat /dev/mem /dev/kmsg /dev/console /dev/[sv]d* | head -c 1 | wc -c"
+    try:
+        os.write(here, b"canary\n")
+        done = run(confined(f"{usual}; {others}; wait"), folder)
+    finally:
+        os.close(here)
+        os.close(there)
+    assert "\nused\n" in done.stdout, done.stderr
+    assert "\n0\n" in done.stdout
+    assert "canary" not in done.stdout
+
+
+@needs_namespaces
+@pytest.mark.parametrize("confined", MODES)
 def test_folders_can_be_shown_in_hidden_ones_and_hidden_in_shown_ones(
     folder: Path, confined: Callable[..., list[str]]
 ) -> None:
