@@ -6,7 +6,8 @@ program that the kernel runs outside any sandbox.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import lru_cache
 
 _PROC = "/proc"
 _USUAL = frozenset({
@@ -25,17 +26,22 @@ CONTROLS = "/proc/sys"
 """The kernel's settings, which commands only read."""
 
 
-def unusual_kernel_paths(*, harmful: bool = False) -> Iterator[str]:
+def unusual_kernel_paths(*, harmful: bool = False) -> Sequence[str]:
     """Files and folders in /proc and /sys that no ordinary program reads; with `harmful`, those of them that some user
     may write, or that reveal much.
     """
-    for name in os.listdir(_PROC):
+    return _unusual(tuple(name for name in os.listdir(_PROC) if not name.isdigit() and name not in _USUAL), harmful)
+
+
+@lru_cache(4)
+def _unusual(names: Sequence[str], harmful: bool) -> Sequence[str]:
+    found: list[str] = []
+    for name in names:
         path = f"{_PROC}/{name}"
-        if not name.isdigit() and name not in _USUAL:
-            is_folder = os.path.isdir(path)
-            if _has_entries(path) if is_folder else not harmful or name in _REVEALING or _is_writable(path):
-                yield path
-    yield from filter(_has_entries, _IN_SYS)
+        is_folder = os.path.isdir(path)
+        if _has_entries(path) if is_folder else not harmful or name in _REVEALING or _is_writable(path):
+            found.append(path)
+    return (*found, *filter(_has_entries, _IN_SYS))
 
 
 def _has_entries(folder: str) -> bool:

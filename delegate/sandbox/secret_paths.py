@@ -65,11 +65,12 @@ def mounted_at(paths: Iterable[Path], table: str | None = None) -> Iterator[Path
     `table` is the text of /proc/self/mountinfo, which is read by default.
     """
     mounts = _mounts(table)
-    devices = Counter(one.device for one in mounts)
+    deepest_first, devices = mounts[::-1], Counter(one.device for one in mounts)
     found: dict[str, None] = {}
     for path in map(str, paths):
         found[path] = None
-        mount = next((one for one in mounts[::-1] if _below(one.point, path) is not None), None)
+        around = (one for one in deepest_first if path.startswith(one.point) and _below(one.point, path) is not None)
+        mount = next(around, None)
         if mount is None or devices[mount.device] == 1:
             continue
         inside = mount.root.rstrip("/") + (_below(mount.point, path) or "")
