@@ -695,8 +695,8 @@ ReceiptsAvailability = Literal["recorded", "unavailable"]
 _NOBODY_LOOKED = frozenset({
     "no_workspace", "no_receipts", "probe_failed", "probe_timeout", "probe_unavailable", "commands_not_allowed",
     "network_not_allowed", "sandbox_unavailable", "network_isolation_unavailable", "platform_not_supported",
-    "sandbox_failed", "command_failed", "judge_unavailable", "judge_unparseable", "judge_refused", "no_eligible_judge",
-    "budget_exceeded", "cancelled", "internal_error",
+    "sandbox_failed", "processes_left", "command_failed", "judge_unavailable", "judge_unparseable", "judge_refused",
+    "no_eligible_judge", "budget_exceeded", "cancelled", "internal_error",
 })  # fmt: skip
 """Codes of verdicts and criteria that say nothing about the work, because nobody could look at it."""
 

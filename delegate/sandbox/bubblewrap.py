@@ -6,16 +6,28 @@ program would run without notice. Paths that are known to hold secrets are cover
 
 import os
 import platform
+import re
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 from delegate import trust
-from delegate.sandbox.secret_paths import real_path, secret_paths
+from delegate.sandbox.kernel_files import CONTROLS, unusual_kernel_paths
+from delegate.sandbox.secret_paths import hidden_paths, real_path
 
 _TMP = Path("/tmp")  # noqa: S108 - the folder itself is meant
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the folder itself is meant
+TEMPORARY_BYTES = 1 << 30
+"""Most bytes in `/tmp` and in shared memory, each: both are memory."""
+_COVER_BYTES = 1 << 20
+"""Most bytes in a folder that hides another one; a program may write there, and not fill the memory."""
+_SIZE_SINCE = (0, 7)
+_PROBE_SECONDS = 5
 _ALWAYS = (
     "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
     "--cap-drop", "ALL", "--ro-bind", "/", "/",
@@ -56,6 +68,7 @@ def wrap(
     content: Path | None = None,
     pinned: Sequence[Path] = (),
     read_only: Mapping[Path, Path] = MappingProxyType({}),
+    filter_fd: int | None = None,
 ) -> list[str]:
     """The command line that runs `argv` inside bubblewrap, with `cwd` (a real path) as the only writable folder.
 
@@ -64,8 +77,9 @@ def wrap(
     covered before `cwd` is mounted, and the folders in it afterwards: a workspace in /tmp stays visible, and ~/.ssh
     stays hidden when the workspace is the home folder. So is the operator's configuration of delegate. `pinned` folders
     can't be moved or removed, and the paths of `read_only` show what they stand for, which can't be changed.
+    `filter_fd` is a file with a filter of system calls.
     """
-    covers = list(_covers(env, hidden))
+    covers = list(_covers(env, hidden, limits_sizes=_version(bwrap) >= _SIZE_SINCE))
     own = real_path(trust.own_folder())
     if not own.is_dir() and own.is_relative_to(cwd):  # a command could otherwise create it
         covers.append((own, ("--tmpfs", str(own))))
@@ -77,19 +91,36 @@ def wrap(
     binds = (*above, ("--bind", str(content or cwd), str(cwd)), *below, *pins, *fixed)
     mounts = [option for mount in binds for option in mount]
     start = ["--setenv", "TMPDIR", str(_TMP), "--chdir", str(cwd), "--json-status-fd", str(status_fd), "--"]
-    return [bwrap, *_ALWAYS, *isolated, *mounts, *start, *argv]
+    filtered = [] if filter_fd is None else ["--seccomp", str(filter_fd)]
+    return [bwrap, *_ALWAYS, *isolated, *mounts, *filtered, *start, *argv]
 
 
-def _covers(env: Mapping[str, str], hidden: Sequence[Path]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    yield Path("/dev"), ("--dev", "/dev")
-    yield Path("/proc"), ("--proc", "/proc")
+def _covers(
+    env: Mapping[str, str], hidden: Sequence[Path], *, limits_sizes: bool
+) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    def empty(folder: str, size: int) -> tuple[str, ...]:
+        return (*(("--size", str(size)) if limits_sizes else ()), "--tmpfs", folder)
+
+    yield Path("/dev"), ("--dev", "/dev", *empty(_SHARED_MEMORY, TEMPORARY_BYTES), "--remount-ro", "/dev")
+    yield Path("/proc"), ("--proc", "/proc", "--ro-bind-try", CONTROLS, CONTROLS)
     tools = [option for folder in tools_in_tmp(env) for option in ("--ro-bind", str(folder), str(folder))]
-    yield _TMP, ("--tmpfs", str(_TMP), *tools)
-    for path in (*secret_paths(env), *map(real_path, hidden)):
+    yield _TMP, (*empty(str(_TMP), TEMPORARY_BYTES), *tools)
+    kernel = map(Path, unusual_kernel_paths(harmful=True))  # of many more files, the mounts would take 5 ms
+    for path in (*kernel, *hidden_paths(env, hidden)):
         if path.is_dir():
-            yield path, ("--tmpfs", str(path))
+            yield path, empty(str(path), _COVER_BYTES)
         elif path.exists():
             yield path, ("--ro-bind", "/dev/null", str(path))
+
+
+@lru_cache(4)
+def _version(bwrap: str) -> tuple[int, ...]:
+    """The version of an installed bubblewrap, such as (0, 8, 0); empty if it doesn't say."""
+    with suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run([bwrap, "--version"], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+        if found := re.search(r"(\d+(?:\.\d+)+)", said.stdout):
+            return tuple(map(int, found[1].split(".")))
+    return ()
 
 
 def tools_in_tmp(env: Mapping[str, str]) -> Iterator[Path]:

@@ -10,6 +10,7 @@ on each mechanism and shows which ones get through.
 """
 
 import os
+import re
 import sys
 import tempfile
 import time
@@ -23,9 +24,10 @@ from typing import Literal
 from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox import bubblewrap
 from delegate.sandbox.confinement import CommandSpec, Confinement, Network, execute, shell, works
-from delegate.sandbox.environment import command_environment
+from delegate.sandbox.environment import WITHOUT_NETWORK, command_environment
 from delegate.sandbox.git_files import Repository
 from delegate.sandbox.launcher import landlock_is_available
+from delegate.sandbox.process import ProcessResult
 from delegate.sandbox.threads import run_in_thread
 
 Mechanism = Literal["bubblewrap", "landlock", "process"]
@@ -49,6 +51,17 @@ Approve = Callable[[str], Awaitable[str | None]]
 """Asks a person about a command that nothing would confine. Returns why it must not run, or None if it may."""
 
 _ALLOW = 'set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
+
+
+_NO_NETWORK = re.compile(
+    r"EAI_AGAIN|ENETUNREACH|Temporary failure in name resolution|Name or service not known|Network is unreachable"
+    r"|(?i:could not resolve (?:host|proxy)|failed to lookup address)|No matching distribution found"
+)
+"""What programs say that can't reach the network."""
+_NOTED_CHARS = 4_000
+_NETWORK_NOTE = """
+[commands have no network here: use what is installed; an operator can set network = "open" in delegate.toml]
+"""
 
 
 class CommandsNotAllowed(ToolDenied):
@@ -171,8 +184,8 @@ class Commands:
         runs there can't be changed by a command in a sandbox. `approve` is asked where the settings say so; None if
         nobody is there.
 
-        Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
-        `SandboxFailed` if the sandbox fails before the command ends.
+        Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and its subclasses
+        `SandboxFailed` if the sandbox fails before the command ends, and `ResourceLimit` if it uses too much.
         """
         mechanism, allowed = await self._permitted(command, author, network, approve)
         spec = self._spec(command, cwd, timeout_seconds, allowed)
@@ -239,7 +252,7 @@ class Commands:
         return CommandResult(
             exit_code=finished.exit_code,
             stdout=finished.stdout,
-            stderr=finished.stderr,
+            stderr=finished.stderr + (_NETWORK_NOTE if _missed_network(spec, finished) else ""),
             timed_out=finished.timed_out,
             seconds=time.monotonic() - started,
             sandbox=mechanism,
@@ -347,7 +360,7 @@ class Commands:
         return CommandSpec(
             argv=shell(command),
             cwd=cwd.resolve(),
-            env=command_environment(os.environ),
+            env=command_environment(os.environ) | (WITHOUT_NETWORK if network == "none" else {}),
             timeout_seconds=timeout_seconds,
             max_output_bytes=self._max_output_bytes,
             network=network,
@@ -365,6 +378,12 @@ def how_to_get_sandbox(setting: _SandboxPolicy = "auto") -> str:
         return "permit user namespaces, which the installed bubblewrap needs"
     command = bubblewrap.how_to_install()
     return f"install bubblewrap (`{command}`)" if command else "install bubblewrap"
+
+
+def _missed_network(spec: CommandSpec, finished: ProcessResult) -> bool:
+    """Whether a command failed, as it seems, since it has no network."""
+    ended = finished.stdout[-_NOTED_CHARS:] + finished.stderr[-_NOTED_CHARS:]
+    return spec.network == "none" and finished.exit_code not in (0, None) and bool(_NO_NETWORK.search(ended))
 
 
 async def _with_repository(spec: CommandSpec) -> CommandSpec:

@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from delegate.errors import ToolError
-from delegate.sandbox import bubblewrap
+from delegate.sandbox import bubblewrap, system_calls
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.files import shown
 from delegate.sandbox.git_files import Repository, configurations, without_credentials
+from delegate.sandbox.kernel_files import unusual_kernel_paths
 from delegate.sandbox.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
-from delegate.sandbox.limits import MAX_MEMORY_BYTES, limited
+from delegate.sandbox.limits import COMMAND_LIMITS, Limits, Watch, limited
 from delegate.sandbox.process import ProcessResult, run_process
-from delegate.sandbox.secret_paths import secret_paths
+from delegate.sandbox.secret_paths import hidden_paths
+from delegate.sandbox.system_calls import INTERNET, UNIX, system_call_filter
 from delegate.sandbox.threads import run_in_thread
 
 Network = Literal["host", "none"]
@@ -42,6 +44,18 @@ class SandboxFailed(ToolError):
     """The confinement of the command failed or was killed before the command ended."""
 
     code = "sandbox_failed"
+
+
+class ProcessesLeft(SandboxFailed):
+    """The command started processes faster than they could be ended, and some may still run."""
+
+    code = "processes_left"
+
+
+class ResourceLimit(ToolError):
+    """The command was ended, since it used more memory, processes or disk than a command may."""
+
+    code = "resource_limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +78,7 @@ class CommandSpec:
     """The git repository in `cwd`, of which a command can't change what git runs."""
     content: Path | None = None
     """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
-    max_memory_bytes: int = MAX_MEMORY_BYTES
+    limits: Limits = COMMAND_LIMITS
 
 
 PROBE_SECONDS = 5.0
@@ -102,17 +116,22 @@ async def _works(confinement: Confinement, network: Network, *, own_loopback: bo
 
 
 async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
-    """Run `spec` and wait until it ends. Raises OSError or ValueError if it can't be started, and `SandboxFailed`.
+    """Run `spec` and wait until it ends. Raises OSError or ValueError if it can't be started, `SandboxFailed`
+    and `ResourceLimit`.
 
     Under a sandbox, what the command changed of a repository's deciding files is undone, and stderr says so.
     """
     undone: list[str] = []
     with contextlib.ExitStack() as stack:
-        argv, pipes = spec.argv, list[StatusPipe]()
+        argv, pipes, given = spec.argv, list[StatusPipe](), list[int]()
         if confinement.sandbox is not None:
             pipes.append(stack.enter_context(StatusPipe(confinement.sandbox)))
             read_only = stack.enter_context(_read_only(spec))
-            argv = _IN_SANDBOX[confinement.sandbox](spec, pipes[-1].fd, read_only)
+            if confinement.sandbox == "bubblewrap":
+                given += [stack.enter_context(_filter(spec.network))] if system_calls.is_supported() else []
+                argv = _in_bubblewrap(spec, pipes[-1].fd, read_only, *given)
+            else:
+                argv = _under_landlock(spec, pipes[-1].fd, read_only)
         argv = limited(argv, timeout_seconds=spec.timeout_seconds)
         if confinement.subreaper:
             pipes.append(stack.enter_context(StatusPipe("the subreaper")))
@@ -124,9 +143,9 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
                 env=spec.env,
                 timeout_seconds=spec.timeout_seconds,
                 max_output_bytes=spec.max_output_bytes,
-                pass_fds=[pipe.fd for pipe in pipes],
+                pass_fds=[*(pipe.fd for pipe in pipes), *given],
                 graceful=confinement.subreaper,
-                max_memory_bytes=spec.max_memory_bytes,
+                watch=Watch(spec.limits, spec.cwd),
             )
         finally:
             for folder in filter(None, (pipe.temporary for pipe in pipes)):
@@ -157,7 +176,22 @@ def _read_only(spec: CommandSpec) -> Generator[Mapping[Path, Path]]:
         yield shown
 
 
-def _in_bubblewrap(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path]) -> list[str]:
+@contextlib.contextmanager
+def _filter(network: Network) -> Generator[int]:
+    """A descriptor from which bubblewrap reads the filter of system calls."""
+    sockets = (*INTERNET, UNIX) if network == "host" else INTERNET
+    descriptor = os.memfd_create("delegate-filter")
+    try:
+        os.write(descriptor, system_call_filter(sockets=sockets, own_processes=True, own_queues=True))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _in_bubblewrap(
+    spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path], filter_fd: int | None = None
+) -> list[str]:
     if (bwrap := bubblewrap.installed()) is None:
         raise FileNotFoundError("bubblewrap is not installed")
     return bubblewrap.wrap(
@@ -171,6 +205,7 @@ def _in_bubblewrap(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, P
         content=spec.content,
         pinned=spec.repository.pinned if spec.repository is not None else (),
         read_only=read_only,
+        filter_fd=filter_fd,
     )
 
 
@@ -179,27 +214,33 @@ def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, 
         spec.argv,
         write=(spec.cwd, *spec.writable),
         read=bubblewrap.tools_in_tmp(spec.env),
-        hidden=(*secret_paths(spec.env), *spec.hidden),
+        hidden=hidden_paths(spec.env, spec.hidden),
         network=spec.network == "host",
         pinned=spec.repository.pinned if spec.repository is not None else (),
         read_only=read_only,
         placed={spec.cwd: spec.content} if spec.content is not None else {},
+        masked=unusual_kernel_paths(),
         status_fd=status_fd,
     )
-
-
-_IN_SANDBOX = {"bubblewrap": _in_bubblewrap, "landlock": _under_landlock}
 
 
 def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:
     """Accept an exit code only if every launcher reports the same one for the command. Raises `SandboxFailed`.
 
-    Landlock becomes the command, so it only reports that its restrictions are in force.
+    Where Landlock becomes the command, it only reports that its restrictions are in force.
     """
+    if finished.processes_left:
+        raise ProcessesLeft(
+            "the command started processes faster than they could be ended, and some may still run; in a sandbox with "
+            "user namespaces none would"
+        )
+    if finished.exceeded:
+        said = (finished.stdout + finished.stderr).strip()[-500:] or "nothing"
+        raise ResourceLimit(f"the command was ended, since {finished.exceeded}; its last output: {said}")
     if finished.timed_out:
         return
     for pipe in reversed(pipes):
-        if not pipe.restricted and pipe.exit_code != finished.exit_code:
+        if not pipe.became_command and pipe.exit_code != finished.exit_code:
             pipe.kill_leftovers()
             stderr = finished.stderr.strip()[-500:] or "no output on stderr"
             raise SandboxFailed(f"{pipe.name} failed or was killed before the command ended: {stderr}")

@@ -15,6 +15,8 @@ _ALLOWED = frozenset({
     # Locations of certificates
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 })  # fmt: skip
+WITHOUT_NETWORK = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0", "CARGO_NET_RETRY": "0", "UV_HTTP_RETRIES": "0"}
+"""For commands without the network: package managers try for up to a minute otherwise."""
 _LOCALE = frozenset({"LANG", "LC_ALL", "LC_CTYPE"})
 
 

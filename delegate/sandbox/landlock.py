@@ -1,24 +1,30 @@
-"""A program that restricts itself with Landlock and seccomp, and then becomes a command (Linux 6.2 or newer).
+"""A program that restricts itself with namespaces, Landlock and seccomp, and becomes a command (Linux 6.2 or newer).
 
     main(STATUS_FD [RULE …] -- PROGRAM [ARGUMENT …])
 
+    this process ──▶ process 1 of new namespaces: mounts, then waits ──▶ the command, with Landlock and seccomp
+
 A rule is `NAME=PATH`: `write` is a folder that the command may change, `hidden` a path that it can't read, `read` one
-in a hidden one that it can, and `network=host` says that it may use the network. `pinned` is a folder that it can't
-move; `read_only` is a path that can't be changed, and shows what the `source` behind it names; `place` is a folder that
-shows what `content` names. These need namespaces, and without them nothing runs that has a `content`.
-Everything else on the machine can be read, and nothing else changed. It needs no root, no user namespaces and no
+in a hidden one or in /tmp that it can, and `network=host` says that it may use the network. `pinned` is a folder that
+it can't move; `read_only` is a path that can't be changed, and shows what the `source` behind it names; `place` is a
+folder that shows what `content` names; `masked` is a file or folder of /proc or /sys that is empty. These need
+namespaces, and without them nothing runs that has a `content`. `calls` is a filter of system calls in hexadecimal,
+given three times: for a command with processes, queues and network of its own, for one without processes of its own,
+and for one without any. Everything else on the machine can be read, and nothing else changed. It needs no root and no
 installation. Compared with bubblewrap:
 
-* folders above a hidden path can't be listed;
 * Unix sockets can't be opened, since Landlock doesn't restrict connecting to them;
-* where the kernel permits no user namespaces, /tmp and shared memory can't be used, except for `write` and `read`
-  folders in /tmp, without the network not even loopback, and `pinned` and `read_only` have no effect;
-* other processes stay visible, but can't be signaled or inspected;
-* the modes, owners and times of files can be changed wherever the user may change them.
+* where a new /proc can't be mounted, as in many containers, other processes stay visible, but can't be inspected, and
+  from Linux 6.12 on not signaled;
+* where the kernel permits no user namespaces, this is so too, and the process itself becomes the command: /tmp and
+  shared memory can't be used, except for `write` and `read` folders in /tmp; folders above a hidden path can't be
+  listed; without the network, not even loopback can be used; `pinned`, `read_only` and `masked` have no effect; and
+  the modes, owners and times of files can be changed wherever the user may change them.
 
-Once all restrictions are in force, it reports `{"restricted": true, "temporary": PATH}` on STATUS_FD; PATH is a folder
-to remove afterwards, or empty. Without them, it doesn't run the command. It is started anew for every command, so it
-imports little and needs no `site`.
+Once all restrictions are in force, the command reports `{"restricted": true, "temporary": PATH, "waited": BOOL}` on
+STATUS_FD; PATH is a folder to remove afterwards, or empty. If it is waited for, its `exit-code` is reported when it has
+ended by itself. Without the restrictions, it doesn't run. The program is started anew for every command, so it imports
+little and needs no `site`.
 """
 
 import ctypes
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     import signal
     import socket
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import NoReturn
 else:
     import _signal as signal
     import _socket as socket
@@ -39,16 +46,21 @@ else:
 MIN_ABI = 3
 """Before, Landlock doesn't prevent that a file is truncated."""
 _MAX_RULES = 20_000
-_RULES = ("write", "read", "hidden", "network", "pinned", "read_only", "source", "place", "content")
+_RULES = (
+    "write", "read", "hidden", "network", "pinned", "read_only", "source", "place", "content", "masked", "calls",
+)  # fmt: skip
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_CLONE = {"x86_64": 56, "aarch64": 220}
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
-_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
-_MS_NOATIME, _MS_NODIRATIME, _MS_RELATIME, _ST_RELATIME = 1024, 2048, 1 << 21, 4096
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_FILTER = 1, 38, 22, 2
+_CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 1 << 17, 1 << 27, 1 << 28, 1 << 29, 1 << 30
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_RDONLY = 1, 4, 1
+_RLIMIT_NPROC, _MAX_PROCESSES = 6, 4_096
 _IFF_UP, _IFF_RUNNING, _SIOCSIFFLAGS = 0x1, 0x40, 0x8914
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the folder itself is meant
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
@@ -59,44 +71,128 @@ _SCOPES = 0b11
 """Abstract Unix sockets and signals, from ABI 6."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
-_TMP = "/tmp"  # noqa: S108 - the folder itself is meant
-_UNREADABLE = (_TMP, _SHARED_MEMORY)  # other programs' files in them may be secrets
+_TERMINALS = "/dev/pts"
+_DEVICE_LINKS = {
+    "ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}  # fmt: skip
+_TMP, _SHARED_MEMORY = "/tmp", "/dev/shm"  # noqa: S108 - the folders themselves are meant
+_UNREADABLE = (_TMP, "/dev")  # other programs' files, disks and terminals
+_TEMPORARY = "size=1g,mode=1777"
+_COVER = "size=64k,mode=755"
+_ALL, _NO_PROCESSES, _NONE = 0, 1, 2
+"""Which namespaces a command has of its own: all, all but one for processes, or none."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Restrict this process, and run the command in `arguments` in its place. Returns only if that fails."""
+    """Run the command in `arguments` under all restrictions, and return its exit code."""
     status, (rules, command) = int(arguments[0]), _parsed(arguments[1:])
     os.set_inheritable(status, False)
-    network, read_only = rules["network"] == ["host"], dict(zip(rules["read_only"], rules["source"], strict=True))
+    for own in (_ALL, _NO_PROCESSES):
+        exit_code, is_permitted = _run_in_namespaces(rules, command, status, own)
+        if is_permitted:
+            if exit_code is None:
+                return 1
+            os.write(status, b'{"exit-code": %d}\n' % exit_code)
+            return exit_code
     try:
-        write, hidden = _real(rules["write"]), _real(rules["hidden"])
-        inside = {path for path in hidden if any(path.startswith(folder + "/") for folder in write)}
-        placed = dict(zip(rules["place"], rules["content"], strict=True))
-        isolated = _enter_namespaces(
-            inside, network=network, pinned=rules["pinned"], read_only=read_only, placed=placed
-        )
-        if placed and not isolated:
+        if rules["place"]:
             raise OSError("a copy of the workspace can't be mounted in its place")
-        temporary = _SHARED_MEMORY if isolated else _new_folder()
-        read, kept = _real(rules["read"]), hidden - inside if isolated else hidden
-        if isolated and _has_own_tmp(write, read, hidden):
-            write, kept = {*write, _TMP}, {path for path in kept if not path.startswith(f"{_TMP}/")}
-        _no_new_privileges()
+        temporary = _new_folder()
         _drop_capabilities()
-        _restrict_files({*write, temporary}, read, kept)
-        _restrict_calls(sockets=isolated or network)
+        _become(command, rules, status, own=_NONE, write={*_real(rules["write"]), temporary}, temporary=temporary)
     except OSError as error:
-        sys.stderr.write(f"Landlock: {error}\n")
-        return 1
+        return _failed(error)
+
+
+def _run_in_namespaces(
+    rules: Mapping[str, list[str]], command: Sequence[str], status: int, own: int
+) -> tuple[int | None, bool]:
+    """Run the command in new namespaces. Returns its exit code, or None if it didn't end by itself, and whether the
+    kernel permits the namespaces and what is mounted in them.
+    """
+    flags = _CLONE_NEWUSER | _CLONE_NEWNS | _CLONE_NEWIPC | (_CLONE_NEWPID if own == _ALL else 0)
+    flags |= 0 if rules["network"] == ["host"] else _CLONE_NEWNET
+    user, refused = (os.getuid(), os.getgid()), os.pipe()
+    # As `fork`. `unshare` would change this process too, which has to stay as it is if they aren't permitted.
+    child = ctypes.PyDLL(None).syscall(_CLONE.get(os.uname().machine, -1), flags | signal.SIGCHLD, 0, 0, 0, 0)
+    if child == 0:
+        os.close(refused[0])
+        _wait_for_command(rules, command, status, own, user, refused[1])
+    os.close(refused[1])
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child > 0 else -1
+    is_permitted = child > 0 and not os.read(refused[0], 1)
+    os.close(refused[0])
+    return (ended if ended >= 0 else None), is_permitted
+
+
+def _wait_for_command(
+    rules: Mapping[str, list[str]], command: Sequence[str], status: int, own: int, user: tuple[int, int], refused: int
+) -> "NoReturn":
+    """As the first process of the namespaces, start the command, and end with its exit code.
+
+    When it ends, the kernel kills all processes of its namespace.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # of the command to its parent
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    try:
+        write = _enter_namespaces(rules, own, user)
+    except OSError:
+        os.write(refused, b"x")
+        os._exit(1)
+    os.close(refused)
+    _hide_arguments()
+    started = os.fork()
+    if started == 0:
+        try:
+            os.setsid()  # so that signals to its group reach no other process
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            _become(command, rules, status, own=own, write=write)
+        except OSError as error:
+            os._exit(_failed(error))
+    while True:
+        pid, state = os.wait()
+        if pid == started:
+            ended = os.waitstatus_to_exitcode(state)
+            os._exit(128 - ended if ended < 0 else ended)
+
+
+def _hide_arguments() -> None:
+    """Keep the command from finding its own text in this process's arguments, as `pkill -f` does."""
+    with open("/proc/self/stat", "rb") as file:
+        start, end = map(int, file.read().rpartition(b") ")[2].split()[45:47])
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, b"delegate", len("delegate"))
+
+
+def _become(
+    command: Sequence[str], rules: Mapping[str, list[str]], status: int, *, own: int, write: set[str],
+    temporary: str = "",
+) -> "NoReturn":  # fmt: skip
+    """Restrict this process, and run the command in its place."""
+    _no_new_privileges()
+    if own == _NONE:
+        _restrict_files(write, _real(rules["read"]), _real(rules["hidden"]) | set(_UNREADABLE))
+    else:  # what it must not read isn't there
+        limit = (ctypes.c_ulong * 2)(_MAX_PROCESSES, _MAX_PROCESSES)  # fails where the user has a lower one already
+        _libc.setrlimit(_RLIMIT_NPROC, limit)  # counts those of this namespace; the kernel excepts root
+        _restrict_files(write, set(), set(), devices=(*_DEVICES, _TERMINALS))
+    _restrict_calls(bytes.fromhex(rules["calls"][own]))
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and a command would inherit that
         signal.signal(ignored, signal.SIG_DFL)
-    os.environ["TMPDIR"] = temporary
-    folder = "" if isolated else temporary
-    os.write(status, b'{"restricted": true, "temporary": "%b"}\n' % folder.encode())  # importing json takes 8 ms
+    os.environ["TMPDIR"] = temporary or _TMP
+    waited = b"false" if own == _NONE else b"true"  # importing json takes 8 ms
+    os.write(status, b'{"restricted": true, "temporary": "%b", "waited": %b}\n' % (temporary.encode(), waited))
     os.execv(command[0], list(command))  # noqa: S606 - it is what this program is for
-    return 127
+
+
+def _failed(error: OSError) -> int:
+    sys.stderr.write(f"Landlock: {error}\n")
+    sys.stderr.flush()
+    return 1
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[dict[str, list[str]], Sequence[str]]:
@@ -134,68 +230,82 @@ def _drop_capabilities() -> None:
     _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
 
 
-def _enter_namespaces(
-    cover: Iterable[str],
-    *,
-    network: bool,
-    pinned: Iterable[str],
-    read_only: Mapping[str, str],
-    placed: Mapping[str, str],
-) -> bool:
-    """Give the command shared memory of its own and, without the network, a network that has only loopback.
+# -------------------------------------------------------------------------------------------------------- namespaces
 
-    The paths in `cover` are replaced by something empty, and those in `placed` by what they stand for. Returns whether
-    the kernel permits all that.
+
+def _enter_namespaces(rules: Mapping[str, list[str]], own: int, user: tuple[int, int]) -> set[str]:
+    """Set the new namespaces up, and give up the rights in them. Returns what the command may change.
+
+    All that it can see is mounted read-only but for that. So not even the mode of another file can be changed.
     """
-    uid, gid = os.getuid(), os.getgid()
-    if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | (0 if network else _CLONE_NEWNET)) != 0:
-        return False
-    try:
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-        _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
-        for path, content in placed.items():
-            _mount(content, path, None, _MS_BIND | _MS_REC)
-            os.chdir(path)  # what is mounted now, and not what was there
-        for path in (_SHARED_MEMORY, *filter(os.path.isdir, cover)):
-            _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1g")
-        for path in filter(os.path.isfile, cover):
-            _mount("/dev/null", path, None, _MS_BIND)
-        for path in pinned:
-            _mount(path, path, None, _MS_BIND | _MS_REC)
-        for path, source in read_only.items():
-            _mount_read_only(source, path)
-        if not network:
-            _start_loopback()
-    except OSError:  # in a sandbox that permits namespaces but no mounts
-        return False
-    return True
-
-
-def _has_own_tmp(write: set[str], read: set[str], hidden: set[str]) -> bool:
-    """Replace /tmp by an empty folder in which only the `write` and `read` folders are that are in it. Returns whether
-    that was done: the first failure leaves it as it is.
-    """
-    kept = [path for path in sorted(write | read, key=len) if path.startswith(f"{_TMP}/")]
-    shows_hidden = any(one.startswith(f"{path}/") for path in read for one in hidden)
+    maps = ("setgroups", "deny"), ("uid_map", f"{user[0]} {user[0]} 1"), ("gid_map", f"{user[1]} {user[1]} 1")
+    for name, text in maps:
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
     here = os.getcwd()
-    stays = not f"{here}/".startswith(f"{_TMP}/") or any(f"{here}/".startswith(f"{path}/") for path in kept)
-    if _TMP in write | read or shows_hidden or not stays or not all(map(os.path.isdir, kept)):
-        return False
-    opened = [os.open(path, os.O_PATH | os.O_CLOEXEC) for path in kept]
-    try:
-        _mount("tmpfs", _TMP, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1g,mode=1777")
-    except OSError:
-        return False
-    for path, folder in zip(kept, opened, strict=True):
-        os.makedirs(path, exist_ok=True)
-        _mount(f"/proc/self/fd/{folder}", path, None, _MS_BIND | _MS_REC)
-        if path not in write:
-            _make_read_only(path)
-        os.close(folder)
-    os.chdir(here)  # by the folder as it is mounted now
-    return True
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+    for path, content in zip(rules["place"], rules["content"], strict=True):
+        _attach(_copy(content), path)
+    write, read = _real(rules["write"]), {*_real(rules["read"]), here}
+    shown = {path: _copy(path, read_only=path not in write) for path in {*write, *read} - {"/"}}
+    fixed = [_copy(source, read_only=True) for source in rules["source"]]
+    devices = [(path, _copy(path)) for path in _DEVICES if os.path.exists(path)]
+    if "/" not in write:
+        _set_read_only("/", recursive=True)
+    _mount_devices(devices)
+    if own == _ALL:
+        _mount("proc", "/proc", "proc", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    for path in rules["masked"]:
+        _cover(path)
+    _hide_and_show({*_real(rules["hidden"]), _TMP} - {*write, *read}, shown)
+    for path in rules["pinned"]:
+        _attach(_copy(path), path)
+    for path, copy in zip(rules["read_only"], fixed, strict=True):
+        _attach(copy, path)
+    os.chdir(here)  # as it is mounted now
+    if rules["network"] != ["host"]:
+        _start_loopback()
+    _drop_capabilities()
+    return {*write, _TMP, _SHARED_MEMORY}
+
+
+def _hide_and_show(hidden: set[str], shown: Mapping[str, int]) -> None:
+    """Let hidden paths look empty, and mount the shown folders, also in hidden ones, or with hidden ones in them."""
+    covers: list[str] = []
+    for path in sorted({*hidden, *shown}, key=len):  # outer ones first
+        if path in shown:
+            os.makedirs(path, exist_ok=True)
+            _attach(shown[path], path)
+        elif path == _TMP:
+            _mount("tmpfs", _TMP, "tmpfs", _MS_NOSUID | _MS_NODEV, _TEMPORARY)
+        else:
+            covers += [path] if os.path.isdir(path) else []
+            _cover(path)
+    for path in covers:  # after folders for what is shown have been made in them
+        _set_read_only(path)
+
+
+def _mount_devices(devices: Iterable[tuple[str, int]]) -> None:
+    """Replace /dev by the usual devices, terminals that are the command's own, and empty shared memory."""
+    _mount("tmpfs", "/dev", "tmpfs", _MS_NOSUID, _COVER)
+    for path, copy in devices:
+        os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC))
+        _attach(copy, path)
+    for name, target in _DEVICE_LINKS.items():
+        os.symlink(target, f"/dev/{name}")
+    os.mkdir(_TERMINALS)
+    _mount("devpts", _TERMINALS, "devpts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666,mode=600")
+    os.mkdir(_SHARED_MEMORY)
+    _mount("tmpfs", _SHARED_MEMORY, "tmpfs", _MS_NOSUID | _MS_NODEV, _TEMPORARY)
+    _set_read_only("/dev")
+
+
+def _cover(path: str) -> None:
+    """Let a folder or a file look empty, if it is there."""
+    if os.path.isdir(path):
+        _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, _COVER)
+    elif os.path.lexists(path):
+        _mount("/dev/null", path, None, _MS_BIND)
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
@@ -203,16 +313,26 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, option
     _checked(_libc.mount(given[0], given[1], given[2], flags, given[3]), f"mount {target}")
 
 
-def _mount_read_only(source: str, path: str) -> None:
-    _mount(source, path, None, _MS_BIND)
-    _make_read_only(path)
+def _copy(path: str, *, read_only: bool = False) -> int:
+    """A descriptor of what is mounted at `path` and below, to mount it elsewhere."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    copy = _checked(_libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags), f"open_tree {path}")
+    if read_only:
+        _set_read_only("", copy, recursive=True)
+    return copy
 
 
-def _make_read_only(path: str) -> None:
-    given = os.statvfs(path).f_flag  # what the mount forbids can't be permitted again
-    kept = given & (_MS_NOSUID | _MS_NODEV | _MS_NOEXEC | _MS_NOATIME | _MS_NODIRATIME)
-    kept |= _MS_RELATIME if given & _ST_RELATIME else 0
-    _mount(None, path, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept)
+def _attach(copy: int, path: str) -> None:
+    flags = _MOVE_MOUNT_F_EMPTY_PATH
+    _checked(_libc.syscall(_MOVE_MOUNT, copy, b"", _AT_FDCWD, os.fsencode(path), flags), f"move_mount {path}")
+    os.close(copy)
+
+
+def _set_read_only(path: str, folder: int = _AT_FDCWD, *, recursive: bool = False) -> None:
+    attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+    flags = (_AT_RECURSIVE if recursive else 0) | (0 if path else _AT_EMPTY_PATH)
+    size = ctypes.sizeof(attributes)
+    _checked(_libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, attributes, size), f"read-only {path}")
 
 
 def _new_folder() -> str:
@@ -243,7 +363,7 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = [("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32)]
 
 
-def _restrict_files(write: set[str], read: set[str], hidden: set[str]) -> None:
+def _restrict_files(write: set[str], read: set[str], excluded: set[str], devices: Sequence[str] = _DEVICES) -> None:
     version = abi()
     if version < MIN_ABI:
         raise OSError(f"this kernel has version {version} of it; {MIN_ABI} is needed")
@@ -251,11 +371,11 @@ def _restrict_files(write: set[str], read: set[str], hidden: set[str]) -> None:
     attributes = _Attributes(everything, 0, _SCOPES if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _checked(_libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0), "landlock_create_ruleset")
-    excluded = hidden | set(_UNREADABLE)
     # A hidden folder in a writable one stays hidden, and a writable folder in a hidden one can be used.
-    rules = [(path, _READ) for folder in ("/", *read) for path in _readable(folder, excluded | write)]
+    beside = excluded | write if excluded else excluded
+    rules = [(path, _READ) for folder in ("/", *read) for path in _readable(folder, beside)]
     rules += [(path, everything) for folder in write for path in _readable(folder, excluded - {folder})]
-    rules += [(path, _READ_FILE | _WRITE_FILE | (_IOCTL_DEV & everything)) for path in _DEVICES]
+    rules += [(path, _READ_FILE | _READ_DIR | _WRITE_FILE | (_IOCTL_DEV & everything)) for path in devices]
     if len(rules) > _MAX_RULES:
         raise OSError(f"too many files beside hidden ones: {len(rules)}")
     for path, allowed in rules:
@@ -296,51 +416,11 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
 
 # ------------------------------------------------------------------------------------------------------ system calls
 
-_ARCHITECTURES: Mapping[str, tuple[int, int, int]] = {
-    "x86_64": (0xC000003E, 41, 425),
-    "aarch64": (0xC00000B7, 198, 425),
-}
-"""For each machine: its number for seccomp, and those of the calls `socket` and `io_uring_setup`."""
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _DENY, _MISSING = 0x7FFF0000, 0x00050000 | 13, 0x00050000 | 38  # EACCES, ENOSYS
-_X32 = 0x40000000
-_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
-_FAMILIES = (2, 10, 16)
-"""AF_INET, AF_INET6 and AF_NETLINK, with which the C library asks for the machine's addresses."""
 
-
-def _restrict_calls(*, sockets: bool) -> None:
-    """Deny sockets, but not socket pairs, and io_uring, which could open them past this filter.
-
-    With `sockets`, those of the internet are allowed. Unix sockets never are: they connect to services of the host.
-    """
-    machine = os.uname().machine
-    if machine not in _ARCHITECTURES:
-        raise OSError(f"seccomp isn't supported on {machine}")
-    number, socket_call, uring_call = _ARCHITECTURES[machine]
-    families = _FAMILIES if sockets else ()
-    # (code, jump if true, jump if false, operand); jumps are counted in instructions
-    program = [
-        (_LOAD, 0, 0, _MACHINE),
-        (_EQUAL, 1, 0, number),
-        (_RETURN, 0, 0, _DENY),
-        (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, 0, 1, _X32),
-        (_RETURN, 0, 0, _DENY),
-        (_EQUAL, 0, 1, uring_call),
-        (_RETURN, 0, 0, _MISSING),
-        (_EQUAL, 1, 0, socket_call),
-        (_RETURN, 0, 0, _ALLOW),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        *[(_EQUAL, len(families) - n, 0, family) for n, family in enumerate(families)],
-        (_RETURN, 0, 0, _DENY),
-        (_RETURN, 0, 0, _ALLOW),
-    ]
-    instructions = b"".join(
-        one[0].to_bytes(2, sys.byteorder) + bytes(one[1:3]) + one[3].to_bytes(4, sys.byteorder) for one in program
-    )
+def _restrict_calls(instructions: bytes) -> None:
+    """Load a filter of `system_calls`."""
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
-    pointer = ctypes.addressof(buffer)
-    header = len(program).to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
+    length, pointer = len(instructions) // 8, ctypes.addressof(buffer)
+    header = length.to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
     filter = ctypes.create_string_buffer(header, len(header))
     _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, filter, 0, 0), "seccomp")

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
+from delegate.sandbox.system_calls import INTERNET, is_supported, system_call_filter
+
 _FOLDER = Path(__file__).parent
 _START = "import os, sys; sys.path.append(sys.argv[1]); import {0}; os._exit({0}.main(sys.argv[2:]))"
 """Runs a launcher. Python keeps what it compiles of a module that it imports, but compiles a script at every start.
@@ -51,24 +53,36 @@ def under_landlock(
     pinned: Iterable[Path] = (),
     read_only: Mapping[Path, Path] = MappingProxyType({}),
     placed: Mapping[Path, Path] = MappingProxyType({}),
+    masked: Iterable[str] = (),
     status_fd: int,
 ) -> list[str]:
-    """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError.
+    """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError, and
+    OSError on a machine without a filter of system calls.
 
     The command can change only the `write` folders, and can't read `hidden` paths except for the `read` folders in
     them. It has the network only if `network` says so. Where namespaces are permitted, it can't move `pinned` folders,
-    nor change the paths of `read_only`, which show what they stand for, as those of `placed` do.
+    nor change the paths of `read_only`, which show what they stand for, as those of `placed` do; and the kernel's files
+    in `masked` are empty.
     """
-    paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned}
+    paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned, "masked": masked}
     rules = [f"{name}={path}" for name, given in paths.items() for path in given]
     rules += [rule for path, source in read_only.items() for rule in (f"read_only={path}", f"source={source}")]
     rules += [rule for path, source in placed.items() for rule in (f"place={path}", f"content={source}")]
-    return [*_launcher("landlock"), str(status_fd), *rules, *(["network=host"] if network else []), "--", *argv]
+    rules += ["network=host"] if network else []
+    rules += [
+        f"calls={system_call_filter(sockets=sockets, own_processes=processes, own_queues=queues).hex()}"
+        for sockets, processes, queues in (
+            (INTERNET, True, True),
+            (INTERNET, False, True),
+            (INTERNET if network else (), False, False),
+        )
+    ]
+    return [*_launcher("landlock"), str(status_fd), *rules, "--", *argv]
 
 
 def landlock_is_available() -> bool:
     """Whether this kernel has Landlock, and there is a Python to start it with. Takes no more than a system call."""
-    return interpreter() is not None and _kernel_has_landlock()
+    return interpreter() is not None and is_supported() and _kernel_has_landlock()
 
 
 @cache
@@ -106,9 +120,14 @@ class StatusPipe:
 
     @property
     def restricted(self) -> bool:
-        """Whether Landlock's restrictions are in force. It has become the command by then."""
+        """Whether Landlock's restrictions are in force."""
         self._read()
         return self._reported.get("restricted") is True
+
+    @property
+    def became_command(self) -> bool:
+        """Whether the launcher has become the command, so that nothing else can report its exit code."""
+        return self.restricted and self._reported.get("waited") is False
 
     @property
     def temporary(self) -> str:

@@ -17,6 +17,7 @@ from typing import Self
 
 from delegate import trust
 from delegate.errors import ToolDenied, ToolError
+from delegate.sandbox.secret_paths import secrets_in
 
 MAX_LINKS = 40
 """As many as Linux follows; this also ends cycles of links."""
@@ -34,13 +35,21 @@ _FOLDER = _LISTED | getattr(os, "O_PATH", 0)
 def resolve(root: Path, path: str) -> Path:
     """The real path of `path`, relative to `root` (a real path), with links and `..` followed; it need not exist.
 
-    Raises `ToolDenied` if it is outside `root`, or can't be a path.
+    Raises `ToolDenied` if it is outside `root`, is where credentials usually are, or can't be a path.
     """
     _validate(path)
     real = _follow(str(root), path)
     if _below(str(root), real) is None:
         raise ToolDenied(f"{path[:_SHOWN]!r} is outside the workspace; use paths inside it, such as 'notes.md'")
+    if holds_secrets(root, real):
+        raise ToolDenied(f"{path[:_SHOWN]!r} is where credentials usually are, which no child can use; work without it")
     return Path(real)
+
+
+def holds_secrets(root: Path, real: str) -> bool:
+    """Whether a real path in `root` is one that sandboxes hide, since credentials are usually there, or is in one."""
+    secrets = secrets_in(str(root), os.environ.get("HOME", ""))
+    return bool(secrets) and any(_below(secret, real) is not None for secret in secrets)
 
 
 def refuse_git(root: Path, real: Path) -> None:
@@ -72,8 +81,10 @@ def open_file(root: Path, real: Path, flags: int) -> tuple[Descriptor, os.stat_r
     """A descriptor of the regular file `real`, a resolved path in `root`, and its status after it was opened.
 
     `O_CREAT` also creates missing folders. Raises `ToolError` if it isn't a regular file, and `OSError` if it can't be
-    opened or was moved.
+    opened or was moved. Nothing is opened where credentials usually are.
     """
+    if holds_secrets(root, str(real)):
+        raise ToolDenied(f"{real.name} is where credentials usually are, which no child can use")
     *folders, name = _parts(root, real) or (".",)
     with _open_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
         _refuse_irregular(folder, name)

@@ -15,18 +15,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
-from delegate.sandbox.limits import largest_memory
+from delegate.sandbox.limits import Watch
+from delegate.sandbox.threads import run_in_thread
 
 DRAIN_SECONDS = 0.2
 """How long pipes may take to drain after the group is dead. A daemon that left the group can hold them forever."""
 DEATH_SECONDS = 2.0
 """How long to wait for a leader to exit; a killed one takes longer only if it is stuck in the kernel."""
 CHUNK_BYTES = 65_536
-MEMORY_SECONDS = 0.25
-"""How often it is looked how much memory is used."""
+WATCH_SECONDS = 0.25
+"""How often it is looked how much is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,10 @@ class ProcessResult:
     stderr: str
     timed_out: bool
     seconds: float
+    processes_left: bool = False
+    """Whether a leader that terminates what it started (`graceful`) didn't manage to, and had to be killed."""
+    exceeded: str = ""
+    """Why it was ended before its time: what it used too much of."""
 
 
 async def run_process(
@@ -49,11 +55,11 @@ async def run_process(
     max_output_bytes: int,
     pass_fds: Sequence[int] = (),
     graceful: bool = False,
-    max_memory_bytes: int | None = None,
+    watch: Watch | None = None,
 ) -> ProcessResult:
     """Run `argv` and wait for it. Keeps the last `max_output_bytes` of each stream.
 
-    It is killed if one of its processes uses more than `max_memory_bytes`, which its error output says then.
+    It is killed when `watch` finds that it uses too much.
 
     However the run ends, cancellation included, the whole process group is killed and the leader is reaped. With
     `graceful` the leader gets SIGTERM first, and terminates what it started by itself. Raises OSError or ValueError if
@@ -77,9 +83,7 @@ async def run_process(
     ended = _watch(loop, process)
     stop = _terminate if graceful else _kill_group
     try:
-        in_time, note = await _ended_in(ended, process.pid, timeout_seconds, max_memory_bytes)
-        if note:
-            _kill_group(process)
+        in_time, exceeded = await _ended_in(ended, process.pid, timeout_seconds, watch)
         stop(process)
         await asyncio.wait([ended], timeout=DEATH_SECONDS)
         await asyncio.wait([stdout.closed, stderr.closed], timeout=DRAIN_SECONDS)
@@ -88,23 +92,23 @@ async def run_process(
         stdout.close()
         stderr.close()
         gone, _ = await asyncio.wait([ended], timeout=DEATH_SECONDS)
-        if not gone:
+        if left := not gone:
             _kill_group(process)
+            await asyncio.wait([ended], timeout=DEATH_SECONDS)
     exit_code = _shell_exit_code(process.returncode) if in_time else None
-    return ProcessResult(exit_code, stdout.text(), stderr.text() + note, not in_time, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return ProcessResult(exit_code, stdout.text(), stderr.text(), not in_time, seconds, left and graceful, exceeded)
 
 
-async def _ended_in(
-    ended: asyncio.Future[None], pid: int, seconds: float, max_memory_bytes: int | None
-) -> tuple[bool, str]:
-    """Whether the leader ended in time, or has to be ended because of its memory, which the second value says."""
-    until, each = time.monotonic() + seconds, math.inf if max_memory_bytes is None else MEMORY_SECONDS
+async def _ended_in(ended: asyncio.Future[None], pid: int, seconds: float, watch: Watch | None) -> tuple[bool, str]:
+    """Whether the leader ended in time, or has to be ended because of what the second value says."""
+    until, each = time.monotonic() + seconds, math.inf if watch is None else WATCH_SECONDS
     while (left := until - time.monotonic()) > 0:
         done, _ = await asyncio.wait([ended], timeout=min(left, each))
         if done:
             return True, ""
-        if max_memory_bytes is not None and largest_memory(pid) > max_memory_bytes:
-            return True, f"\n[ended, since a process used more than {max_memory_bytes / 1e9:.2g} GB of memory]\n"
+        if watch is not None and (exceeded := await run_in_thread(partial(watch.exceeded, pid))):
+            return True, exceeded
     return ended.done(), ""
 
 

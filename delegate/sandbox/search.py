@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
-from delegate.sandbox import files
+from delegate.sandbox import files, paths
 
 if TYPE_CHECKING:
     import regex
@@ -35,7 +35,7 @@ def find_files(root: Path, glob: str) -> Iterator[tuple[str, int]]:
     """
     matches = _Matcher(rf"(?s)\A(?:{glob_pattern(glob)})\Z", time.monotonic() + SECONDS)
     for path, entry in itertools.islice(files.walk(root), MAX_FILES):
-        if matches(path):
+        if matches(path) and not paths.holds_secrets(root, f"{root}/{path}"):
             with contextlib.suppress(OSError):  # deleted in the meantime, or not readable
                 yield path, entry.stat(follow_symlinks=False).st_size
 

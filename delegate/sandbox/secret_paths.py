@@ -2,9 +2,13 @@
 
 import os
 import pwd
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from delegate import trust
 
@@ -32,11 +36,81 @@ _NAMED_BY = ("KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENT
 
 def secret_paths(env: Mapping[str, str]) -> Iterator[Path]:
     """The real paths of what is there. `env` is the command's environment, which names its home folder."""
+    yield from (real_path(path) for path in (*_usual_paths(env), trust.own_folder()) if os.path.lexists(path))
+
+
+@lru_cache(64)
+def secrets_in(root: str, home: str) -> frozenset[str]:
+    """The real paths of secrets in the folder `root` (a real path) of somebody with this home folder, also of those
+    that aren't there yet. There are none in a workspace that is itself among secrets.
+    """
+    found = (str(real_path(path)) for path in _usual_paths({"HOME": home}))
+    return frozenset(path for path in found if path != root and _below(root, path) is not None)
+
+
+def _usual_paths(env: Mapping[str, str]) -> Iterator[str | Path]:
     named = [part for name in _NAMED_BY for part in os.environ.get(name, "").split(os.pathsep) if part]
     in_home = (f"{home}/{name}" for home in _homes(env) for name in IN_HOME)
-    for path in (*_ON_THE_MACHINE, *in_home, trust.own_folder(), *named):
-        if os.path.lexists(path):
-            yield real_path(path)
+    return iter((*_ON_THE_MACHINE, *in_home, *named))
+
+
+def hidden_paths(env: Mapping[str, str], hidden: Iterable[Path]) -> Iterator[Path]:
+    """The real paths of secrets and of what is hidden besides, wherever they are mounted."""
+    yield from mounted_at([*secret_paths(env), *map(real_path, hidden)])
+
+
+def mounted_at(paths: Iterable[Path], table: str | None = None) -> Iterator[Path]:
+    """These real paths, and those under which other mounts show the same folders and files, or parts of them.
+
+    `table` is the text of /proc/self/mountinfo, which is read by default.
+    """
+    mounts = _mounts(table)
+    deepest_first, devices = mounts[::-1], Counter(one.device for one in mounts)
+    found: dict[str, None] = {}
+    for path in map(str, paths):
+        found[path] = None
+        around = (one for one in deepest_first if path.startswith(one.point) and _below(one.point, path) is not None)
+        mount = next(around, None)
+        if mount is None or devices[mount.device] == 1:
+            continue
+        inside = mount.root.rstrip("/") + (_below(mount.point, path) or "")
+        for other in mounts:
+            if other.device == mount.device and other.point != "/":
+                if (rest := _below(other.root, inside)) is not None:
+                    found[other.point + rest] = None
+                elif _below(inside, other.root) is not None:
+                    found[other.point] = None
+    yield from map(Path, found)
+
+
+class _Mount(NamedTuple):
+    device: str
+    root: str
+    """The folder of the file system that is mounted."""
+    point: str
+
+
+def _mounts(table: str | None) -> list[_Mount]:
+    """All mounts, deeper ones and those that cover others last."""
+    if table is None:
+        try:
+            table = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+        except OSError:  # not on Linux
+            return []
+    fields = (line.split(" ", 5) for line in table.splitlines())
+    mounts = [_Mount(one[2], _unescaped(one[3]), _unescaped(one[4])) for one in fields if len(one) == 6]
+    return sorted(mounts, key=lambda one: len(one.point))
+
+
+def _unescaped(path: str) -> str:
+    return path if "\\" not in path else re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
+
+
+def _below(folder: str, path: str) -> str | None:
+    """`path` relative to `folder`, with a slash in front; empty for the folder itself, and None if it is elsewhere."""
+    folder = folder.rstrip("/")
+    rest = path.removeprefix(folder)
+    return rest if path.startswith(folder) and rest[:1] in ("", "/") else None
 
 
 def real_path(path: str | Path) -> Path:

@@ -21,7 +21,7 @@ from delegate.judging.checks.run import run_checks
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.submission import Submission
 from delegate.sandbox.commands import SANDBOXES, CommandResult, Commands, CommandsNotAllowed
-from delegate.sandbox.confinement import SandboxFailed
+from delegate.sandbox.confinement import ProcessesLeft, SandboxFailed
 from delegate.sandbox.launcher import landlock_is_available
 from delegate.sandbox.workspace import Folder
 from delegate.types import ChildRun, ShellCriterion, Task
@@ -415,6 +415,30 @@ async def test_a_sandboxed_command_has_no_network_by_default(sandboxed: Commands
         assert "/dev/tcp" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "noted"),
+    [
+        ("python3 -c 'import socket; socket.getaddrinfo(\"example.com\", 80)'", True),
+        ("echo 'npm error code EAI_AGAIN'; exit 1", True),
+        ("echo 'Could not resolve host: example.com' >&2; exit 6", True),
+        ("echo EAI_AGAIN", False),
+        ("echo no; exit 1", False),
+    ],
+)
+async def test_a_command_that_fails_without_the_network_says_which_setting_opens_it(
+    sandboxed: Commands, folder: Path, command: str, noted: bool
+) -> None:
+    said = (await run(sandboxed, command, folder)).stderr
+    assert ('network = "open"' in said) == noted
+
+
+async def test_package_managers_do_not_try_again_without_the_network(sandboxed: Commands, folder: Path) -> None:
+    names = "$npm_config_fetch_retries $PIP_RETRIES $CARGO_NET_RETRY $UV_HTTP_RETRIES"
+    assert (await run(sandboxed, f"echo {names}", folder)).stdout == "0 0 0 0\n"
+    opened = Commands(sandbox="require", commands="allow", network="open")
+    assert (await run(opened, f"echo {names}", folder)).stdout == "\n"
+
+
 async def test_an_open_network_is_the_machines(sandboxed: Commands, folder: Path, knock: str) -> None:
     opened = Commands(sandbox="require", network="open")
     for network in (None, "host"):
@@ -471,7 +495,7 @@ def test_without_namespaces_sockets_are_denied_or_the_command_is(folder: Path, t
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=30)
     off, loopback, opened = done.stdout.splitlines()
     assert off.startswith("off ")
-    assert "socket: Permission denied" in off
+    assert "socket: Operation not permitted" in off
     assert 'loopback network_isolation_unavailable network = "loopback"' in loopback
     assert opened.startswith("open ")
     assert "connect: Connection refused" in opened
@@ -621,6 +645,20 @@ async def test_a_command_that_stops_what_confines_it_ends_in_time_all_the_same(f
     result = await run(PROCESS, f"setsid sleep {marker} & kill -STOP $PPID; sleep 9", folder, timeout_seconds=0.3)
     assert result.timed_out
     assert await ends_soon(marker)
+
+
+@linux
+async def test_a_command_whose_processes_can_not_be_ended_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await PROCESS.mechanism() == "process"
+    await run(PROCESS, "true", folder)
+    endless = "import time, _signal; _signal.signal(_signal.SIGTERM, _signal.SIG_IGN); time.sleep(60)  # {0}"
+    monkeypatch.setattr("delegate.sandbox.launcher._START", endless)  # as a subreaper that finds more and more of them
+    monkeypatch.setattr("delegate.sandbox.process.DEATH_SECONDS", 0.2)
+    with pytest.raises(ProcessesLeft) as raised:
+        await run(PROCESS, "true", folder, timeout_seconds=0.3)
+    assert raised.value.code == "processes_left"
 
 
 @linux

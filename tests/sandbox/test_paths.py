@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from delegate.cli.security.commands import Row
 from delegate.cli.security.paths import ATTACKS, path_attacks
 from delegate.errors import ToolDenied, ToolError
+from delegate.sandbox import files
+from delegate.sandbox.search import find_lines
 from delegate.sandbox.workspace import Folder
 
 
@@ -164,3 +166,29 @@ def _planted(place: Path, tree: dict[str, str | None]) -> tuple[Path, Path]:
         except OSError:  # its folder doesn't exist, or is a link
             continue
     return root, outside
+
+
+@pytest.mark.parametrize("path", [".ssh/id", ".ssh", ".netrc", "x/../.ssh/id", "keys/id", ".config/gh/hosts.yml"])
+def test_in_a_home_folder_secrets_are_as_hidden_as_from_commands(
+    folder: Folder, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder.root))
+    for file in (".ssh/id", ".netrc", ".config/gh/hosts.yml", ".sshd", "notes"):
+        (folder.root / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder.root / file).write_text("canary")
+    (folder.root / "keys").symlink_to(".ssh")
+    with pytest.raises(ToolDenied, match="credentials"):
+        folder.read(path, 100)
+    with pytest.raises(ToolDenied):
+        folder.write(path, b"")
+    with pytest.raises(ToolDenied):
+        files.read(folder.root, folder.root / ".ssh/id", 100)
+    assert sorted(line.split(":")[0] for line in find_lines(folder.root, "canary", "**")) == [".sshd", "notes"]
+
+
+def test_a_workspace_among_secrets_can_be_worked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".claude" / "work").mkdir(parents=True)
+    folder = Folder.of_existing(tmp_path / ".claude" / "work")
+    folder.write("notes", b"written")
+    assert folder.read("notes", 10).text == "written"

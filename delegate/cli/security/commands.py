@@ -7,7 +7,9 @@ their arguments and killed. No attack signals its parent if that is delegate's p
 
 import asyncio
 import contextlib
+import ctypes
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -22,11 +24,22 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from delegate.sandbox.commands import SANDBOXES
-from delegate.sandbox.confinement import CommandSpec, Confinement, Network, SandboxFailed, execute, shell, works
+from delegate.sandbox.confinement import (
+    CommandSpec,
+    Confinement,
+    Network,
+    ResourceLimit,
+    SandboxFailed,
+    execute,
+    shell,
+    works,
+)
 from delegate.sandbox.environment import command_environment
 from delegate.sandbox.git_files import Repository
-from delegate.sandbox.limits import MAX_FILE_BYTES, MAX_MEMORY_BYTES
+from delegate.sandbox.launcher import interpreter
+from delegate.sandbox.limits import COMMAND_LIMITS, MAX_FILE_BYTES, Limits
 from delegate.sandbox.process import ProcessResult
+from delegate.sandbox.system_calls import DENIED
 
 AttackOutcome = Literal["stopped", "possible", "n/a"]
 """`n/a`: a program that the attack needs is not installed."""
@@ -68,6 +81,8 @@ class CommandScene:
     """Stands in for the process that runs delegate."""
     port: int
     """Port of a server on 127.0.0.1."""
+    terminal: str
+    """Path of a terminal that the user has open."""
     canary: str
     """The secret that attacks try to read."""
     marker: str
@@ -82,6 +97,11 @@ class CommandScene:
     def home(self) -> Path:
         """The user's home folder."""
         return self.folder / "home"
+
+    @property
+    def service(self) -> Path:
+        """The Unix socket of a service on this machine."""
+        return self.folder / "service"
 
     @property
     def delegate_home(self) -> Path:
@@ -99,6 +119,12 @@ class CommandScene:
             "file": MAX_FILE_BYTES,
             "forks": FORKS,
             "self": os.getpid(),
+            "canary": self.canary,
+            "terminal": self.terminal,
+            "new": _CREATE_SHARED_MEMORY,
+            "python": interpreter() or "python3",
+            "service": self.service,
+            "add_key": DENIED["add_key"][os.uname().machine == "aarch64"],
         }
 
 
@@ -120,8 +146,8 @@ class CommandAttack:
     """Programs that the attack needs."""
     timeout_seconds: float = ATTACK_SECONDS
     uses_network: bool = False
-    max_memory_bytes: int = MAX_MEMORY_BYTES
-    """An attack tries a lower limit than commands have, so that it doesn't take the machine's memory."""
+    limits: Limits = COMMAND_LIMITS
+    """An attack tries lower limits than commands have, so that it doesn't take the machine's memory."""
 
 
 # ------------------------------------------------------------------------------------------------- detecting success
@@ -134,6 +160,13 @@ def _survives(scene: CommandScene, finished: ProcessResult) -> bool:
             return bool(found)
         time.sleep(0.02)  # runs in a thread
     return False
+
+
+def _goes_on(scene: CommandScene, finished: ProcessResult) -> bool:
+    counted = scene.work / "forks"
+    size = counted.stat().st_size
+    time.sleep(_SETTLE_SECONDS)  # runs in a thread
+    return counted.stat().st_size > size
 
 
 def _holds_up(scene: CommandScene, finished: ProcessResult) -> bool:
@@ -181,6 +214,59 @@ def _makes_large_file(scene: CommandScene, finished: ProcessResult) -> bool:
     return large.exists() and large.stat().st_size > MAX_FILE_BYTES
 
 
+def _changes_host(scene: CommandScene, finished: ProcessResult) -> bool:
+    limits = Path(f"/proc/{scene.host.pid}/limits")  # there is no such command where there is no such file
+    has_new_limit = limits.exists() and re.search(r"^Max open files +64 ", limits.read_text(), re.MULTILINE)
+    return bool(has_new_limit) or os.getpriority(os.PRIO_PROCESS, scene.host.pid) == 19
+
+
+def _changes_notes(scene: CommandScene, finished: ProcessResult) -> bool:
+    found = (scene.home / "notes").stat()
+    return found.st_mode & 0o777 == 0o604 or found.st_mtime == 1
+
+
+def _leaves_memory(scene: CommandScene, finished: ProcessResult) -> bool:
+    kernel = ctypes.CDLL(None)
+    if (found := kernel.shmget(int(scene.marker), 0, 0)) >= 0:
+        kernel.shmctl(found, 0, None)  # removes it
+    return found >= 0
+
+
+def _makes_setuid(scene: CommandScene, finished: ProcessResult) -> bool:
+    return any(path.stat().st_mode & 0o6000 for path in scene.work.glob("program*"))
+
+
+_CONNECT = """
+import socket
+for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
+    try: socket.socket(socket.AF_UNIX, kind).connect("{service}")
+    except ConnectionRefusedError: pass  # nobody waits for it any more
+    except OSError: continue
+    print("{canary}")
+try: socket.socketpair(type=socket.SOCK_DGRAM)[0].connect("{service}")
+except OSError as error: print("{canary}" * (error.errno == 91))  # EPROTOTYPE: it is there, for streams
+"""
+# In a keyring of the process's own, which ends with it.
+_STORE_KEY = """
+import ctypes, sys
+kernel = ctypes.CDLL(None)
+sys.exit(kernel.syscall({add_key}, b"user", b"delegate", b"x", 1, -2) < 0)
+"""
+_CHAINS = """
+import os, time
+os.fork(), os.fork(), os.fork()
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.write(1, b"x")
+"""
+_SHARE_MEMORY = """
+import ctypes, sys
+sys.exit(ctypes.CDLL(None).shmget({marker}, 4096, {new}) < 0)
+"""
+_CREATE_SHARED_MEMORY = 0o1600
 _WAIT = "n=0; until [ -e up ] || [ $n -ge 100 ]; do sleep 0.02; n=$((n+1)); done"
 """Waits until a daemon has left the process group; a slow attack would otherwise look stopped."""
 _KILLED = "all processes of a command are killed when it ends"
@@ -192,6 +278,8 @@ _HIDDEN = "the sandbox hides these files"
 _GIT = "what git runs is read-only in the sandbox, or put back when the command ends"
 _CHANGES = "the command runs as the user and can change the user's files"
 _AS_USER = "the command runs as the user and can read the user's files"
+_CALLS = "the sandbox denies this system call"
+_AS_ROOT = "delegate runs as root on this machine"
 
 ATTACKS = (
     CommandAttack("a background process that keeps the output open", "sleep {marker} & echo done", _holds_up, _KILLED),
@@ -214,6 +302,12 @@ ATTACKS = (
         "the command runs as the user and can kill the subreaper; the check is then an error, never met", ("setsid",),
     ),
     CommandAttack(
+        "chains of forks, each in a session of its own", "{python} -S -c '" + _CHAINS + "' > forks & sleep 0.2",
+        _goes_on, "the kernel kills all processes of the command's namespace",
+        "they start faster than they can be found; the check is then an error, never met", ("python3",),
+        timeout_seconds=0.5,
+    ),
+    CommandAttack(
         "a command that ignores all signals",
         "trap '' TERM INT HUP QUIT; while :; do sleep {marker}; done",
         _overruns, "it is killed at its deadline", timeout_seconds=0.3,
@@ -224,10 +318,9 @@ ATTACKS = (
         _survives, _KILLED,
     ),
     CommandAttack(
-        "300 concurrent processes",
-        "i=0; while [ $i -lt {forks} ]; do sleep {marker} & i=$((i+1)); done; kill -0 $!",
-        _exits_with_0, "the machine limits the number of processes",
-        "the number of processes isn't limited; they are killed at the deadline",
+        "too many concurrent processes",
+        "i=0; while [ $i -lt {forks} ]; do sleep {marker} & i=$((i+1)); done; sleep 3; kill -0 $!",
+        _exits_with_0, "what runs too many is ended", "no limit on this machine", limits=Limits(processes=FORKS // 2),
     ),
     CommandAttack("reading a key from its own environment", "env; cat /proc/self/environ", _shows_canary, _ENVIRONMENT),
     CommandAttack(
@@ -289,7 +382,13 @@ ATTACKS = (
         "allocating too much memory",
         "head -c {data} /dev/zero | tail -c {data} | sleep 3",  # which holds it
         _exits_with_0, "what uses too much is ended", "no limit on this machine", ("head", "tail"),
-        timeout_seconds=5, max_memory_bytes=_TOO_MUCH_BYTES // 2,
+        timeout_seconds=5, limits=Limits(memory_bytes=_TOO_MUCH_BYTES // 2),
+    ),
+    CommandAttack(
+        "allocating too much memory in several processes",
+        "for i in 1 2 3 4; do head -c {data} /dev/zero | tail -c {data} | sleep 3 & done; wait",
+        _exits_with_0, "what uses too much is ended", "no limit on this machine", ("head", "tail"),
+        timeout_seconds=5, limits=Limits(total_memory_bytes=3 * _TOO_MUCH_BYTES),
     ),
     CommandAttack(
         "writing a huge file",
@@ -314,9 +413,47 @@ ATTACKS = (
     CommandAttack(
         "mounting a file system",
         "unshare --mount mount -t tmpfs none .",  # in a mount namespace, so that nothing changes on this machine
-        _exits_with_0, "only root can mount, and the sandbox drops that privilege",
-        "delegate runs as root on this machine",
+        _exits_with_0, "only root can mount, and the sandbox drops that privilege", _AS_ROOT,
         ("unshare", "mount"),
+    ),
+    CommandAttack(
+        "changing a setting of the kernel", "exec 3<>/proc/sys/vm/swappiness",  # opens it, and writes nothing
+        _exits_with_0, "only root can change them, and they are read-only in the sandbox", _AS_ROOT,
+    ),
+    CommandAttack(
+        "reading which keys the kernel holds", "grep -q . /proc/keys",
+        _exits_with_0, "the sandbox shows the usual files of the kernel", "they belong to the user",
+    ),
+    CommandAttack(
+        "storing a key in the kernel", "{python} -S -c '" + _STORE_KEY + "'",
+        _exits_with_0, _CALLS, "the command runs as the user", ("python3",),
+    ),
+    CommandAttack(
+        "making a program setuid", "cp /bin/true program; chmod 4755 program; install -m 2755 /bin/true program2",
+        _makes_setuid, _CALLS, "the command runs as the user", ("install",),
+    ),
+    CommandAttack(
+        "changing mode and times of the user's file", "chmod 604 ~/notes; touch -d @1 ~/notes",
+        _changes_notes, "all but the workspace is mounted read-only",
+        "without user namespaces, Landlock doesn't restrict them", ("touch",),
+    ),
+    CommandAttack(
+        "reading another terminal", "exec 3< {terminal}",
+        _exits_with_0, "the sandbox shows only the command's own terminals", "they belong to the user",
+    ),
+    CommandAttack(
+        "leaving shared memory behind", "{python} -S -c '" + _SHARE_MEMORY + "'",
+        _leaves_memory, "it is the command's own, or denied", "it stays until the machine is restarted", ("python3",),
+    ),
+    CommandAttack(
+        "changing limits and priority of the host process",
+        "prlimit --pid {host} --nofile=64:64; renice -n 19 -p {host}",
+        _changes_host, _OWN_PROCESSES, _ALL_PROCESSES, ("prlimit", "renice"),
+    ),
+    CommandAttack(
+        "connecting to a service on this machine", "{python} -S -c '" + _CONNECT + "'",
+        _shows_canary, "commands without the network have no sockets for it", "the command runs as the user",
+        ("python3",),
     ),
 )  # fmt: skip
 
@@ -371,7 +508,7 @@ async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: Comm
         cwd=scene.work,
         env=command_environment(os.environ | host_secrets | {"HOME": str(scene.home)}),
         timeout_seconds=attack.timeout_seconds,
-        max_memory_bytes=attack.max_memory_bytes,
+        limits=attack.limits,
         max_output_bytes=64_000,
         network=mechanism.network,
         hidden=(scene.delegate_home,),
@@ -379,7 +516,7 @@ async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: Comm
     )
     try:
         return await execute(spec, mechanism.confinement)
-    except SandboxFailed as failure:
+    except (SandboxFailed, ResourceLimit) as failure:
         return ProcessResult(None, "", str(failure), timed_out=False, seconds=0)
 
 
@@ -394,11 +531,17 @@ async def _scene() -> AsyncGenerator[CommandScene]:
         server = await asyncio.start_server(_hang_up, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            scene = CommandScene(Path(folder).resolve(), host, port, canary, marker)  # noqa: ASYNC240 - a few lstat calls
+            terminal, other_end = os.openpty()
+            root = Path(folder).resolve()  # noqa: ASYNC240 - a few lstat calls
+            scene = CommandScene(root, host, port, os.ttyname(other_end), canary, marker)
             _create_targets(scene)
+            service = await asyncio.start_unix_server(_hang_up, scene.service)
             try:
                 yield scene
             finally:
+                service.close()
+                os.close(terminal)
+                os.close(other_end)
                 for pid in _sleepers(marker):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)

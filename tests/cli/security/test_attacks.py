@@ -31,9 +31,10 @@ EXPECTED = {
     "a daemon in its own session": "stopped stopped stopped possible",
     "a double-forked daemon": "stopped stopped stopped possible",
     "a daemon that kills its supervisor": "stopped stopped possible possible",
+    "chains of forks, each in a session of its own": "stopped stopped EITHER EITHER",
     "a command that ignores all signals": "stopped stopped stopped stopped",
     "300 background processes": "stopped stopped stopped stopped",
-    "300 concurrent processes": "possible possible possible possible",
+    "too many concurrent processes": "stopped stopped stopped stopped",
     "reading a key from its own environment": "stopped stopped stopped stopped",
     "reading a key from another process's environment": "stopped stopped possible possible",
     "reading a file that usually holds secrets": "stopped stopped possible possible",
@@ -47,12 +48,22 @@ EXPECTED = {
     "putting another git repository in place": "stopped stopped possible possible",
     "reading a password in git's configuration": "stopped stopped possible possible",
     "allocating too much memory": "stopped stopped stopped stopped",
+    "allocating too much memory in several processes": "stopped stopped stopped stopped",
     "writing a huge file": "stopped stopped stopped stopped",
     "endless output": "stopped stopped stopped stopped",
     "killing the host process": "stopped stopped possible possible",
     "forging the exit code": "stopped stopped stopped stopped",
     "opening the user's terminal": "stopped stopped stopped stopped",
     "mounting a file system": "stopped stopped ROOT ROOT",
+    "changing a setting of the kernel": "stopped stopped KERNEL KERNEL",
+    "reading which keys the kernel holds": "stopped stopped KEYS KEYS",
+    "storing a key in the kernel": "stopped stopped possible possible",
+    "making a program setuid": "stopped stopped possible possible",
+    "changing mode and times of the user's file": "stopped stopped possible possible",
+    "reading another terminal": "stopped stopped possible possible",
+    "leaving shared memory behind": "stopped stopped possible possible",
+    "changing limits and priority of the host process": "stopped stopped possible possible",
+    "connecting to a service on this machine": "stopped stopped possible possible",
 }
 
 
@@ -91,6 +102,17 @@ def may_mount() -> bool:
     return subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
+def may_set_kernel() -> bool:
+    return os.access("/proc/sys/vm/swappiness", os.W_OK)
+
+
+def shows_keys() -> bool:
+    try:
+        return bool(Path("/proc/keys").read_bytes())
+    except OSError:
+        return False
+
+
 def has_route() -> bool:
     """Whether this machine could send a packet to another network."""
     argv = ["bash", "-c", "exec 3<>/dev/udp/192.0.2.1/9"]
@@ -108,10 +130,10 @@ def test_an_attack_ends_as_the_table_says(table: dict[tuple[str, str], Row], att
     if row is None or row.outcome == "n/a":
         pytest.skip(row.note if row else f"{mechanism} doesn't work here")
     expected = EXPECTED[attack].split()[COLUMNS.index(mechanism)]
-    depends = {"ROOT": may_mount, "ROUTE": has_route}
+    depends = {"ROOT": may_mount, "ROUTE": has_route, "KERNEL": may_set_kernel, "KEYS": shows_keys}
     if expected in depends:
         expected = "possible" if depends[expected]() else "stopped"
-    assert row.outcome == expected
+    assert row.outcome == expected or expected == "EITHER"
 
 
 def test_an_open_network_is_the_machines(table: dict[tuple[str, str], Row]) -> None:

@@ -1,0 +1,65 @@
+"""What a command may use: memory and processes, each and together, and the disk."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from delegate.sandbox.confinement import CommandSpec, Confinement, ResourceLimit, execute, shell
+from delegate.sandbox.limits import Limits, Watch
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks in /proc")
+NO_SANDBOX = Confinement(None, subreaper=True)
+MEGABYTES = 1_000_000
+
+
+def spec(command: str, folder: Path, limits: Limits) -> CommandSpec:
+    return CommandSpec(shell(command), folder, dict(os.environ), 20, 5_000, limits=limits)
+
+
+def holding(megabytes: int) -> str:
+    """A command that holds so much memory until its input ends."""
+    code = f'import sys; held = b"x" * {megabytes} * 1000000; sys.stdin.read()'
+    return f"{sys.executable} -S -c '{code}'"
+
+
+@pytest.mark.parametrize(
+    ("command", "limits", "reason"),
+    [
+        (holding(120) + " < <(sleep 9)", Limits(memory_bytes=100 * MEGABYTES), "a process used more than 0.1 GB"),
+        (
+            f"{holding(60)} < <(sleep 9) & {holding(60)} < <(sleep 9)",
+            Limits(memory_bytes=100 * MEGABYTES, total_memory_bytes=100 * MEGABYTES),
+            "its processes used more than 0.1 GB",
+        ),
+        ("for i in 1 2 3 4 5 6 7 8 9; do sleep 9 & done; wait", Limits(processes=8), "more than 8 processes"),
+    ],
+    ids=["memory of one", "memory of all", "processes"],
+)
+async def test_a_command_that_uses_too_much_is_ended(tmp_path: Path, command: str, limits: Limits, reason: str) -> None:
+    with pytest.raises(ResourceLimit, match=reason) as raised:
+        await execute(spec(f"echo started; {command}", tmp_path, limits), NO_SANDBOX)
+    assert raised.value.code == "resource_limit"
+    assert "started" in str(raised.value)
+
+
+async def test_memory_that_processes_share_is_counted_once(tmp_path: Path) -> None:
+    code = "import os, time; held = b'x' * 60_000_000; [os.fork() for _ in range(2)]; time.sleep(0.6)"
+    limits = Limits(memory_bytes=100 * MEGABYTES, total_memory_bytes=150 * MEGABYTES)
+    ran = await execute(spec(f'{sys.executable} -S -c "{code}"', tmp_path, limits), NO_SANDBOX)
+    assert ran.exit_code == 0
+
+
+def test_the_last_of_the_disk_is_left(tmp_path: Path) -> None:
+    free = os.statvfs(tmp_path)
+    some = Limits(disk_reserve_bytes=1, inode_reserve=0)
+    assert Watch(some, tmp_path).exceeded(os.getpid()) == ""
+    bytes_left = free.f_bavail * free.f_frsize
+    half = Watch(replace(some, disk_reserve_bytes=bytes_left // 3), tmp_path)
+    assert half.exceeded(os.getpid()) == ""
+    half._folder = Path("/proc")  # pyright: ignore[reportPrivateUsage] - a file system on which nothing is free
+    assert "almost full" in half.exceeded(os.getpid())
+    full = Watch(replace(some, disk_reserve_bytes=bytes_left), tmp_path)
+    assert full.exceeded(os.getpid()) == "", "as it was before the command"
