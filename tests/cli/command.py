@@ -27,7 +27,7 @@ def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=30,
+        timeout=200,  # of a test that hangs; trying all attacks takes long where much else runs
         env={**inherited, **environment},
     )
     assert "Traceback" not in done.stderr + done.stdout, done.stderr

@@ -1,6 +1,6 @@
 """The attacks that `delegate doctor --security` tries on this machine, and how each ends.
 
-All tests that look at the outcomes are in this file, so that one process tries the attacks, once.
+All tests that look at the outcomes are in this file, so that a process tries the attacks at most once.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from delegate.judging.checks.worker import close_workers
 from delegate.sandbox.confinement import Confinement
 from tests.cli.command import delegate
 from tests.support import leaks
+
+pytestmark = pytest.mark.timeout(300)  # the first test of a process tries them all
 
 COLUMNS = ("bubblewrap", "landlock", "process", "process group")
 OPEN_NETWORK = ("bubblewrap, open network", "landlock, open network")
