@@ -94,7 +94,7 @@ def verdicts(reports: Sequence[Report]) -> list[str]:
     return [result.verdict.verdict if result.verdict else str(result.error) for result in results]
 
 
-@pytest.mark.parametrize(("protocol", "per_second"), [("openai", 60), ("anthropic", 60)])
+@pytest.mark.parametrize(("protocol", "per_second"), [("openai", 25), ("anthropic", 25)])
 async def test_thirty_delegations_at_once_all_finish_within_a_rate_limit(
     home: Path, protocol: Literal["openai", "anthropic"], per_second: int
 ) -> None:

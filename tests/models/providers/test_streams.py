@@ -95,15 +95,15 @@ async def test_a_stream_that_ends_without_its_end_is_not_a_reply(wire: Wire, ope
 async def test_a_reply_may_take_longer_than_a_call_while_it_goes_on(
     wire: Wire, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_shared, "CALL_SECONDS", 0.3)
-    monkeypatch.setattr(_stream, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(_shared, "CALL_SECONDS", 0.5)
+    monkeypatch.setattr(_stream, "IDLE_SECONDS", 1.0)
     sent = pieces(wire, Reply("x" * 80), 8)
     with ModelServer([Pieces(sent, every=0.07), Pieces(sent[:4], ending="stall")]) as server:
         client = opened(wire, server, timeout_seconds=None)
         started = time.monotonic()
         assert (await client.complete(ASK)).text == "x" * 80
-        assert time.monotonic() - started > 0.5
-        with pytest.raises(ProviderError, match=r"the reply stopped for 0\.3 s") as caught:
+        assert time.monotonic() - started > 0.6
+        with pytest.raises(ProviderError, match="the reply stopped for 1 s") as caught:
             await client.complete(ASK)
     assert (caught.value.fault, caught.value.outcome) == ("timeout", "left_waiting")
 
