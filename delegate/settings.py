@@ -7,7 +7,6 @@ name in capitals. A file in the working folder that isn't trusted may only narro
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, cast
@@ -16,6 +15,7 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from delegate import trust
+from delegate._util.documents import loads
 from delegate._util.similar import most_similar
 from delegate.errors import ConfigError
 from delegate.models.catalog import JudgeAccuracy, Model, Price, hint_for
@@ -239,8 +239,8 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
         ConfigError: It isn't TOML, or a value is invalid.
     """
     try:
-        fields = tomllib.loads(file.data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        fields = cast("dict[str, Any]", loads(file.data.decode(), "toml"))
+    except ValueError as error:  # also if it isn't UTF-8
         raise ConfigError(f"{file.name} can't be read as TOML: {error}; correct it there") from error
     _check(file.name, fields)
     return fields

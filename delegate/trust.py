@@ -2,7 +2,7 @@
 
 A cloned repository can bring a `delegate.toml`. So a file in the working folder may narrow what the operator allows,
 but widens it only after `delegate trust`, which notes the file's path and digest. These always count in full: the
-operator's own file, and the file that `DELEGATE_CONFIG` names.
+operator's own file, and the file that `DELEGATE_CONFIG` names. Files of tasks are on the same list.
 """
 
 import hashlib
@@ -154,6 +154,36 @@ def read(path: Path) -> SettingsFile:
 def trust(file: SettingsFile) -> None:
     """Trust this file with the content that was read; any change of it ends the trust."""
     _store({**trusted(), file.path: _digest(file.data)})
+
+
+def trust_tasks(path: Path, digest: str) -> None:
+    """Trust a file of tasks with the content that had this digest; any change of it ends the trust."""
+    _store({**trusted(), _key(path): digest})
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether any file is trusted as it is now.
+
+    Raises:
+        ConfigError: There is no such file, or it can't be read.
+    """
+    listed = trusted().get(_key(path))
+    return listed is not None and listed == digest_of(path)
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file of any size.
+
+    Raises:
+        ConfigError: There is no such file, or it can't be read.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ConfigError(f"{path} is not a regular file; name one")
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}; name a file that exists") from None
 
 
 def revoke(path: Path) -> bool:

@@ -5,12 +5,12 @@ line is limited, so that reading needs the memory of a few lines only, whatever 
 """
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
+from delegate._util.documents import Format, loads
 from delegate.batch.item import BadRow, Item, When
 from delegate.batch.templates import Templates
 from delegate.errors import CallError
@@ -98,6 +98,11 @@ class TaskFile:
         """Name of the source in messages."""
         return self.display_name or str(self.path)
 
+    @property
+    def is_table(self) -> bool:
+        """Whether it contains values for templates instead of tasks."""
+        return self.path.suffix.lower() in _TABLES
+
     def __iter__(self) -> Iterator[Item | BadRow]:
         self._refuse_changed()
         suffix = self.path.suffix.lower()
@@ -106,7 +111,7 @@ class TaskFile:
             return
         with self.path.open("rb") as file:
             lines = _Lines(file)
-            yield from self._table_items(lines) if suffix in _TABLES else self._line_items(lines)
+            yield from self._table_items(lines) if self.is_table else self._line_items(lines)
 
     def _line_items(self, lines: "_Lines") -> Iterator[Item | BadRow]:
         while True:
@@ -114,7 +119,7 @@ class TaskFile:
             try:
                 line = next(lines)
                 if line.strip():
-                    task = _json(line)
+                    task = _loads(line, "json")
                     yield self._item(task, lines.number)
             except StopIteration:
                 return
@@ -188,7 +193,7 @@ class TaskFile:
         if not text.strip():
             raise self._empty_error()
         try:
-            document = _json(text.decode()) if self.path.suffix.lower() == ".json" else _yaml(text.decode())
+            document = _loads(text.decode(), "json" if self.path.suffix.lower() == ".json" else "yaml")
         except UnicodeDecodeError:
             raise CallError("unreadable_file", f"{self.name} can't be read: not UTF-8") from None
         except CallError as error:
@@ -318,17 +323,9 @@ def _when(value: object) -> When:
     raise CallError("bad_when", f"`when` is {value!r:.60}; use `passed` or `always`", field="when")
 
 
-def _json(text: str) -> object:
+def _loads(text: str, format: Format) -> object:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CallError("invalid_json", f"not valid JSON: {error}") from None
-
-
-def _yaml(text: str) -> object:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise CallError("invalid_yaml", f"not valid YAML: {' '.join(str(error).split())}") from None
+        return loads(text, format)
+    except ValueError as error:
+        code = "invalid_yaml" if format == "yaml" else "invalid_json"
+        raise CallError(code, f"not valid {format.upper()}: {error}") from None

@@ -45,7 +45,7 @@ _SHORT_HELP = {
     "demo": "Run three small tasks that show what verdicts are for.",
     "models": "List the models: which one judges, and why the others don't.",
     "doctor": "Check the setup, and say how to fix each problem.",
-    "trust": "Trust the delegate.toml of a folder, so that all of it counts.",
+    "trust": "Let a folder's delegate.toml, or a file of tasks, count in full.",
     "tool": "Print the tool definition as JSON for a host.",
     "mcp": "Serve delegate_task over MCP to an editor or coding agent.",
     "runs": "List the latest runs.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from delegate.cli.options import Format, FormatOption, TraceOption
+from delegate.cli.options import Format, FormatOption, PlanOption, TraceOption
 from delegate.cli.recorded import complete_batch
 from delegate.cli.run import TierName
 
@@ -91,9 +91,7 @@ def batch(
     again: Annotated[bool, typer.Option("--again", help="Run these tasks even if they were run before.")] = False,
     engine: EngineOption = EngineName.local,
     address: Annotated[str | None, typer.Option(help="With --engine ray: the cluster's address.")] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Print the models and the estimated cost, and run nothing.")
-    ] = False,
+    plan: PlanOption = False,
     trace: TraceOption = None,
     format: FormatOption = Format.pretty,
 ) -> None:
@@ -218,11 +216,15 @@ def _run(args: _Arguments) -> "Batch":
 
 def _plan(args: _Arguments, format: Format) -> None:
     from delegate.cli.batch_plan import show
+    from delegate.cli.task_trust import requests_of
+    from delegate.cli.taskfile import located_tasks
     from delegate.cli.work import work
     from delegate.delegator import Delegator
 
     delegator, source = Delegator(), _source(_options(args))
-    show(work(delegator, lambda _: delegator.plan(source, skip_bad=args.skip_bad)), format)
+    plan = work(delegator, lambda _: delegator.plan(source, skip_bad=args.skip_bad))
+    file = None if source.is_table else source.path
+    show(plan, requests_of(file, located_tasks(source), delegator.settings), format, file)
 
 
 async def _batch(
@@ -231,6 +233,8 @@ async def _batch(
     import json
 
     from delegate.cli.recorded import run_id_of
+    from delegate.cli.task_trust import refuse_untrusted
+    from delegate.cli.taskfile import located_tasks
 
     options, results, resume = _options(args), args.results, args.resume
     if resume is not None:
@@ -238,9 +242,12 @@ async def _batch(
         before = await delegator.batch_on_record(resume)
         options = _stored_options(before.options)
         results = results or (Path(before.results) if before.results else None)
+    source = _source(options)
+    if not source.is_table:
+        refuse_untrusted(source.path, located_tasks(source), delegator.settings)
     rerun: list[Rerun] = [one.value for one in args.rerun]
     return delegator.batch(
-        _source(options),
+        source,
         concurrency=args.concurrency,
         max_cost_usd=args.max_cost,
         max_minutes=args.max_minutes,

@@ -1,4 +1,4 @@
-"""Prints the plan of a batch: its tasks, models and estimated cost."""
+"""Prints a plan: tasks, models, estimated cost, and what the tasks ask for."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -10,21 +10,25 @@ from delegate._util.fencing import one_line
 from delegate.cli.layout import Prose
 from delegate.cli.options import Format
 from delegate.cli.output import console, print_json
+from delegate.cli.task_trust import Requests, lines_of
 from delegate.contract.amounts import counted, usd
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from delegate.batch.plan import BatchPlan, Group
 
 _SHOWN_IDS = 12
 _NAME_CHARS = 40
 
 
-def show(plan: "BatchPlan", format: Format) -> None:
-    """Print the plan."""
+def show(plan: "BatchPlan", requests: Requests, format: Format, file: "Path | None") -> None:
+    """Print the plan, and what the tasks of the file ask for."""
     if format is not Format.pretty:
-        print_json({**dataclasses.asdict(plan), "usd": plan.usd})
+        print_json({**dataclasses.asdict(plan), "usd": plan.usd, **dataclasses.asdict(requests)})
         return
-    console().print(Prose(Text("\n").join(map(Text, _lines(plan))), hang=2))
+    lines = (*_lines(plan), *lines_of(requests, file), "nothing was run")
+    console().print(Prose(Text("\n").join(map(Text, lines)), hang=2))
 
 
 def _lines(plan: "BatchPlan") -> Iterator[str]:
@@ -36,7 +40,6 @@ def _lines(plan: "BatchPlan") -> Iterator[str]:
     for group in plan.groups:
         yield f"  {group.tasks} on {group.model or 'the runner'}: {_estimate(group)}"
     yield f"estimated total cost: {usd(plan.usd)}" if plan.usd is not None else "estimated total cost: unknown"
-    yield "nothing was run"
 
 
 def _estimate(group: "Group") -> str:

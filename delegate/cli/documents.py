@@ -1,22 +1,22 @@
 """Reads texts and documents from files that are named on the command line, or from stdin for `-`."""
 
-import json
 import sys
-import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from delegate._util.documents import Format, loads
 from delegate._util.windows_paths import windows_path_hint
 from delegate.errors import CallError
 
 STDIN = Path("-")
-SUFFIXES = (".json", ".yaml", ".yml", ".toml")
-"""Suffixes of files that contain one document."""
+FORMATS: Mapping[str, Format] = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
+"""By the suffixes of files that contain one document."""
 
 
 def is_document(path: Path) -> bool:
     """Whether the file has the suffix of a document."""
-    return path.suffix.lower() in SUFFIXES
+    return path.suffix.lower() in FORMATS
 
 
 def name_of(path: Path) -> str:
@@ -44,34 +44,11 @@ def _advice(error: Exception) -> str:
 def read_document(path: Path) -> Any:
     """The value in a JSON, YAML or TOML file. Raises CallError."""
     if not is_document(path):
-        message = f"{path}: can't tell its format; use a name that ends in {', '.join(SUFFIXES)}"
+        message = f"{path}: can't tell its format; use a name that ends in {', '.join(FORMATS)}"
         raise CallError("unreadable_file", message)
-    suffix, text = path.suffix.lower(), read_text(path)
+    format = FORMATS[path.suffix.lower()]
     try:
-        return _loads(suffix, text)
-    except (ValueError, RecursionError) as error:
-        message = f"{path} is not valid {suffix[1:].upper()}: {error}"
+        return loads(read_text(path), format)
+    except ValueError as error:
+        message = f"{path} is not valid {format.upper()}: {error}"
         raise CallError("unreadable_file", message, hint="correct the file at this place") from None
-
-
-def _loads(suffix: str, text: str) -> Any:
-    if suffix == ".json":
-        return json.loads(text)
-    if suffix == ".toml":
-        return tomllib.loads(text)
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(_yaml_problem(error)) from None
-
-
-def _yaml_problem(error: Exception) -> str:
-    """What is wrong, and where: the library's own text also quotes the line, below each other."""
-    problem, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)
-    if not problem or mark is None:
-        return " ".join(str(error).split())
-    context, begin = getattr(error, "context", None), getattr(error, "context_mark", None)
-    text = f"{problem}: line {mark.line + 1} column {mark.column + 1}"
-    return f"{text} ({context} from line {begin.line + 1} column {begin.column + 1})" if context and begin else text

@@ -118,8 +118,15 @@ def _rows(tasks: "list[tuple[str, str, Task]]") -> list[dict[str, Any]]:
 
 def _tasks_of(file: Path, workspace: Path | None) -> "list[tuple[str, str, Task]]":
     """The tasks of a file of tasks, or one with the criteria of a file. Raises CallError."""
-    if (tasks := _tasks_in(file)) is None:
+    from delegate.cli.task_trust import refuse_untrusted
+    from delegate.settings import load_settings
+
+    if (tasks := tasks_in(file)) is None:
         return [(str(file), "", _task_of(file, None, workspace))]
+    # In place of a workspace that the operator names, what the file says doesn't count.
+    counts = {"workspace": None} if workspace is not None else {}
+    asked = ((f"task {id}", task.model_copy(update=counts)) for id, task in tasks)
+    refuse_untrusted(file, asked, load_settings())
     return [(str(file), f"task {id}, ", _in(task, workspace)) for id, task in tasks]
 
 
@@ -157,7 +164,7 @@ def _in(task: "Task", workspace: Path | None) -> "Task":
     return task.model_copy(update={"workspace": Workspace(mode="shared", path=existing(workspace))})
 
 
-def _tasks_in(file: Path) -> "list[tuple[str, Task]] | None":
+def tasks_in(file: Path) -> "list[tuple[str, Task]] | None":
     """The tasks of a file with their ids; None if it is a file of criteria. Raises CallError."""
     from delegate.batch.item import BadRow
     from delegate.batch.sources import TaskFile

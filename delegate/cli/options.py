@@ -23,6 +23,11 @@ FormatOption = Annotated[
     typer.Option("--format", help="pretty: text. json: one document. jsonl: one line per result."),
 ]
 
+PlanOption = Annotated[
+    bool,
+    typer.Option("--plan", help="Print the models, the estimated cost and what the tasks ask for, and run nothing."),
+]
+
 TraceOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Append OpenTelemetry spans to this file, as OTLP JSON. Needs the extra `otel`."),

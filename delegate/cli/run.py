@@ -1,13 +1,13 @@
 """`delegate run`: runs tasks from the command line or a file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from delegate.cli.options import Format, FormatOption, TraceOption
+from delegate.cli.options import Format, FormatOption, PlanOption, TraceOption
 
 if TYPE_CHECKING:
     from delegate.child.command import CommandRunner
@@ -125,6 +125,7 @@ def run(
     runner: RunnerOption = None,
     runner_output: RunnerOutputOption = None,
     runner_env: RunnerEnvOption = None,
+    plan: PlanOption = False,
     trace: TraceOption = None,
     resume: ResumeOption = None,
     format: FormatOption = Format.pretty,
@@ -157,7 +158,8 @@ def run(
     task has the fields goal, context, acceptance_criteria, output_schema, tier,
     model, tools, workspace, max_steps, timeout_seconds, max_cost_usd, mode,
     max_claims and steps. A criterion in it is a sentence or a typed object, and a
-    relative workspace is resolved against the folder of the file.
+    relative workspace is resolved against the folder of the file. What reaches
+    further than that folder or your settings needs `delegate trust FILE`.
 
     The child gets a new, empty folder; with --in, --worktree or --copy, it gets
     a project. Its files stay there; --out copies them to a folder of yours. It
@@ -199,7 +201,7 @@ def run(
     }
     options = {name: value for name, value in fields.items() if value is not None}
     if resume is not None:
-        _refuse_options_with_resume(goal, file, runner, out, options)
+        _refuse_options_with_resume(goal, file, runner, out, options | ({"--plan": True} if plan else {}))
         _resume(resume, format)
     if max_claims is not None and not until_verified:
         raise typer.BadParameter("can only be used with --until-verified", param_hint="--max-claims")
@@ -207,12 +209,19 @@ def run(
         raise typer.BadParameter("can only be used with --out", param_hint="--force")
     if file is not None:
         _refuse_options_with_file(goal, options)
-        _run(read_tasks(file), format, worker, out, force=force, trace=trace)
+        tasks = read_tasks(file)
+        if plan:
+            _plan(tasks, file, worker, format)
+        _refuse_untrusted(file, tasks)
+        _run(tasks, format, worker, out, force=force, trace=trace)
     if goal is None:
         raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
     if output_schema is not None:
         options["output_schema"] = read_schema(output_schema)
-    _run((_task_from_options(goal, options),), format, worker, out, force=force, trace=trace)
+    tasks = (_task_from_options(goal, options),)
+    if plan:
+        _plan(tasks, None, worker, format)
+    _run(tasks, format, worker, out, force=force, trace=trace)
 
 
 def _refuse_options_with_resume(
@@ -325,6 +334,34 @@ def _run(
     _print(report, goals, format)
     complete = out.bring(report, quiet=format is not Format.pretty) if out else True
     raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
+
+
+def _plan(tasks: "Sequence[Task]", file: Path | None, runner: "CommandRunner | None", format: Format) -> NoReturn:
+    """Print what would be run."""
+    from delegate.batch.sources import Listed
+    from delegate.cli.batch_plan import show
+    from delegate.cli.task_trust import requests_of
+    from delegate.cli.work import work
+    from delegate.delegator import Delegator
+    from delegate.settings import load_settings
+
+    settings = load_settings()
+    delegator = Delegator(_raise_limits(settings, tasks), runner=runner)
+    source = Listed(tasks, str(file) if file else "the command line")
+    plan = work(delegator, lambda _: delegator.plan(source))
+    show(plan, requests_of(file, _located(tasks), settings), format, file)
+    raise typer.Exit
+
+
+def _refuse_untrusted(file: Path, tasks: "Sequence[Task]") -> None:
+    from delegate.cli.task_trust import refuse_untrusted
+    from delegate.settings import load_settings
+
+    refuse_untrusted(file, _located(tasks), load_settings())
+
+
+def _located(tasks: "Sequence[Task]") -> Iterator[tuple[str, "Task"]]:
+    return ((f"task {n}", task) for n, task in enumerate(tasks, start=1))
 
 
 def _refuse_absent_workspaces(tasks: "Sequence[Task]") -> None:

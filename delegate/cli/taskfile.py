@@ -4,14 +4,16 @@ A criterion is a sentence for the judge, one of the short forms such as `shell: 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from delegate.batch.sources import no_tasks, tasks_in
+from delegate.batch.item import Item
+from delegate.batch.sources import TaskFile, no_tasks, tasks_in
 from delegate.cli.documents import read_document
 from delegate.contract.problems import KINDS, Problems, join, kind_fields
 from delegate.errors import CallError
@@ -77,6 +79,11 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
     return tuple(read_task(task, where=f"{path}: task {n}", base=path.parent) for n, task in enumerate(tasks, start=1))
 
 
+def located_tasks(source: TaskFile) -> Iterator[tuple[str, Task]]:
+    """The valid tasks of a file for a batch, each with where it is."""
+    return ((f"row {one.row}", one.task) for one in source if isinstance(one, Item))
+
+
 def read_schema(path: Path) -> JsonObject:
     """Read a JSON Schema from a file. Raises CallError."""
     schema = read_document(path)
@@ -126,7 +133,11 @@ def _refuse_undecidable(task: Task) -> None:
 def _resolve_workspace(task: Task, base: Path) -> Task:
     if task.workspace is None or task.workspace.path is None:
         return task
-    path = base / task.workspace.path.expanduser()
+    try:
+        path = base / task.workspace.path.expanduser()
+        os.path.realpath(path)
+    except (ValueError, RuntimeError, OSError) as error:  # such as a NUL character, or the home folder of nobody
+        raise _bad(f"`workspace.path` can't be a path: {error}", "workspace") from None
     return task.model_copy(update={"workspace": task.workspace.model_copy(update={"path": path})})
 
 

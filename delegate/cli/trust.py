@@ -1,4 +1,4 @@
-"""`delegate trust`: lets a settings file of a folder count in full, as long as it stays as it is."""
+"""`delegate trust`: lets a folder's settings file, or a file of tasks, count in full, as long as it stays as it is."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +8,8 @@ import typer
 if TYPE_CHECKING:
     from delegate.trust import SettingsFile
 
-_PATH = typer.Argument(help="The settings file, or its folder.")
+_TASKS = (".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".toml")
+_PATH = typer.Argument(help="The settings file, its folder, or a file of tasks.")
 _LIST = typer.Option("--list", help="List the trusted files instead.")
 _REVOKE = typer.Option("--revoke", help="End the trust in this file instead.")
 
@@ -18,11 +19,12 @@ def trust(
     listed: Annotated[bool, _LIST] = False,
     revoke: Annotated[bool, _REVOKE] = False,
 ) -> None:
-    """Trust the delegate.toml of a folder, so that all of it counts.
+    """Let a folder's delegate.toml, or a file of tasks, count in full.
 
-    Without trust, such a file may only narrow what your own settings allow. It
-    could be a repository's: read it first. Any change of the file ends the
-    trust.
+    Without trust, a delegate.toml may only narrow what your own settings allow,
+    and a file of tasks may ask for no more than they do, and for no workspace
+    outside of its folder. Either could be a repository's: read it first. Any
+    change of the file ends the trust.
     """
     from delegate import trust as trusting
     from delegate.errors import ConfigError
@@ -34,10 +36,30 @@ def trust(
         if not trusting.revoke(path):
             raise ConfigError(f"{path} isn't trusted; `delegate trust --list` shows what is")
         print(f"{path} is no longer trusted")
+    elif not path.is_dir() and path.name != trusting.NAME and path.suffix.lower() in _TASKS:
+        _trust_tasks(path)
     else:
         file = trusting.read(path)
         print(_reach(file))
         trusting.trust(file)
+
+
+def _trust_tasks(path: Path) -> None:
+    """Trust a file of tasks, and print what it asks for. Raises ConfigError, and CallError for an invalid file."""
+    from delegate import trust
+    from delegate.cli.lint import tasks_in
+    from delegate.cli.task_trust import lines_of, requests_of
+    from delegate.errors import ConfigError
+    from delegate.settings import load_settings
+
+    digest = trust.digest_of(path)
+    if (tasks := tasks_in(path)) is None:
+        raise ConfigError(f"{path} isn't a file of tasks; name one, or a {trust.NAME}")
+    requests = requests_of(None, ((f"task {id}", task) for id, task in tasks), load_settings())
+    if trust.digest_of(path) != digest:
+        raise ConfigError(f"{path} was changed while it was read; trust it when it no longer changes")
+    print("\n".join((f"trusted as it is now: {path.resolve()}", *lines_of(requests, path))))
+    trust.trust_tasks(path, digest)
 
 
 def _state(file: Path) -> str:
@@ -46,7 +68,7 @@ def _state(file: Path) -> str:
     from delegate.errors import ConfigError
 
     try:
-        return "trusted" if trust.read(file).trusted else "changed since, so no longer trusted"
+        return "trusted" if trust.is_trusted(file) else "changed since, so no longer trusted"
     except ConfigError:
         return "missing"
 

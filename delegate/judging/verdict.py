@@ -334,11 +334,15 @@ class _Judgment:
 
     @property
     def _git_findings(self) -> Sequence[Finding]:
-        """Changes of what git runs in the workspace. Commands in a sandbox can't make them; others can."""
+        """Changes of what git runs in the workspace. Commands in a sandbox can't make them; others can.
+
+        Links in git folders are removed, since git would write through them.
+        """
         folder = self.submission.folder
         if folder is None or folder.repository is None:
             return ()
-        changed = folder.repository.changed_since()
+        removed = folder.removed_links | folder.repository.remove_links(nested=True)
+        changed = folder.repository.changed_since() | removed
         named = ", ".join(
             shown(f"{path.relative_to(folder.root)} ({how})") for path, how in sorted(changed.items())[:5]
         )

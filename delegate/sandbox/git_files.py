@@ -4,31 +4,41 @@
     after it         ──▶ Repository.put_back: what no mount could hold is as it was
 
 Otherwise a later `git status`, outside of any sandbox, would run what a child planted there. Objects, refs, the index
-and logs stay writable, so that a child can `git add` and `git commit`.
+and logs stay writable, so that a child can `git add` and `git commit`. Links in a git folder don't: git would write
+through them into any file, such as the name of a branch into `~/.bashrc`. Operations that wait to be continued, such as
+a rebase, contain commands too, and are moved aside.
 
-What this doesn't protect: repositories in folders of the workspace, whose changes are only noticed; hooks and filters
-that are themselves files of the work (`core.hooksPath = .husky`); and a repository that the child created.
+What this doesn't protect: repositories in folders of the workspace, bare ones too, whose changes are only noticed; what
+hooks and programs of the work call in turn; and a repository that the child created.
 """
 
 import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from delegate.errors import ToolError
+from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox import files, paths
+from delegate.sandbox.git_config import NOTHING_NAMED, Named, named_in
 
 DECIDING = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info", "worktrees")
 """In a repository's own folder: what decides what git runs, or which other folder does."""
 MAX_FILES = 1_000
+"""Most files that are looked at in one round."""
 MAX_FOLDERS = 50_000
 """Most folders of the work in which other repositories are looked for."""
+_MAX_GIT_FOLDERS = 1_000_000
+_ROUNDS = 100
 MAX_BYTES = 1 << 20
 _MAX_POINTER_BYTES = 4_096
+_OPERATION = re.compile(r"rebase-merge|rebase-apply|sequencer|BISECT_[A-Z_]+")
+"""In a git folder: what `git rebase --continue` and the like go on with, which can contain commands."""
+_BARE = frozenset({"HEAD", "objects", "refs"})
+"""What git takes a folder for a repository by."""
 _URL_LOGIN = re.compile(rb"(?<=://)(?!git@)[^/\s\"']+@")
 _SECRET_VALUE = re.compile(rb"(?im)^(\s*\w*(?:extraheader|pass|password|token|secret)\s*=\s*).+")
 
@@ -47,25 +57,39 @@ class Repository:
     state: State
     nested: bool = False
     """Whether `state` includes repositories in folders of the work."""
+    named: Named = NOTHING_NAMED
+    """What the configuration names in the work."""
 
     @classmethod
-    def of(cls, root: Path, *, nested: bool = False) -> "Repository | None":
-        """What there is in `root`, a real path; None if it is no repository. Blocks; never raises."""
+    def of(cls, root: Path, *, nested: bool = False, named: Named | None = None) -> "Repository | None":
+        """What there is in `root`, a real path; None if it is no repository. Blocks; never raises.
+
+        `named` is what the configuration named before, where a child may have changed that.
+        """
         pointer = root / ".git"
         if not os.path.lexists(pointer):
             return None
         folders = tuple(_git_folders(root))
+        if named is None:
+            named = named_in(root, configurations(root), folders)
         pinned = tuple(dict.fromkeys(above for folder in folders for above in _down_to(root, folder)))
         deciding = [folder / name for folder in folders for name in DECIDING]
         deciding += [] if pointer in folders else [pointer]
         read_only = tuple(path for path in deciding if _is_plain(path))
-        others = _repositories_below(root) if nested else ()
+        others = tuple(_repositories_below(root)) if nested else ()
         deciding += [path for other in others for path in (other, *(other / name for name in DECIDING))]
-        return cls(root, pinned, read_only, _state(deciding), nested)
+        deciding += [path for folder in (*folders, *others) for path in _operations(folder)]
+        deciding += [*named.folders, *(path for path in named.files if not stat.S_ISDIR(_mode(path)))]
+        deciding += _irregular(folders[:1], folders)
+        deciding += _irregular(others, others)
+        return cls(root, pinned, read_only, _state(deciding, others), nested, named)
 
     def changed_since(self) -> dict[Path, str]:
         """What was added, changed or deleted since, by path. Blocks; never raises."""
-        now = Repository.of(self.root, nested=self.nested)
+        return self._changed_since(nested=self.nested)
+
+    def _changed_since(self, *, nested: bool) -> dict[Path, str]:
+        now = Repository.of(self.root, nested=nested, named=self.named)
         after: State = now.state if now is not None else {}
         found = {path: "added" if path not in self.state else "changed" for path in after
                  if self.state.get(path) != after[path]}  # fmt: skip
@@ -73,23 +97,66 @@ class Repository:
 
     def put_back(self, *, held: bool) -> list[str]:
         """Undo what a command changed, as far as no mount prevented it (`held`). Returns what was changed."""
-        undone: list[str] = []
-        for path, change in sorted(self.changed_since().items(), key=lambda found: (found[1] != "added", found[0])):
-            if held and any(path == one or path.is_relative_to(one) for one in self.read_only):
-                continue  # a person's change
-            with suppress(OSError, ToolError):
-                if change != "deleted":
+        undone = dict[Path, str]()
+        for _ in range(_ROUNDS):  # more than can be looked at in one
+            before = len(undone)
+            for path, change in sorted(self.changed_since().items(), key=lambda found: (found[1] != "added", found[0])):
+                if held and any(path == one or path.is_relative_to(one) for one in self.read_only):
+                    continue  # a person's change
+                with suppress(OSError, ToolError):
+                    self._undo(path, change, undone)
+            if len(undone) == before:
+                break
+        return list(undone.values())
+
+    def remove_links(self, *, nested: bool) -> dict[Path, str]:
+        """Remove the links and pipes that are new in git folders, with `nested` also in those of folders of the work.
+
+        Returns what was removed. Blocks; never raises.
+        """
+        removed = dict[Path, str]()
+        for path, change in self._changed_since(nested=nested).items():
+            mode = _mode(path)
+            if change != "deleted" and not stat.S_ISREG(mode) and path.name != ".git" and not self.named.has(path):
+                with suppress(OSError, ToolError):
                     paths.remove_file(self.root, path)
-                if change != "added":
-                    self._write(path)
-                undone.append(f"{path.relative_to(self.root)} ({change})")
-        return undone
+                    removed[path] = "a link, removed" if stat.S_ISLNK(mode) else "a special file, removed"
+        return removed
+
+    def refuse(self, real: Path) -> None:
+        """Raise `ToolDenied` for a path that git's configuration names: git would later run what is there."""
+        if self.named.has(real):
+            raise ToolDenied(
+                f"{real.relative_to(self.root)} decides what git runs here, as a hook does, so a child can't write it; "
+                "report what should be in it instead"
+            )
+
+    def _undo(self, path: Path, change: str, undone: dict[Path, str]) -> None:
+        if (operation := self._operation(path)) is not None:
+            if change != "deleted" and operation not in undone:  # one that has ended runs nothing
+                aside = _aside(operation)
+                operation.rename(aside)
+                undone[operation] = f"{operation.relative_to(self.root)} (moved to {aside.relative_to(self.root)})"
+            return
+        what = f"{change}, a link" if stat.S_ISLNK(_mode(path)) else change
+        if change != "deleted":
+            paths.remove_file(self.root, path)
+        if change != "added":
+            self._write(path)
+        undone[path] = f"{path.relative_to(self.root)} ({what})"
+
+    def _operation(self, path: Path) -> Path | None:
+        """The operation that waits to be continued which a path is of, unless it is a link of that name."""
+        for one in (path, *path.parents):
+            if one.parent in self.pinned and _OPERATION.fullmatch(one.name):
+                return None if stat.S_ISLNK(_mode(one)) else one
+        return None
 
     def _write(self, path: Path) -> None:
         mode, content = self.state[path]
         if stat.S_ISLNK(mode):
             if os.path.isdir(path):  # where it isn't used, but nothing is lost
-                path.rename(path.with_name(f"{path.name}.undone-{secrets.token_hex(4)}"))
+                path.rename(_aside(path))
             os.symlink(content, os.fsencode(path))
         elif stat.S_ISREG(mode):
             files.write(self.root, path, content)
@@ -155,19 +222,49 @@ def _git_folders(root: Path) -> Iterator[Path]:
 
 
 def _repositories_below(root: Path) -> Iterator[Path]:
-    """The folders and files called `.git` in folders of the work."""
-    waiting = [root]
+    """The folders and files called `.git` in folders of the work, and bare repositories, which git obeys in them."""
+    waiting, own = [root], set(_git_folders(root))
     for _ in range(MAX_FOLDERS):
         if not waiting:
             return
         folder = waiting.pop()
+        names, below = set[str](), list[Path]()
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name == ".git":
-                    if folder != root:
-                        yield folder / ".git"
-                elif entry.name not in files.IGNORED_FOLDERS and entry.is_dir(follow_symlinks=False):
-                    waiting.append(folder / entry.name)
+                names.add(entry.name)
+                if entry.name not in files.IGNORED_FOLDERS and entry.is_dir(follow_symlinks=False):
+                    below.append(folder / entry.name)
+        if folder != root and ".git" in names:
+            yield folder / ".git"
+        if folder != root and names >= _BARE:
+            yield folder
+        else:
+            waiting += (path for path in below if path not in own)
+
+
+def _operations(folder: Path) -> list[Path]:
+    """The operations in a git folder that wait to be continued."""
+    with suppress(OSError):
+        return [folder / name for name in os.listdir(folder) if _OPERATION.fullmatch(name)]
+    return []
+
+
+def _irregular(waiting: Iterable[Path], git_folders: Iterable[Path]) -> Iterator[Path]:
+    """Links, pipes and sockets in these folders: git writes through a link, and waits at a pipe.
+
+    Single objects of `git_folders` are left out: git never writes to one that is there.
+    """
+    ahead, objects = [str(folder) for folder in waiting], {f"{folder}/objects" for folder in git_folders}
+    for _ in range(_MAX_GIT_FOLDERS):
+        if not ahead:
+            return
+        folder = ahead.pop()
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    ahead += [] if folder in objects and len(entry.name) == 2 else [entry.path]
+                elif not entry.is_file(follow_symlinks=False):
+                    yield Path(entry.path)
 
 
 def _pointed_to(root: Path) -> Path | None:
@@ -214,15 +311,21 @@ def _is_plain(path: Path) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
-def _state(deciding: list[Path]) -> State:
-    """What there is of these files, and in these folders."""
+def _aside(path: Path) -> Path:
+    """Where what must not stay at `path` is kept, under a name that git doesn't know."""
+    return path.with_name(f"{path.name}.undone-{secrets.token_hex(4)}")
+
+
+def _state(deciding: list[Path], repositories: Iterable[Path] = ()) -> State:
+    """What there is of these files, and in these folders; nothing of `repositories`, which are listed file by file."""
+    skipped = set(repositories)
     found: dict[Path, tuple[int, bytes]] = {}
     waiting = deciding[::-1]
     while waiting and len(found) < MAX_FILES:
         path = waiting.pop()
         mode = _mode(path)
         if stat.S_ISDIR(mode):
-            if path.name not in ("worktrees", ".git"):  # other worktrees write their own index there
+            if path.name not in ("worktrees", ".git") and path not in skipped:  # other worktrees write an index there
                 with suppress(OSError):
                     waiting += [path / name for name in sorted(os.listdir(path)) if not name.endswith(".sample")]
         elif mode and path.parts[-2:] != ("info", "refs"):  # `git gc` writes it

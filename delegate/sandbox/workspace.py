@@ -63,6 +63,8 @@ class Folder:
     """Whether it is known what there was before the child started."""
     repository: Repository | None = None
     """What git runs here, as it was before the child started."""
+    removed_links: dict[Path, str] = field(default_factory=dict[Path, str])
+    """The links in git folders that the child left, which `artifacts` removed."""
     max_bytes: float = math.inf
     """How much a child may add to it."""
     _bytes_before: int = 0
@@ -184,6 +186,8 @@ class Folder:
         """
         real = self.resolve(path)
         refuse_repository(self.root, real)
+        if self.repository is not None:
+            self.repository.refuse(real)
         paths.refuse_settings(real)
         if self._writer is not None:
             self._writer.acquire(real)
@@ -310,10 +314,13 @@ class Folder:
     async def artifacts(self) -> tuple[Artifact, ...]:
         """The same as `changes`, without blocking the event loop.
 
-        For a worktree with changes, the first artifact is the diff, which is stored next to the folder.
+        For a worktree with changes, the first artifact is the diff, which is stored next to the folder. Links in git
+        folders that weren't there before are removed.
         """
         if not self._exists:
             return ()
+        if self.repository is not None:
+            self.removed_links |= await run_in_thread(partial(self.repository.remove_links, nested=False))
         found = await run_in_thread_if(not self.is_small, self.changes)
         if self._worktree is None or not found:
             return found

@@ -322,3 +322,198 @@ def test_a_broken_pointer_is_no_error(tmp_path: Path, broken: str) -> None:
     (tmp_path / ".git").write_text(broken)
     found: Any = Repository.of(tmp_path)
     assert found.changed_since() == {}
+
+
+GIT_WRITES = (
+    "logs/HEAD", "COMMIT_EDITMSG", "FETCH_HEAD", "ORIG_HEAD", "index.lock", "refs/heads/x", "packed-refs", "shallow",
+    "logs/refs/heads/objects/ab/x", "MERGE_MSG",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("written", GIT_WRITES)
+async def test_no_link_in_a_git_folder_outlives_the_command(
+    commands: Commands, repository: Path, tmp_path: Path, written: str
+) -> None:
+    outside = tmp_path / "bashrc"
+    outside.write_text("before\n")
+    link = f".git/{written}"
+    ran = await run(commands, f"mkdir -p {Path(link).parent}; ln -sf {outside} {link}", repository)
+    assert not os.path.lexists(repository / link)
+    assert f"{link} (added, a link)" in ran.stderr
+    for args in (("switch", "-c", "x'; touch code"), ("commit", "--allow-empty", "-m", "touch code"), ("gc",)):
+        subprocess.run([*GIT.split(), *args], cwd=repository, capture_output=True)
+    assert outside.read_text() == "before\n"
+
+
+async def test_links_of_before_and_those_of_the_work_stay(commands: Commands, repository: Path) -> None:
+    (repository / ".git" / "ours").symlink_to("HEAD")
+    ran = await run(commands, "ln -s a.txt b.txt; mkfifo pipe; mkfifo .git/pipe; rm .git/ours", repository)
+    assert os.readlink(repository / "b.txt") == "a.txt"
+    assert os.readlink(repository / ".git" / "ours") == "HEAD"
+    assert not (repository / ".git" / "pipe").exists()
+    assert ".git/ours (deleted)" in ran.stderr
+
+
+async def test_more_links_than_one_round_looks_at_go_too(commands: Commands, repository: Path) -> None:
+    await run(commands, "cd .git; for i in $(seq 2100); do echo l$i; done | xargs -I{} -P4 ln -s /x {}", repository)
+    assert [path for path in (repository / ".git").iterdir() if path.is_symlink()] == []
+
+
+async def test_no_link_in_a_submodules_folder_stays(commands: Commands, repository: Path, tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    shutil.copytree(repository, inner)
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "lib")
+    await run(commands, "ln -sf /x .git/modules/lib/logs/HEAD; ln -s /x .git/modules/lib/FETCH_HEAD", repository)
+    assert [path for path in (repository / ".git").rglob("*") if path.is_symlink()] == []
+
+
+def test_a_link_that_a_child_without_a_sandbox_left_is_removed_and_a_finding(repository: Path, home: Path) -> None:
+    (repository / "old").mkdir()
+    git(repository / "old", "init", "--quiet")
+    command = "ln -sf ~/.bashrc .git/logs/HEAD; ln -s ~/.bashrc old/.git/COMMIT_EDITMSG"
+    with Delegator(client=Scripted([Scripted.call("run_shell", command=command), "hello"]), commands="allow",
+                   sandbox="off") as delegator:  # fmt: skip
+        verdict = delegator.run_sync(_hello(repository)).results[0].verdict
+    assert verdict
+    message = verdict.findings[0].message
+    assert ".git/logs/HEAD (a link, removed), old/.git/COMMIT_EDITMSG (a link, removed)" in message
+    assert not os.path.lexists(repository / ".git" / "logs" / "HEAD")
+    assert not os.path.lexists(repository / "old" / ".git" / "COMMIT_EDITMSG")
+
+
+def _hello(workspace: Path) -> Task:
+    return Task(
+        goal="Say hello.",
+        workspace=Workspace(mode="shared", path=workspace),
+        acceptance_criteria=[{"kind": "regex", "pattern": "hello"}],
+    )
+
+
+CONTINUED = {
+    "rebase-merge": f"{GIT} -c sequence.editor='echo exec touch {{0}} >' rebase -i --root; echo; "
+    "mkdir -p .git/rebase-merge; echo 'exec touch {0}' > .git/rebase-merge/git-rebase-todo",
+    "sequencer": "mkdir .git/sequencer; echo 'exec touch {0}' > .git/sequencer/todo",
+    "BISECT_NAMES": "echo '$(touch {0})' > .git/BISECT_NAMES",
+    "rebase-apply": "mkdir .git/rebase-apply; echo x > .git/rebase-apply/patch",
+}
+
+
+@pytest.mark.parametrize("operation", CONTINUED)
+async def test_what_git_would_continue_is_moved_aside(
+    commands: Commands, repository: Path, tmp_path: Path, operation: str
+) -> None:
+    ran = await run(commands, CONTINUED[operation].format(tmp_path / "ran"), repository)
+    assert f"{operation} (moved to .git/{operation}.undone-" in ran.stderr
+    assert not (repository / ".git" / operation).exists()
+    subprocess.run([*GIT.split(), "rebase", "--continue"], cwd=repository, capture_output=True)
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_an_operation_within_one_command_is_nobodys_business(commands: Commands, repository: Path) -> None:
+    for name in "bc":
+        (repository / name).write_text(name)
+        git(repository, "add", ".")
+        git(repository, "commit", "--quiet", f"--message={name}")
+    for step in (f"{GIT} -c sequence.editor='sed -i s/^pick/reword/' -c core.editor=true rebase -qi HEAD~2",
+                 f"{GIT} rebase -q --exec 'test -f a.txt' HEAD~2",
+                 "git bisect start HEAD HEAD~2 && git bisect run sh -c '[ -f c ] && exit 1 || exit 0' && "
+                 "git bisect reset"):  # fmt: skip
+        ran = await run(commands, step, repository)
+        assert (ran.exit_code, "undone" in ran.stderr) == (0, False), (step, ran.output)
+
+
+async def test_a_persons_rebase_may_be_finished_but_not_changed(
+    commands: Commands, repository: Path, tmp_path: Path
+) -> None:
+    editor = "sequence.editor=sed -i '1i break'"
+    git(repository, "commit", "--quiet", "--allow-empty", "--message=two")
+    git(repository, "-c", editor, "rebase", "-i", "HEAD~1")
+    assert "undone" not in (await run(commands, "git status", repository)).stderr
+    changed = await run(
+        commands, f"echo 'exec touch {tmp_path / 'ran'}' >> .git/rebase-merge/git-rebase-todo", repository
+    )
+    assert ".git/rebase-merge (moved to" in changed.stderr
+    git(repository, "switch", "--quiet", "main")
+    git(repository, "-c", editor, "rebase", "-i", "HEAD~1")
+    finished = await run(commands, f"{GIT} rebase --continue", repository)
+    assert (finished.exit_code, "undone" in finished.stderr) == (0, False)
+    assert not (repository / ".git" / "rebase-merge").exists()
+
+
+NAMED = {
+    "included configuration": ("include.path", "../.gitconfig", ".gitconfig"),
+    "configuration that is included sometimes": ("includeIf.gitdir:/.path", "../.gitconfig", ".gitconfig"),
+    "a folder with hooks": ("core.hooksPath", ".husky", ".husky/pre-commit"),
+    "a folder with starters of hooks": ("core.hooksPath", ".husky/_", ".husky/pre-commit"),
+    "a file monitor": ("core.fsmonitor", "./tools/monitor", "tools/monitor"),
+    "a way to connect": ("core.sshCommand", "sh tools/ssh -v", "tools/ssh"),
+    "a filter": ("filter.f.clean", "python3 'tools/clean.py' %f", "tools/clean.py"),
+    "a driver": ("merge.m.driver", "tools/merge %O %A", "tools/merge"),
+    "an alias": ("alias.go", "!tools/go", "tools/go"),
+}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("name", NAMED)
+async def test_what_the_configuration_names_in_the_work_stays_as_it_is(
+    commands: Commands, repository: Path, home: Path, name: str, exists: bool
+) -> None:
+    key, value, file = NAMED[name]
+    git(repository, "config", key, value)
+    path = repository / file
+    if exists:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("ours")
+    evil = f"mv {path.parent.name} old; mkdir -p {path.parent.name}; " if "/" in file else ""
+    ran = await run(commands, f"{evil}echo theirs > {file}; echo work > b.txt", repository)
+    assert (path.read_text() if path.exists() else "") == ("ours" if exists else "")
+    assert f"{file} ({'changed' if exists else 'added'})" in ran.stderr
+    assert (repository / "b.txt").read_text() == "work\n"
+    folder = await Folder.open(Workspace(mode="shared", path=repository), home=home)
+    with pytest.raises(ToolDenied, match="decides what git runs here"):
+        folder.write(file, b"theirs")
+
+
+async def test_an_alias_of_git_itself_names_nothing(commands: Commands, repository: Path) -> None:
+    git(repository, "config", "alias.st", "status -- docs/x")
+    git(repository, "config", "alias.b", "!make test")
+    ran = await run(commands, "mkdir docs test; echo > docs/x; echo > test/x; echo > make", repository)
+    assert "undone" not in ran.stderr
+
+
+async def test_the_target_of_a_hook_that_is_a_link_stays_as_it_is(
+    commands: Commands, repository: Path, tmp_path: Path
+) -> None:
+    hook = repository / "hook.sh"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    (repository / ".git" / "hooks" / "pre-commit").symlink_to("../../hook.sh")
+    await run(commands, f"echo touch {tmp_path / 'ran'} >> hook.sh", repository)
+    assert not runs(repository, tmp_path / "ran")
+    assert hook.read_text() == "#!/bin/sh\n"
+
+
+async def test_a_configuration_that_a_child_changes_names_nothing(commands: Commands, repository: Path) -> None:
+    await run(commands, "git config include.path ../a.txt; rm -rf .git/config; echo > a.txt", repository)
+    assert (repository / "a.txt").read_text() == "\n"
+
+
+@pytest.mark.parametrize(
+    "made", ["git clone -q --mirror . bare", "mkdir -p bare/objects bare/refs; echo x > bare/HEAD; echo > bare/config"]
+)
+async def test_a_bare_repository_in_a_folder_is_a_finding(repository: Path, home: Path, made: str) -> None:
+    client = Scripted([Scripted.call("run_shell", command=made), "hello"])
+    async with Delegator(client=client, sandbox="require") as delegator:
+        verdict = (await delegator.run(_hello(repository))).results[0].verdict
+    assert verdict
+    (finding,) = verdict.findings
+    assert (finding.code, "bare/config (added)" in finding.message) == ("git_changed", True)
+
+
+async def test_bare_repositories_of_before_are_no_finding_until_they_change(repository: Path) -> None:
+    git(repository, "clone", "--quiet", "--mirror", ".", "sub/fixture")
+    before: Any = Repository.of(repository, nested=True)
+    git(repository / "sub" / "fixture", "gc", "--quiet")
+    assert before.changed_since() == {}
+    git(repository / "sub" / "fixture", "config", "core.fsmonitor", "x")
+    assert before.changed_since() == {repository / "sub" / "fixture" / "config": "changed"}

@@ -187,6 +187,15 @@ def _plants(scene: CommandScene, finished: ProcessResult) -> bool:
     return bool(hooks) or (git / "commondir").exists() or "monitor" in (git / "config").read_text()
 
 
+def _links(scene: CommandScene, finished: ProcessResult) -> bool:
+    return any((scene.work / ".git" / name).is_symlink() for name in ("logs/HEAD", "COMMIT_EDITMSG"))
+
+
+def _adds_unnoticed(scene: CommandScene, finished: ProcessResult) -> bool:
+    repository = Repository.of(scene.work, nested=True)
+    return repository is None or scene.work / "sub" / "config" not in repository.state
+
+
 def _exits_with_0(scene: CommandScene, finished: ProcessResult) -> bool:
     return finished.exit_code == 0
 
@@ -373,6 +382,17 @@ ATTACKS = (
         "mkdir -p evil/hooks; echo > evil/hooks/pre-commit; echo '[core] fsmonitor = x' > evil/config; "
         "echo ../evil > .git/commondir; mv .git old; mv evil .git",
         _plants, _GIT, _CHANGES,
+    ),
+    CommandAttack(
+        "linking what git writes to a file outside",
+        "mkdir .git/logs; ln -s {outside}/written .git/logs/HEAD; ln -s {outside}/written .git/COMMIT_EDITMSG",
+        _links, "links in git's folder are removed when the command ends",
+        "the command runs as the user; such links are removed only when the child ends",
+    ),
+    CommandAttack(
+        "hiding a bare git repository in a folder",
+        "mkdir -p sub/objects sub/refs; cp .git/HEAD sub; echo '[core] fsmonitor = x' > sub/config",
+        _adds_unnoticed, "it isn't removed, but the verdict names it (`git_changed`)",
     ),
     CommandAttack(
         "reading a password in git's configuration", "cat .git/config",

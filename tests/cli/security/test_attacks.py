@@ -48,6 +48,8 @@ EXPECTED = {
     "planting a git hook": "stopped stopped possible possible",
     "naming a program in git's configuration": "stopped stopped possible possible",
     "putting another git repository in place": "stopped stopped possible possible",
+    "linking what git writes to a file outside": "stopped stopped possible possible",
+    "hiding a bare git repository in a folder": "stopped stopped stopped stopped",
     "reading a password in git's configuration": "stopped stopped possible possible",
     "allocating too much memory": "stopped stopped stopped stopped",
     "allocating too much memory in several processes": "stopped stopped stopped stopped",
