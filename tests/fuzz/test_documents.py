@@ -17,7 +17,7 @@ import delegate
 from delegate._util.documents import MAX_DEPTH, Format, loads
 
 DEEP = 100_000
-_LAUGHS = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'lol'}]" for n in range(12))
+_LAUGHS = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else ''}]" for n in range(12))
 _MERGES = "\n".join(
     f"b{n}: &b{n}\n  <<: [{', '.join([f'*b{n - 1}'] * 9)}]" if n else "b0: &b0 {x: 1, y: 2}" for n in range(12)
 )
