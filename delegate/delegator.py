@@ -14,9 +14,10 @@ from pydantic import ValidationError
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation
+from delegate._util.key_formats import load_formats
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
-from delegate._util.redaction import Redactor, load_formats, logger
+from delegate._util.redaction import Redactor, logger
 from delegate.budget.runs import RunRegistry
 from delegate.child.function import ChildFunction, runner_of
 from delegate.child.job import ChildRunner
