@@ -11,11 +11,10 @@ from functools import lru_cache
 from delegate._util.secret_names import is_about_a_secret
 
 _QUOTE = r"""\\{0,15}["'`]"""
-_SCHEME = "(?:(?i:bearer|basic|token|apikey|api-key|key) )?"
 _QUOTED = r"""(?:[bBuUrR]{0,2}\\{0,15}["'`]{1,3}"""
 _BARE = r"""[^\s"'`\\<>&;,(){}\[\]|]|[,;|](?![\s"']|[\w.-]{1,60}[=:]|\Z)"""
-_VALUE = rf"""{_QUOTED}{_SCHEME}(?P<quoted>[^\s"'`\\]{{8,120}})|{_SCHEME}(?P<bare>(?:{_BARE}){{8,120}}))"""
-_LIKELY = r"""(?=[\s"'`\\bBuUrR=>]{0,20}(?:[A-Za-z-]{3,8} )?(?=[^\s"'`\\<>()]{8})[^\s0-9"'`\\<>()]{0,40}[0-9])"""
+_VALUE = rf"""{_QUOTED}(?P<quoted>[^\s"'`\\]{{8,120}})|(?P<bare>(?:{_BARE}){{8,120}}))"""
+_LIKELY = rf"""(?=[=>]?\s{{0,6}}{_QUOTED})?(?=[^\s"'`\\<>()]{{8}})[^\s0-9"'`\\<>()]{{0,40}}[0-9])"""
 """Rules out most positions before anything else is looked at. A secret without a digit isn't looked for."""
 _SEPARATORS = {
     "=": re.compile(rf"={_LIKELY}>?[ \t]{{0,3}}(?={_VALUE})"),
@@ -76,13 +75,16 @@ def _name(text: str, found: re.Match[str]) -> str:
     if "flag" in found.re.groupindex:
         return found["flag"]
     backward = text[max(0, found.start() - _BEFORE) : found.start()][::-1]
-    pattern = _ARGUMENT_BACKWARD if text[found.start()] == "," else _NAME_BACKWARD
-    if not (named := pattern.match(backward)) or backward.startswith("::", named.end()):
+    separator = text[found.start()]
+    pattern = _ARGUMENT_BACKWARD if separator == "," else _NAME_BACKWARD
+    if not (named := pattern.match(backward)):
         return ""
+    if backward.startswith("::" if separator == "=" else ":", named.end()):
+        return ""  # a part of the name of a resource or a class
     name = named["name"][::-1]
     if name.lower() in ("value", "val") and (beside := _NAME_BESIDE.search(backward[named.end() :][::-1])):
         return beside["name"]
-    if text[found.start()] == "=" and not is_about_a_secret(name) and (typed := _TYPED_BACKWARD.match(backward)):
+    if separator == "=" and not is_about_a_secret(name) and (typed := _TYPED_BACKWARD.match(backward)):
         return typed["name"][::-1]
     return name
 

@@ -119,7 +119,7 @@ def _rare_search(rare: str) -> re.Pattern[str]:
 
 
 def load_formats() -> None:
-    """Compile the regular expressions that most texts need, which takes 10 ms and is otherwise done on first use."""
+    """Compile the regular expressions that most texts need."""
     contains_key(f"{_RARE_CHARACTERS}{_RARE_IN_SHAPES}")
 
 

@@ -19,15 +19,13 @@ import string
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar, cast
 from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
 
-from delegate._util.assignments import assigned_spans, is_random, is_secret_value
-from delegate._util.decoded import decoded_parts
-from delegate._util.key_formats import key_spans
+from delegate._util.key_formats import key_spans, load_formats
 from delegate._util.secret_names import is_secret_name, may_hold_url
 
 M = TypeVar("M", bound=BaseModel)
@@ -135,14 +133,21 @@ def _is_secret(value: str) -> bool:
     if value.isalpha():
         return len(value) >= LONGEST_WORD or not (value.islower() or value.isupper() or value.istitle())
     if value.startswith(("/", "~/", "./", "http://", "https://")):
-        return any(map(_looks_random, re.split(r"[^A-Za-z0-9]", value))) or is_random(
-            re.sub(r"[^A-Za-z0-9]", "", value)
-        )
+        from delegate._util.assignments import is_random
+
+        parts = re.split(r"[^A-Za-z0-9]", value)
+        return any(map(_looks_random, parts)) or is_random("".join(parts))
     return True
 
 
 def _looks_random(part: str) -> bool:
     return len(part) >= 2 * SHORTEST and any(map(str.isdigit, part)) and not (part.islower() or part.isupper())
+
+
+def load_redaction() -> None:
+    """Compile the regular expressions that most texts need, which takes 20 ms and is otherwise done on first use."""
+    load_formats()
+    Redactor({}).text("-")
 
 
 def _marked(text: str, spans: list[tuple[int, int]]) -> str:
@@ -159,8 +164,9 @@ def _marked(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 class Redactor:
-    """Redacts keys of known formats, what is assigned to the name of a secret, and the secrets that an environment holds
-    when the redactor is created.
+    """Redacts keys of known formats, what is assigned to the name of a secret, and an environment's secrets.
+
+    The environment is read when the redactor is created.
 
     A variable is secret if its name says so (`secret_names.py`) or is in `secret_variables`, and a password in a URL
     is. Values that are plain words, paths or addresses aren't secrets.
@@ -190,6 +196,9 @@ class Redactor:
 
     def _spans(self, text: str, decodings: int = 2) -> list[tuple[int, int]]:
         """Where keys and assigned secrets are, also those that are encoded, up to twice."""
+        from delegate._util.assignments import assigned_spans
+        from delegate._util.decoded import decoded_parts
+
         # A character is a byte then, which `re` and `in` search several times as fast.
         plain = text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
         spans = [*key_spans(plain), *assigned_spans(plain)]
@@ -244,6 +253,8 @@ class Redactor:
             return self.value(part)
         if name in ("value", "val"):  # of what another field names
             name = next((str(fields[one]) for one in ("name", "key") if one in fields), name)
+        from delegate._util.assignments import is_secret_value
+
         return MARK if is_secret_value(name, part) else self.text(part)
 
     @contextmanager
@@ -257,6 +268,21 @@ class Redactor:
 
 
 _for_logs: ContextVar[Redactor | None] = ContextVar("delegate_redactor", default=None)
+
+
+@cache
+def _of_process() -> Redactor:
+    return Redactor()
+
+
+def outgoing(text: str) -> str:
+    """The text as it may leave the process: on a stream, in a file, in a page. Use it at every exit."""
+    return (_for_logs.get() or _of_process()).text(text)
+
+
+def outgoing_json(text: str) -> str:
+    """The same for JSON, which stays valid. Returns `text` itself if it contains no secret."""
+    return (_for_logs.get() or _of_process()).json(text)
 
 
 class RedactingFilter(logging.Filter):

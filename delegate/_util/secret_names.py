@@ -32,9 +32,9 @@ _SURE_ENDS = (
 )
 _HEADERS = frozenset({"AUTHORIZATION"})
 _QUALIFIERS = frozenset({
-    "API", "ACCESS", "SECRET", "PRIVATE", "AUTH", "BEARER", "SIGNING", "ENCRYPTION", "MASTER", "ADMIN", "ACCOUNT", "BOT",
-    "SERVICE", "REFRESH", "SHARED", "SESSION", "DEPLOY", "HMAC", "STORAGE", "LICENSE", "APP", "APPLICATION", "PERSONAL",
-    "ID", "SECURITY",
+    "API", "ACCESS", "SECRET", "PRIVATE", "AUTH", "BEARER", "SIGNING", "ENCRYPTION", "MASTER", "ADMIN", "ACCOUNT",
+    "BOT", "SERVICE", "REFRESH", "SHARED", "SESSION", "DEPLOY", "HMAC", "STORAGE", "LICENSE", "APP",
+    "APPLICATION", "PERSONAL", "ID", "SECURITY",
 })  # fmt: skip
 """Before `key` or `token`, these say that it is a secret."""
 _ORDINARY = frozenset({"PRIMARY", "FOREIGN", "SORT", "CACHE", "PARTITION", "PAD", "HKEY"})
