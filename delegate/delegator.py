@@ -16,7 +16,7 @@ from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
-from delegate._util.redaction import Redactor, load_formats, logger
+from delegate._util.redaction import Redactor, load_redaction, logger
 from delegate.budget.runs import RunRegistry
 from delegate.child.function import ChildFunction, runner_of
 from delegate.child.job import ChildRunner
@@ -207,7 +207,7 @@ class Delegator:
                 self.connections.prepare(model)
 
         key = (client is None, runner.needs_model, self.connections.available, settings.model, settings.judge_model)
-        preparation.start((load_sdks, load_formats, toolbox_specs, Task.model_rebuild), (load_judging,), key=key)
+        preparation.start((load_sdks, load_redaction, toolbox_specs, Task.model_rebuild), (load_judging,), key=key)
         self._own_loop = LoopThread()
         self._delegations = OrderedDict[str, Delegation]()
         """Calls in the background, by the handles of their tasks."""

@@ -1,6 +1,7 @@
-"""Redacts secrets in recorded text: keys of known formats, and the values of this process's secret variables.
+"""Redacts secrets in recorded text: keys of known formats, what is assigned to the name of a secret, and the values of
+this process's secret variables.
 
-The formats are data (`secret_formats.toml`). Values of variables are also found where they are encoded, broken across
+`key_formats`, `assignments` and `decoded` find them. Values of variables are also found where they are broken across
 lines or interspersed with hidden characters.
 
 What a child or a tool writes is redacted before it becomes an output, a receipt, an event, a log line, evidence for a
@@ -15,18 +16,16 @@ import logging
 import os
 import re
 import string
-import tomllib
-from collections import defaultdict
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
 
+from delegate._util.key_formats import key_spans, load_formats
 from delegate._util.secret_names import is_secret_name, may_hold_url
 
 M = TypeVar("M", bound=BaseModel)
@@ -38,143 +37,29 @@ LONGEST_WORD = 12
 """Values of letters alone that are shorter aren't redacted if they are written like a word."""
 
 
-class _Format(NamedTuple):
-    """One key format: its prefixes, and the regular expression of the rest."""
-
-    prefixes: tuple[str, ...]
-    rest: str
-    in_words: bool = False
-    """Whether it also matches inside a word. Other formats match only at the start of a word or after a JSON escape."""
-
-    @cache  # noqa: B019  # of which there are some dozens; compiled where a text may have such a key
-    def pattern(self) -> re.Pattern[str]:
-        """The regular expression of the whole key.
-
-        The literal prefix comes first, because `re` finds a literal quickly; a lookbehind then checks what precedes it.
-        That way a long run of word characters is scanned only once.
-        """
-        prefixes = [f"{prefix}{self._boundary(prefix)}" for prefix in map(re.escape, self.prefixes)]
-        return re.compile(f"(?:{'|'.join(prefixes)}){self.rest}")
-
-    def pattern_after(self, prefix: str, rare: str) -> str:
-        """The regular expression of the whole key, for use right after the last `rare` character of the prefix."""
-        before, _, after = prefix.rpartition(rare)
-        seen = re.escape(before + rare)
-        return f"(?<={seen}){self._boundary(seen)}{re.escape(after)}{self.rest}"
-
-    def _boundary(self, seen: str) -> str:
-        if self.in_words:
-            return ""
-        return rf"(?:(?<![A-Za-z0-9_-]{seen})|(?<=\\[bfnrt]{seen})|(?<=\\u00[01][0-9a-f]{seen}))"
-
-
-class _Shape(NamedTuple):
-    """One kind of secret without a prefix. Texts without `needs` and `literal` don't contain it."""
-
-    needs: str
-    literal: str
-    pattern: re.Pattern[str]
-
-
-def _redact(pattern: re.Pattern[str], text: str) -> str:
-    return pattern.sub(_mark_group if pattern.groups else MARK, text)
-
-
-def _mark_group(match: re.Match[str]) -> str:
-    start, end = (at - match.start() for at in match.span(1))
-    return match[0][:start] + MARK + match[0][end:]
-
-
-_SHORTEST_KEY = 12
-"""Shorter texts contain no key of these formats."""
-_RARE_CHARACTERS = "JK_-.AG"
-"""Characters of which each prefix has one. The search starts from the first of these."""
-_RARE_IN_SHAPES = "@=_:-K/"
-_RUN = "(?=[A-Za-z0-9_+/=-]{10})"
-"""What follows every prefix; this rules out most positions."""
-
-
-@cache
-def _data() -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("secret_formats.toml").read_text(encoding="utf-8"))
-
-
-@cache
-def _formats() -> tuple[_Format, ...]:
-    return tuple(_Format(tuple(one["prefixes"]), one["rest"], one.get("in_words", False)) for one in _data()["formats"])
-
-
-@cache
-def _shapes() -> tuple[_Shape, ...]:
-    return tuple(
-        _Shape(
-            one.get("needs") or next(filter(one["literal"].__contains__, _RARE_IN_SHAPES), one["literal"][0]),
-            one["literal"],
-            re.compile(one["pattern"]),
-        )
-        for one in _data()["shapes"]
-    )
-
-
-@cache
-def _prefixes() -> Mapping[str, Sequence[tuple[_Format, str]]]:
-    """The prefixes of all formats, by the first rare character in each."""
-    prefixes: defaultdict[str, list[tuple[_Format, str]]] = defaultdict(list)
-    for one in _formats():
-        for prefix in one.prefixes:
-            prefixes[next(filter(prefix.__contains__, _RARE_CHARACTERS))].append((one, prefix))
-    return dict(prefixes)
-
-
-@cache
-def _rare_search(rare: str) -> re.Pattern[str]:
-    """A regular expression that matches exactly the texts that contain a key with this rare character.
-
-    Searching for one rare character first is three times as fast as searching for each prefix, and six times as fast as
-    searching for all prefixes at once. All of them take 10 ms to compile, so each is compiled when it is needed.
-    """
-    prefixes = _prefixes()[rare]
-    before = {prefix.rpartition(rare)[0][-1:] for _, prefix in prefixes}
-    first = re.escape(rare)
-    one_of = "" if "" in before else f"(?<=[{re.escape(''.join(sorted(before)))}]{first})"
-    every = (one.pattern_after(prefix, rare) for one, prefix in prefixes)
-    return re.compile(f"{first}{_RUN}{one_of}(?:{'|'.join(every)})")
-
-
-def load_formats() -> None:
-    """Compile the regular expressions that most texts need, which takes 10 ms and is otherwise done on first use."""
-    _contains_key(f"{_RARE_CHARACTERS}{_RARE_IN_SHAPES}")
-
-
-def _contains_key(text: str) -> bool:
-    if len(text) < _SHORTEST_KEY:
-        return False
-    for rare in _prefixes():
-        if rare in text and _rare_search(rare).search(text):
-            return True
-    for needs, literal, pattern in _shapes():  # noqa: SIM110  # `any` would take three times as long
-        if needs in text and literal in text and pattern.search(text):
-            return True
-    return False
-
-
-def _replace_keys(text: str) -> str:
-    for one in _formats():
-        if any(prefix in text for prefix in one.prefixes):
-            text = _redact(one.pattern(), text)
-    for needs, literal, pattern in _shapes():
-        if needs in text and literal in text:
-            text = _redact(pattern, text)
-    return text
-
-
 # ------------------------------------------------------------------------------------------- the values of variables
 
 _HIDDEN_CHARACTERS = "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff"
 _HIDDEN = re.compile(f"[{_HIDDEN_CHARACTERS}]")
+_LONGEST = 8_000
+"""More characters than the longest secret has."""
 _EDGE = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\\"
 """What a line break is surrounded by: indentation, and the backslash of a shell or of JSON in JSON."""
 _PASSWORD_IN_URL = re.compile(r"://[^\s/?#@:]*:([^\s/?#]+)@")
+
+
+def _around_hidden(text: str) -> Iterator[tuple[int, int]]:
+    """The parts of a text that a secret with hidden characters can be in."""
+    first = last = None
+    for found in _HIDDEN.finditer(text):
+        if first is None or last is None:
+            first = found.start()
+        elif found.start() - last > 2 * _LONGEST:
+            yield max(0, first - _LONGEST), last + _LONGEST
+            first = found.start()
+        last = found.start()
+    if first is not None and last is not None:
+        yield max(0, first - _LONGEST), last + _LONGEST
 
 
 @lru_cache(maxsize=256)
@@ -248,7 +133,10 @@ def _is_secret(value: str) -> bool:
     if value.isalpha():
         return len(value) >= LONGEST_WORD or not (value.islower() or value.isupper() or value.istitle())
     if value.startswith(("/", "~/", "./", "http://", "https://")):
-        return any(map(_looks_random, re.split(r"[^A-Za-z0-9]", value)))
+        from delegate._util.assignments import is_random
+
+        parts = re.split(r"[^A-Za-z0-9]", value)
+        return any(map(_looks_random, parts)) or is_random("".join(parts))
     return True
 
 
@@ -256,8 +144,29 @@ def _looks_random(part: str) -> bool:
     return len(part) >= 2 * SHORTEST and any(map(str.isdigit, part)) and not (part.islower() or part.isupper())
 
 
+def load_redaction() -> None:
+    """Compile the regular expressions that most texts need, which takes 20 ms and is otherwise done on first use."""
+    load_formats()
+    Redactor({}).text("-")
+
+
+def _marked(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with `[redacted]` instead of each span. Spans that overlap become one."""
+    if not spans:
+        return text
+    kept: list[str] = []
+    end = 0
+    for start, stop in sorted(spans):
+        if start >= end:
+            kept += [text[end:start], MARK]
+        end = max(end, stop)
+    return "".join([*kept, text[end:]])
+
+
 class Redactor:
-    """Redacts keys of known formats, and the secrets that an environment holds when the redactor is created.
+    """Redacts keys of known formats, what is assigned to the name of a secret, and an environment's secrets.
+
+    The environment is read when the redactor is created.
 
     A variable is secret if its name says so (`secret_names.py`) or is in `secret_variables`, and a password in a URL
     is. Values that are plain words, paths or addresses aren't secrets.
@@ -273,18 +182,36 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with each secret replaced by `[redacted]`."""
-        text = self._redacted(text)
         if not text.isascii() and any(char in text for char in _HIDDEN_CHARACTERS):
-            # They are part of many honest texts, so they stay unless they hide a secret.
-            plain = _HIDDEN.sub("", text)
-            if (redacted := self._redacted(plain)) != plain:
-                return redacted
-        return text
+            # They are part of many honest texts, so they stay unless they hide a secret or a part of one.
+            around = (text[start:end] for start, end in _around_hidden(text))
+            if any(_HIDDEN.sub("", self._redacted(one)) != self._redacted(_HIDDEN.sub("", one)) for one in around):
+                return self._redacted(_HIDDEN.sub("", text))
+        return self._redacted(text)
 
     def _redacted(self, text: str) -> str:
         if self._secrets:
             text = self._without_values(text)
-        return _replace_keys(text) if _contains_key(text) else text
+        return _marked(text, self._spans(text))
+
+    def _spans(self, text: str, decodings: int = 2) -> list[tuple[int, int]]:
+        """Where keys and assigned secrets are, also those that are encoded, up to twice."""
+        from delegate._util.assignments import assigned_spans
+        from delegate._util.decoded import decoded_parts
+
+        # A character is a byte then, which `re` and `in` search several times as fast.
+        plain = text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
+        spans = [*key_spans(plain), *assigned_spans(plain)]
+        if decodings:
+            for part in decoded_parts(text):
+                found = [*self._value_spans(part.text), *self._spans(part.text, decodings - 1)]
+                spans += [part.source(*one) for one in found]
+        return spans
+
+    def _value_spans(self, text: str) -> Iterator[tuple[int, int]]:
+        for secret in self._secrets:
+            if secret in text:
+                yield from (found.span() for found in re.finditer(re.escape(secret), text))
 
     def _without_values(self, text: str) -> str:
         joined = _joined(text)
@@ -316,10 +243,19 @@ class Redactor:
             return self.text(value)
         if isinstance(value, dict):
             fields = cast("dict[str, Any]", value)
-            return {self.text(name): self.value(part) for name, part in fields.items()}
+            return {self.text(name): self._field(fields, name, part) for name, part in fields.items()}
         if isinstance(value, (list, tuple)):
             return [self.value(part) for part in cast("list[Any]", value)]
         return value
+
+    def _field(self, fields: Mapping[str, Any], name: str, part: Any) -> Any:
+        if not isinstance(part, str):
+            return self.value(part)
+        if name in ("value", "val"):  # of what another field names
+            name = next((str(fields[one]) for one in ("name", "key") if one in fields), name)
+        from delegate._util.assignments import is_secret_value
+
+        return MARK if is_secret_value(name, part) else self.text(part)
 
     @contextmanager
     def for_logs(self) -> Generator[None]:
@@ -332,6 +268,21 @@ class Redactor:
 
 
 _for_logs: ContextVar[Redactor | None] = ContextVar("delegate_redactor", default=None)
+
+
+@cache
+def _of_process() -> Redactor:
+    return Redactor()
+
+
+def outgoing(text: str) -> str:
+    """The text as it may leave the process: on a stream, in a file, in a page. Use it at every exit."""
+    return (_for_logs.get() or _of_process()).text(text)
+
+
+def outgoing_json(text: str) -> str:
+    """The same for JSON, which stays valid. Returns `text` itself if it contains no secret."""
+    return (_for_logs.get() or _of_process()).json(text)
 
 
 class RedactingFilter(logging.Filter):

@@ -127,5 +127,6 @@ class _OneLine(logging.Handler):
 
 def _print_error(text: str) -> None:
     from delegate._util.fencing import clean
+    from delegate._util.redaction import outgoing
 
-    print(f"{PROGRAM}: {' '.join(clean(text).text.split())}", file=sys.stderr)
+    print(f"{PROGRAM}: {' '.join(outgoing(clean(text).text).split())}", file=sys.stderr)

@@ -4,10 +4,11 @@
 """
 
 import base64
+import json
 import random
 import string
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
@@ -86,6 +87,208 @@ PREFIXED = {
 }
 
 
+HEX = "0123456789abcdef"
+CAPITALS = string.ascii_uppercase + string.digits
+SMALL = string.ascii_lowercase + string.digits
+SERVICES = {
+    "together": ("tgp_v1_", chars(43)),
+    "fireworks": ("fw_", chars(24)),
+    "cerebras": ("csk-", chars(48, SMALL)),
+    "langsmith": ("lsv2_pt_", f"{hexadecimal(32)}_{hexadecimal(10)}"),
+    "langsmith service": ("lsv2_sk_", f"{hexadecimal(32)}_{hexadecimal(10)}"),
+    "tavily": ("tvly-", chars(32)),
+    "tavily development": ("tvly-dev-", chars(32)),
+    "pinecone": ("pcsk_", f"{chars(6)}_{chars(63)}"),
+    "voyage": ("pa-", chars(43)),
+    "jina": ("jina_", chars(60)),
+    "firecrawl": ("fc-", hexadecimal(32)),
+    "elevenlabs": ("sk_", hexadecimal(48)),
+    "runpod": ("rpa_", chars(42, CAPITALS)),
+    "databricks": ("dapi", hexadecimal(32)),
+    "figma": ("figd_", chars(40)),
+    "doppler": ("dp.pt.", chars(43)),
+    "doppler service": ("dp.st.prd.", chars(43)),
+    "supabase": ("sb_secret_", chars(31)),
+    "vercel": ("vercel_blob_rw_", chars(40)),
+    "netlify": ("nfp_", chars(36)),
+    "render": ("rnd_", chars(32)),
+    "neon": ("npg_", chars(12)),
+    "resend": ("re_", f"{chars(8)}_{chars(24)}"),
+    "circleci": ("CCIPAT_", f"{chars(22)}_{hexadecimal(40)}"),
+    "buildkite": ("bkua_", hexadecimal(40)),
+    "bitbucket": ("ATBB", chars(32)),
+    "atlassian": ("ATATT3", chars(186)),
+    "1password": ("A3-", "-".join(chars(n, CAPITALS) for n in (6, 6, 5, 5, 5, 5))),
+    "1password service": ("ops_eyJ", chars(300)),
+    "adobe": ("p8e-", chars(32, SMALL)),
+    "airtable": (f"pat{chars(14)}.", hexadecimal(64)),
+    "alibaba": ("LTAI", chars(20)),
+    "bedrock": ("ABSK", chars(120)),
+    "bedrock, short": ("bedrock-api-key-", chars(100)),
+    "entra": (f"{chars(3)}8Q~", chars(34)),
+    "clickhouse": ("4b1d", chars(38)),
+    "clojars": ("CLOJARS_", hexadecimal(60)),
+    "cloudflare origin": ("v1.0-", f"{hexadecimal(24)}-{hexadecimal(146)}"),
+    "duffel": ("duffel_live_", chars(43)),
+    "dynatrace": ("dt0c01.", f"{chars(24, CAPITALS)}.{chars(64, CAPITALS)}"),
+    "easypost": ("EZAK", chars(54)),
+    "facebook page": ("EAAM", chars(120)),
+    "flutterwave": ("FLWSECK_TEST-", f"{hexadecimal(32)}-X"),
+    "fly": ("fo1_", chars(43)),
+    "frame.io": ("fio-u-", chars(64)),
+    "gitlab feature flags": ("glffct-", chars(20)),
+    "gitlab session": ("_gitlab_session=", hexadecimal(32)),
+    "grafana, earlier": ("eyJrIjoi", chars(80)),
+    "harness": ("pat.", f"{chars(22)}.{chars(24)}.{chars(20)}"),
+    "terraform": (f"{chars(14)}.atlasv1.", chars(64)),
+    "hugging face organization": ("api_org_", chars(34, string.ascii_letters)),
+    "infracost": ("ico-", chars(32)),
+    "mailgun": ("key-", hexadecimal(32)),
+    "mapbox": ("sk.eyJ", f"{chars(60)}.{chars(22)}"),
+    "maxmind": ("", f"{chars(6)}_{chars(29)}_mmk"),
+    "new relic insert": ("NRII-", chars(32)),
+    "octopus": ("API-", chars(26, CAPITALS)),
+    "openshift": ("sha256~", chars(43)),
+    "plaid": ("access-production-", "-".join(map(hexadecimal, (8, 4, 4, 4, 12)))),
+    "planetscale oauth": ("pscale_oauth_", chars(43)),
+    "prefect": ("pnu_", chars(36)),
+    "pulumi": ("pul-", hexadecimal(40)),
+    "readme": ("rdme_", chars(70, SMALL)),
+    "scalingo": ("tk-us-", chars(48)),
+    "settlemint": ("sm_pat_", chars(16)),
+    "shippo": ("shippo_live_", hexadecimal(40)),
+    "sonar": ("squ_", hexadecimal(40)),
+    "sourcegraph": ("sgp_", hexadecimal(40)),
+    "square production": ("EAAAE", chars(59)),
+    "typeform": ("tfp_", chars(59)),
+    "yandex": ("AQVN", chars(36)),
+    "nuget": ("oy2", chars(43, SMALL)),
+    "google refresh": ("1//0", chars(90)),
+    "behind an underscore": ("k_sk-proj-", chars(40)),
+    "github behind a letter": ("kghp_", chars(36)),
+    "github behind a name": ("k_ghp_", chars(36)),
+}
+
+
+def services() -> Iterator[Shape]:
+    """Keys of more services, in the middle of a sentence."""
+    for name, (prefix, rest) in SERVICES.items():
+        yield Shape(name, f"the key is {prefix}{rest} and more", rest)
+    for name, text in {
+        "service bus": "Endpoint=sb://x/;SharedAccessKeyName=a;SharedAccessKey={};EntityPath=q",
+        "shared access signature": "https://x.blob.example/c?sv=2024&sig={}&se=2026",
+        "teams webhook": "https://x.webhook.office.com/webhookb2/{}/IncomingWebhook",
+        "slack workflow": "https://hooks.slack.com/triggers/T0123456789/B0123456789/{}",
+        "token header": "Authorization: Token {}",
+        "session cookie": "Cookie: sessionid={}; theme=dark",
+        "curl": "curl -s -u admin:{} https://x.example",
+    }.items():
+        yield Shape(name, text.format(secret := chars(64)), secret)
+
+
+ASSIGNED = {
+    "shell": "X_API_KEY={}",
+    "shell export": "export X_API_KEY={}\n",
+    "shell, quoted": "export DB_PASSWORD='{}'",
+    "dotenv": "A=1\nMISTRAL_API_KEY={}\nB=2",
+    "docker": "docker run -e X_AUTH_TOKEN={} image",
+    "powershell": '$env:X_API_KEY = "{}"',
+    "fish": "set -x X_API_KEY={}",
+    "json": '{{"client_secret": "{}", "id": 1}}',
+    "json, tight": '{{"api_key":"{}"}}',
+    "json in json": '{{\\"access_token\\": \\"{}\\"}}',
+    "json in json in json": '{{\\\\\\"password\\\\\\": \\\\\\"{}\\\\\\"}}',
+    "yaml": "db:\n  password: {}\n  port: 1",
+    "yaml, quoted": 'api-key: "{}"',
+    "yaml of a pod": "- name: X_API_KEY\n  value: {}\n",
+    "toml": 'auth_token = "{}"',
+    "ini": "[db]\npassword = {}\n",
+    "properties": "spring.datasource.password={}\n",
+    "header": "x-api-key: {}",
+    "header of azure": "api-key: {}\r\nHost: x",
+    "header of anthropic": "> X-Api-Key: {}",
+    "header in python": "headers = {{'X-Api-Key': '{}'}}",
+    "header as a pair": "headers.add(('X-Auth-Token', '{}'))",
+    "python": 'api_key = "{}"',
+    "python, typed": 'api_key: str = "{}"',
+    "python, bytes": "secret_key = b'{}'",
+    "python call": "Client(api_key='{}', retries=2)",
+    "python environment": 'os.environ["X_API_KEY"] = "{}"',
+    "setenv": 'os.Setenv("X_API_KEY", "{}")',
+    "javascript": 'const apiKey = "{}";',
+    "typescript": "const clientSecret: string = '{}'",
+    "go": 'accessToken := "{}"',
+    "ruby": "'api_key' => '{}',",
+    "java": 'String dbPassword = "{}";',
+    "c macro in words": "the password={} works",
+    "xml": "<apiKey>{}</apiKey>",
+    "xml attribute": '<add key="ApiKey" value="{}"/>',
+    "url query": "https://x.example/v1?api_key={}&page=2",
+    "url access token": "GET /v1?access_token={} HTTP/1.1",
+    "flag": "tool --api-key {} --verbose",
+    "flag with =": "tool --password={} --verbose",
+    "connection string": "Server=x;User Id=sa;Password={};Encrypt=True",
+    "log line": "INFO request api_key={} status=200",
+    "sql": "ALTER USER x WITH PASSWORD = '{}'",
+    "netrc": "_authToken={}",
+}
+
+
+def assigned() -> Iterator[Shape]:
+    """Secrets without a format, next to the name of one."""
+    for name, text in ASSIGNED.items():
+        for kind, secret in (("random", chars(32)), ("hexadecimal", hexadecimal(32)), ("short", f"x{chars(11)}")):
+            yield Shape(f"{kind} in {name}", text.format(secret), secret)
+    uuid = "-".join(map(hexadecimal, (8, 4, 4, 4, 12)))
+    yield Shape("uuid as a key", f"HEROKU_API_KEY={uuid}", uuid)
+
+
+def encodings(secret: str) -> Mapping[str, str]:
+    """What a program may write instead of a secret."""
+    data, half = secret.encode(), len(secret) // 2
+    b64 = base64.b64encode(data).decode()
+    return {
+        "base64": b64,
+        "base64 without padding": b64.rstrip("="),
+        "base64 for urls": base64.urlsafe_b64encode(data).decode(),
+        "base64 with a newline": base64.b64encode(data + b"\n").decode(),
+        **{f"base64 after {n}": base64.b64encode(b"key: x="[-n:] + data).decode() for n in range(1, 8)},
+        "base64 with more after it": base64.b64encode(data + b"\nA=1\nmore\n").decode(),
+        "base64 in a data url": f"data:text/plain;base64,{b64}",
+        "base64 of a file": base64.b64encode(b"# settings\nA=1\nKEY=" + data + b"\nB=2\n" * 20).decode(),
+        "base64 wrapped at 76": base64.encodebytes(b"line one\n" * 12 + data + b"\nmore" * 12).decode(),
+        "base64 wrapped at 64": "\n".join(textwrap.wrap(base64.b64encode(b" " * 50 + data).decode(), 64)),
+        "base64 wrapped with indent": "\n    ".join(textwrap.wrap(base64.b64encode(b" " * 50 + data).decode(), 60)),
+        "base64 wrapped in json": "\\n".join(textwrap.wrap(base64.b64encode(b" " * 50 + data).decode(), 60)),
+        "base64 of base64": base64.b64encode(b64.encode()).decode(),
+        "base64 of hex": base64.b64encode(data.hex().encode()).decode(),
+        "base64 of json": base64.b64encode(json.dumps({"k": secret}).encode()).decode(),
+        "base64 in a url": quote(b64, safe=""),
+        "base32": base64.b32encode(data).decode(),
+        "base32 without padding": base64.b32encode(data).decode().rstrip("="),
+        "base32, small": base64.b32encode(data).decode().lower(),
+        "hex": data.hex(),
+        "hex, capital": data.hex().upper(),
+        "hex after 0x": "0x" + data.hex(),
+        "hex with more": (b"key=" + data + b"\n").hex(),
+        "hex after an odd digit": "a" + data.hex(),
+        "hex of base64": b64.encode().hex(),
+        "percent": "".join(f"%{byte:02x}" for byte in data),
+        "percent, capital": "".join(f"%{byte:02X}" for byte in data),
+        "percent, some": quote(secret, safe="").replace("-", "%2D").replace("_", "%5F"),
+        "percent twice": "".join(f"%25{byte:02x}" for byte in data),
+        "escapes of code": "".join(f"\\x{byte:02x}" for byte in data),
+        "escapes of json": "".join(f"\\u{byte:04x}" for byte in data),
+        "escapes of json in json": "".join(f"\\\\u{byte:04x}" for byte in data),
+        "one escape of json": secret[:half] + f"\\u{data[half]:04x}" + secret[half + 1 :],
+        "entities": "".join(f"&#{byte:03};" for byte in data),
+        "entities, hex": "".join(f"&#x{byte:x};" for byte in data),
+        "zero-width space": f"{secret[:half]}\u200b{secret[half:]}",
+        "soft hyphens": "\u00ad".join(secret),
+        "word joiner": f"{secret[:half]}\u2060{secret[half:]}",
+    }
+
+
 def formats() -> Iterator[Shape]:
     """Keys that vendors give a prefix, and other secrets that are known by their surroundings."""
     for name, (prefix, rest) in PREFIXED.items():
@@ -161,4 +364,4 @@ def own() -> Iterator[Shape]:
 
 
 def every() -> list[Shape]:
-    return [*formats(), *headers(), *own()]
+    return [*formats(), *services(), *headers(), *assigned(), *own()]

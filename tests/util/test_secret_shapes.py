@@ -2,6 +2,7 @@
 
 import json
 import re
+import sysconfig
 import time
 import tomllib
 from pathlib import Path
@@ -24,7 +25,7 @@ def redactor() -> Redactor:
 
 
 def test_the_held_set_is_large_and_its_names_differ() -> None:
-    assert len({shape.name for shape in SHAPES}) == len(SHAPES) >= 100
+    assert len({shape.name for shape in SHAPES}) == len(SHAPES) >= 300
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -42,6 +43,36 @@ def test_what_is_around_a_secret_stays(redactor: Redactor, shape: Shape) -> None
     redacted = redactor.text(around + shape.text.replace("\u200b", "") + "\n" + around)
     assert redacted.startswith(around)
     assert redacted.endswith(around)
+
+
+ENCODED = {
+    "github": ("ghp_", secret_shapes.chars(36)),
+    "anthropic": ("sk-ant-api03-", secret_shapes.chars(60)),
+    "aws": ("AKIA", secret_shapes.chars(16, secret_shapes.CAPITALS)),
+    "assigned": ("DB_PASSWORD=", secret_shapes.chars(24)),
+    "own": ("", OWN["SECRET_KEY_BASE"]),
+}
+
+
+def own_part(encoding: str, prefix: str, secret: str) -> str:
+    """The part of an encoded text that changes with the secret."""
+    other = "".join(chr(ord(char) + (-1 if char in "9zZ" else 1)) for char in secret)
+    encoded, changed = (secret_shapes.encodings(prefix + one)[encoding] for one in (secret, other))
+    differs = [n for n, (one, another) in enumerate(zip(encoded, changed, strict=True)) if one != another]
+    return encoded[differs[0] : differs[-1] + 1]
+
+
+@pytest.mark.parametrize("kind", ENCODED)
+@pytest.mark.parametrize("encoding", secret_shapes.encodings("x"))
+def test_a_secret_is_redacted_however_it_is_encoded(redactor: Redactor, kind: str, encoding: str) -> None:
+    prefix, secret = ENCODED[kind]
+    encoded, own = secret_shapes.encodings(prefix + secret)[encoding], own_part(encoding, prefix, secret)
+    redacted = redactor.text(f"the first\ndata {encoded} end\nthe last")
+    assert redacted.startswith("the first\ndata ")
+    assert redacted.endswith("end\nthe last")
+    assert MARK in redacted
+    window = 8 * len(own) // len(secret)  # what 8 characters of the secret take
+    assert [part for n in range(len(own) - window + 1) if (part := own[n : n + window]) in redacted] == []
 
 
 @pytest.mark.parametrize(
@@ -80,6 +111,47 @@ def test_a_value_of_several_lines_is_found_indented_and_in_json() -> None:
 )
 def test_text_that_only_resembles_a_secret_stays(redactor: Redactor, text: str) -> None:
     assert redactor.text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: required, token: 12, api_key: None, secret = true",
+        'api_key = os.environ["X_API_KEY"]; password = config.db2.password, auth_token=${TOKEN_1}',
+        "private_key: PKCS7PrivateKeyTypes, api_key: str | None = None, client_secret = base64.b64decode(encoded_1)",
+        "export DB_PASSWORD=$(pass show db1) PGPASSWORD=${PG_PASSWORD_2} X_API_KEY=<your-api-key-1>",
+        "secret: db-credentials-v2, api-key: my-service-key-1, token: gpt-4o-mini-2024-07-18",
+        "key: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08, sort_key=0",
+        "cache_key: v1-npm-9f86d081884c7d65, idempotency_key: 3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+        'public_key = "AAAAB3NzaC1yc2EAAAADAQABAAABgQC7x9k3fM2pQ8vL5nR1tY6w", pageToken: "CAUQAA3dE5fG7hJ9kL1mN"',
+        "max_tokens: 128000, completion_tokens=1234567890, token_count: 12345678, tokenizer: cl100k_base",
+        "encryptionKey: arn:aws:kms:us-west-2:111122223333:key/a1b2c3d4-5678-90ab-cdef-111122223333",
+        "PASSWORD_FILE=/run/secrets/db_password_1, secret_key_path: /etc/app/keys/signing-2026.pem",
+        "AWS::ApiGateway::ApiKey: 48205d4ffd7feba3, fatal: Authentication failed for 'https://host.example/x-1234567.git/'",
+        "dGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcyBvdmVyIHRoZSBsYXp5IGRvZw==",
+    ],
+)
+def test_what_is_assigned_to_the_name_of_a_secret_and_is_none_stays(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) == text
+    assert redactor.value({"text": text}) == {"text": text}
+
+
+def test_a_field_named_like_a_secret_is_redacted_in_a_value_and_its_neighbors_stay(redactor: Redactor) -> None:
+    secret = secret_shapes.chars(32)
+    value = {"api_key": secret, "key": "9f86d081884c7d65", "env": [{"name": "DB_PASSWORD", "value": secret}], "n": 1}
+    hidden = {"api_key": MARK, "key": "9f86d081884c7d65", "env": [{"name": "DB_PASSWORD", "value": MARK}], "n": 1}
+    assert redactor.value(value) == hidden
+    assert json.loads(redactor.json(json.dumps(value))) == hidden
+
+
+@pytest.mark.slow
+def test_the_standard_library_has_no_secrets(redactor: Redactor) -> None:
+    folder = Path(sysconfig.get_path("stdlib"))
+    left_out = {"site-packages", "test", "tests", "idle_test"}
+    files = [file for file in folder.rglob("*") if file.suffix in {".py", ".txt"} and not left_out & {*file.parts}]
+    texts = {file: file.read_text(encoding="utf-8", errors="replace") for file in files}
+    assert sum(map(len, texts.values())) > 5_000_000
+    assert [file for file, text in texts.items() if redactor.text(text) != text] == []
 
 
 def test_honest_text_stays_to_the_last_character(redactor: Redactor) -> None:
@@ -168,5 +240,10 @@ def test_no_breaks_or_hidden_characters_make_the_search_slow(redactor: Redactor,
 
 
 def test_the_format_file_says_where_its_patterns_come_from() -> None:
-    head = (ROOT / "delegate" / "_util" / "secret_formats.toml").read_text(encoding="utf-8").partition("[[")[0]
+    head = (
+        (ROOT / "delegate" / "_util" / "secret_formats.toml").read_text(encoding="utf-8").partition("[[formats]]  #")[0]
+    )
+    assert re.search(
+        r"gitleaks 8\.30\.0\n# .*, Copyright \(c\) 2019 Zachary Rice, licensed under the MIT License", head
+    )
     assert re.search(r"detect-secrets 1\.5\.0, Copyright Yelp, Inc\.,\n# licensed under the Apache License 2\.0", head)

@@ -106,7 +106,7 @@ def _is_file(stream: TextIO) -> bool:
 
 
 class LogStream(io.TextIOWrapper):
-    """A stream in which no text is a command.
+    """A stream in which no text is a command or a secret.
 
     `marked`: it also tells GitHub's runner to look for none in what is between two marks. Its state is that of both
     streams of a step, so stderr's marks are `brief`: they are closed at the end of each line, before commands of our
@@ -175,7 +175,9 @@ class LogStream(io.TextIOWrapper):
             return
         if self._marked and not self._token:
             self._open_mark()
-        super().write(inert(text, starts_line=self._starts_line))
+        from delegate._util.redaction import outgoing
+
+        super().write(inert(outgoing(text), starts_line=self._starts_line))
         self._starts_line = re.search(f"[{_BREAKS}]\\Z", text) is not None
         if self._brief and text.endswith("\n"):
             self._close_mark()

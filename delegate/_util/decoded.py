@@ -1,0 +1,142 @@
+"""Finds what is encoded in a text as base64, base32, hexadecimal digits or escapes, and reads as text once decoded."""
+
+import base64
+import html
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+SHORTEST_RUN = 27
+"""Digits of base64 that the shortest key takes; fewer in a row aren't decoded."""
+_SHORTEST = 8
+_AROUND = 200
+"""How far from an escape a text is read with its escapes decoded."""
+_DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_DIGIT = b"d"
+_KINDS = bytes(_DIGIT[0] if byte in _DIGITS else 32 for byte in range(256))
+_WRAPPED = re.compile(r"[A-Za-z0-9+/_-]+(?:(?:\r?\n|(?:\\r)?\\n)[ \t]{0,40}[A-Za-z0-9+/_-]{4,})*")
+_WRAP = re.compile(r"(?:\\r)?\\n|\s")
+_TEXT_IN_BASE64 = re.compile("(?:[A-Za-f][A-Za-z0-9+/_-]{3}){6,}[A-Za-z0-9+/_-]{0,3}")
+_TEXT_IN_HEX = re.compile("(?:[2-7][0-9A-Fa-f]|0[9ADad]){14,}")
+_BASE32 = re.compile("[A-Z2-7]{32,}|[a-z2-7]{32,}")
+_PRINTABLE = re.compile(rb"[\t\n\r\x20-\x7e]+")
+
+_ESCAPES = tuple(
+    re.compile(one)
+    for one in (
+        "%[2-7][0-9A-Fa-f]",
+        r"\\x[2-7][0-9A-Fa-f]",
+        r"\\u00[2-7][0-9A-Fa-f]",
+        "&#[0-9xX]",
+        "&(?=quot|amp|apos)",
+    )
+)
+_ESCAPE = re.compile(
+    r"%(?P<percent>[2-7][0-9A-Fa-f])|\\{1,4}(?:x|u00)(?P<code>[2-7][0-9A-Fa-f])"
+    r"|&(?P<entity>#[0-9]{2,5}|#[xX][0-9A-Fa-f]{2,5}|quot|amp|apos|lt|gt);"
+)
+
+
+class Decoded(NamedTuple):
+    """A part of a text, decoded."""
+
+    text: str
+    source: Callable[[int, int], tuple[int, int]]
+    """Where the characters from one position to another one come from."""
+
+
+def decoded_parts(text: str) -> Iterator[Decoded]:
+    """The parts of a text that are encoded, decoded. They may overlap, and most aren't secret."""
+    yield from _unescaped(text)
+    kinds, end = text.encode("ascii", "replace").translate(_KINDS), 0
+    while (start := kinds.find(_DIGIT * SHORTEST_RUN, end)) >= 0:
+        run = _WRAPPED.match(text, start)
+        assert run  # since it starts with a digit
+        end = run.end()
+        yield from _in_run(*_joined(run), start)
+
+
+def _joined(run: re.Match[str]) -> tuple[str, Sequence[int] | None]:
+    """The digits of a run without line breaks, and where each of them is, if there were any."""
+    digits, text = _WRAP.sub("", run[0]), run[0]
+    if len(digits) == len(text):
+        return digits, None
+    breaks = list(_WRAP.finditer(text))
+    edges = [0, *(at for one in breaks for at in one.span()), len(text)]
+    return digits, [at for start, end in zip(edges[::2], edges[1::2], strict=True) for at in range(start, end)]
+
+
+def _in_run(digits: str, places: Sequence[int] | None, offset: int) -> Iterator[Decoded]:
+    def part(data: bytes, start: int, digits_per_byte: float) -> Decoded | None:
+        plain = _PRINTABLE.match(data)
+        if not plain or len(plain[0]) < _SHORTEST:
+            return None
+
+        def source(first: int, after: int) -> tuple[int, int]:
+            begin = start + int(first * digits_per_byte)
+            end = min(start + math.ceil(after * digits_per_byte), len(digits))
+            return (offset + places[begin], offset + places[end - 1] + 1) if places else (offset + begin, offset + end)
+
+        return Decoded(plain[0].decode("ascii"), source)
+
+    quads = (found for start in range(4) if (found := _TEXT_IN_BASE64.match(digits, start)))
+    parts = [
+        *(part(_from_base64(found[0]), found.start(), 4 / 3) for found in quads),
+        *(part(bytes.fromhex(found[0]), found.start(), 2) for found in _TEXT_IN_HEX.finditer(digits)),
+        *(part(_from_base32(found[0]), found.start(), 8 / 5) for found in _BASE32.finditer(digits)),
+    ]
+    yield from filter(None, parts)
+
+
+def _from_base64(digits: str) -> bytes:
+    whole = digits[: len(digits) - (len(digits) % 4 == 1)].replace("-", "+").replace("_", "/")
+    return base64.b64decode(whole + "=" * (-len(whole) % 4))
+
+
+def _from_base32(digits: str) -> bytes:
+    whole = digits.upper()[: len(digits) - (len(digits) % 8 in (1, 3, 6))]
+    return base64.b32decode(whole + "=" * (-len(whole) % 8))
+
+
+# ---------------------------------------------------------------------------------------------------------- escapes
+
+
+def _unescaped(text: str) -> Iterator[Decoded]:
+    """What is around the escapes of URLs, of JSON and other code, and of HTML, without these."""
+    for start, end in _windows(text):
+        pieces: list[str] = []
+        places: list[int] = []
+        at = start
+        for found in _ESCAPE.finditer(text, start, end):
+            pieces += [text[at : found.start()], _character(found)]
+            places += [*range(at, found.start()), found.start()]
+            at = found.end()
+        if not pieces:
+            continue
+        places += range(at, end)
+        yield Decoded("".join([*pieces, text[at:end]]), _source_in([*places, end]))
+
+
+def _source_in(places: Sequence[int]) -> Callable[[int, int], tuple[int, int]]:
+    return lambda first, after: (places[first], places[after])
+
+
+def _character(escape: re.Match[str]) -> str:
+    if entity := escape["entity"]:
+        return html.unescape(f"&{entity};")[:1] or " "
+    return chr(int(escape["percent"] or escape["code"], 16))
+
+
+def _windows(text: str) -> Iterator[tuple[int, int]]:
+    places = sorted(found.start() for escape in _ESCAPES for found in escape.finditer(text))
+    first = last = None
+    for place in places:
+        if first is None or last is None:
+            first = place
+        elif place - last > 2 * _AROUND:
+            yield max(0, first - _AROUND), min(len(text), last + _AROUND)
+            first = place
+        last = place
+    if first is not None and last is not None:
+        yield max(0, first - _AROUND), min(len(text), last + _AROUND)

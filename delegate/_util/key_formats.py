@@ -1,0 +1,147 @@
+"""Finds keys of known formats in text. The formats are data: `secret_formats.toml`."""
+
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class _Format(NamedTuple):
+    """One key format: its prefixes, and the regular expression of the rest."""
+
+    prefixes: tuple[str, ...]
+    rest: str
+    in_words: bool = False
+    """Whether it also matches inside a word. Other formats match only at the start of a word or after a JSON escape."""
+
+    @cache  # noqa: B019  # of which there are some dozens; compiled where a text may have such a key
+    def pattern(self) -> re.Pattern[str]:
+        """The regular expression of the whole key.
+
+        The literal prefix comes first, because `re` finds a literal quickly; a lookbehind then checks what precedes it.
+        That way a long run of word characters is scanned only once.
+        """
+        prefixes = [f"{prefix}{self._boundary(prefix)}" for prefix in map(re.escape, self.prefixes)]
+        return re.compile(f"(?:{'|'.join(prefixes)}){self.rest}")
+
+    def pattern_after(self, prefix: str, rare: str) -> str:
+        """The regular expression of the whole key, for use right after the last `rare` character of the prefix."""
+        before, _, after = prefix.rpartition(rare)
+        seen = re.escape(before + rare)
+        return f"(?<={seen}){self._boundary(seen)}{re.escape(after)}{self.rest}"
+
+    def _boundary(self, seen: str) -> str:
+        if self.in_words:
+            return ""
+        return rf"(?:(?<![A-Za-z0-9-]{seen})|(?<=\\[bfnrt]{seen})|(?<=\\u00[01][0-9a-f]{seen}))"
+
+
+class _Shape(NamedTuple):
+    """One kind of secret without a prefix. Texts without `needs` and `literal` don't contain it."""
+
+    needs: str
+    literal: str
+    pattern: re.Pattern[str]
+    before: int
+    """How many characters precede the literal."""
+
+    def search(self, text: str) -> Iterator[re.Match[str]]:
+        """Every match. A pattern that doesn't begin with its literal is tried only where one is, which is faster."""
+        if self.needs not in text or self.literal not in text:
+            return
+        if not self.before:
+            yield from self.pattern.finditer(text)
+            return
+        at = -1
+        while (at := text.find(self.literal, at + 1)) >= 0:
+            if at >= self.before and (found := self.pattern.match(text, at - self.before)):
+                yield found
+
+
+_SHORTEST_KEY = 12
+"""Shorter texts contain no key of these formats."""
+_RARE_CHARACTERS = "JK_-.AG~"
+"""Characters of which each prefix has one. The search starts from the first of these."""
+_RARE_IN_SHAPES = "@=_:-K/"
+_RUN = "(?=[A-Za-z0-9_+/=-]{10})"
+"""What follows every prefix; this rules out most positions."""
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("secret_formats.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _formats() -> tuple[_Format, ...]:
+    return tuple(_Format(tuple(one["prefixes"]), one["rest"], one.get("in_words", False)) for one in _data()["formats"])
+
+
+@cache
+def _shapes() -> tuple[_Shape, ...]:
+    return tuple(
+        _Shape(
+            one.get("needs") or next(filter(one["literal"].__contains__, _RARE_IN_SHAPES), one["literal"][0]),
+            one["literal"],
+            re.compile(one["pattern"]),
+            one.get("before", 0),
+        )
+        for one in _data()["shapes"]
+    )
+
+
+@cache
+def _prefixes() -> Mapping[str, Sequence[tuple[_Format, str]]]:
+    """The prefixes of all formats, by the first rare character in each."""
+    prefixes: defaultdict[str, list[tuple[_Format, str]]] = defaultdict(list)
+    for one in _formats():
+        for prefix in one.prefixes:
+            prefixes[next(filter(prefix.__contains__, _RARE_CHARACTERS))].append((one, prefix))
+    return dict(prefixes)
+
+
+@cache
+def _rare_search(rare: str) -> re.Pattern[str]:
+    """A regular expression that matches exactly the texts that contain a key with this rare character.
+
+    Searching for one rare character first is three times as fast as searching for each prefix, and six times as fast as
+    searching for all prefixes at once. All of them take 10 ms to compile, so each is compiled when it is needed.
+    """
+    prefixes = _prefixes()[rare]
+    before = {prefix.rpartition(rare)[0][-1:] for _, prefix in prefixes}
+    first = re.escape(rare)
+    one_of = "" if "" in before else f"(?<=[{re.escape(''.join(sorted(before)))}]{first})"
+    every = (one.pattern_after(prefix, rare) for one, prefix in prefixes)
+    return re.compile(f"{first}{_RUN}{one_of}(?:{'|'.join(every)})")
+
+
+def load_formats() -> None:
+    """Compile the regular expressions that most texts need."""
+    contains_key(f"{_RARE_CHARACTERS}{_RARE_IN_SHAPES}")
+
+
+def contains_key(text: str) -> bool:
+    if len(text) < _SHORTEST_KEY:
+        return False
+    for rare in _prefixes():
+        if rare in text and _rare_search(rare).search(text):
+            return True
+    return any(True for shape in _shapes() if shape.needs in text for _ in shape.search(text))
+
+
+def key_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where the keys of known formats are in a text. They may overlap."""
+    if not contains_key(text):
+        return
+    for one in _formats():
+        if any(prefix in text for prefix in one.prefixes):
+            yield from map(_span, one.pattern().finditer(text))
+    for shape in _shapes():
+        yield from map(_span, shape.search(text))
+
+
+def _span(found: re.Match[str]) -> tuple[int, int]:
+    return found.span(1 if found.re.groups else 0)
