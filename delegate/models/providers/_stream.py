@@ -134,7 +134,9 @@ class Stream:
 
     def body(self) -> JsonObject:
         """The body of the reply, or that of an error. Raises `ProviderError` if the reply broke off."""
-        self._parse(is_end=True)
+        self._parse()
+        if rest := parse_object(_data(bytes(self._unread))):  # some servers end without an empty line
+            self._add(rest)
         if self._assembly.error is not None:
             return {"error": self._assembly.error}
         if not self._assembly.is_whole:
@@ -142,22 +144,24 @@ class Stream:
             raise ProviderError("connection", text, provider=self._provider, status=200, outcome="broken_off")
         return self._assembly.body()
 
-    def _parse(self, *, is_end: bool = False) -> None:
+    def _parse(self) -> None:
         """Add the events that have arrived whole."""
         if b"\r" in self._unread:
-            is_end = is_end or self._unread.endswith(b"\r\n\r\n")
             self._unread = self._unread.replace(b"\r\n", b"\n")
-        end = len(self._unread) if is_end else self._unread.rfind(b"\n\n")
-        blocks = bytes(self._unread[: max(end, 0)])
-        del self._unread[: max(end, 0)]
+        end = max(self._unread.rfind(b"\n\n"), 0)
+        blocks = bytes(self._unread[:end])
+        del self._unread[:end]
         for event in _events(blocks, self._provider):
-            try:
-                text = self._assembly.add(event)
-            except SHAPE_ERRORS as error:
-                raise unknown_format(self._provider, error) from error
-            self.has_begun = self.has_begun or self._assembly.error is None
-            if text is not None:
-                self._written(text)
+            self._add(event)
+
+    def _add(self, event: JsonObject) -> None:
+        try:
+            text = self._assembly.add(event)
+        except SHAPE_ERRORS as error:
+            raise unknown_format(self._provider, error) from error
+        self.has_begun = self.has_begun or self._assembly.error is None
+        if text is not None:
+            self._written(text)
 
     def _written(self, text: str) -> None:
         if self._incoming.begun_at is None:
