@@ -98,9 +98,9 @@ class Settings(Value):
     """Reasoning effort of children, for models that have one: none, minimal, low, medium, high, xhigh or max. A model
     that doesn't know it gets the nearest. Not set: the provider's default."""
     call_timeout_seconds: float | None = Field(default=None, gt=0)
-    """Timeout of one model call in seconds, without the wait for a rate limit. None: until the reply begins, 180 s, or
-    the time that the call's output limit takes at 30 tokens per second if that is longer; then 120 s for each pause of
-    a reply that is streamed."""
+    """Timeout of one model call in seconds, without the wait for a rate limit. None: until the first text of the
+    reply, 180 s, or the time that the call's output limit takes at 30 tokens per second if that is longer; then 120 s
+    for each pause of a reply that is streamed."""
     gate: bool = True
     """Whether the gate can fail a task before it is judged. If false, the gate's reasons are only counted."""
     min_level: Level | None = None

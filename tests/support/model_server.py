@@ -419,7 +419,7 @@ class _Connection(asyncio.Protocol):
             return
         for at, piece in enumerate(reply.pieces[n:], n + 1):
             self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            if reply.every:
+            if reply.every and at < len(reply.pieces):
                 asyncio.get_running_loop().call_later(reply.every, self._stream_on, reply, at)
                 return
         if reply.ending == "end":

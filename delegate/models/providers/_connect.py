@@ -46,10 +46,10 @@ def connect(
 ) -> ChatClient:
     """Create a client for `endpoint`, for use on one event loop. The provider's SDK is imported on first use.
 
-    The client doesn't retry. `timeout_seconds` limits one model call. None: 180 s until the reply begins, or the time
-    that the request's output limit takes at 30 tokens per second if that is longer, and then 120 s for each pause of a
-    reply that is streamed. What it learns of the endpoint's models goes to `profiles`; without them, it is known to
-    this client only. Raises `ConfigError` if the SDK isn't installed.
+    The client doesn't retry. `timeout_seconds` limits one model call. None: 180 s until the first text of the reply, or
+    the time that the request's output limit takes at 30 tokens per second if that is longer, and then 120 s for each
+    pause of a reply that is streamed. What it learns of the endpoint's models goes to `profiles`; without them, it is
+    known to this client only. Raises `ConfigError` if the SDK isn't installed.
     """
     try:
         module = import_module(f"delegate.models.providers.{endpoint.protocol}")

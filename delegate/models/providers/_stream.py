@@ -59,14 +59,20 @@ class Assembly(Protocol):
 class Receiver:
     """What the attempts at one call share: who is told of what arrives, and the time limit, which that moves.
 
-    `pause` is the time limit for each pause of a reply that has begun, in place of the one for the whole call.
+    `wait` is the limit until the first text, or for the whole call if `pause` is None; `pause` is that of each pause
+    after it. A model that reasons may be silent for minutes, also after its reply has formally begun.
     """
 
-    def __init__(self, incoming: Incoming | None, timer: asyncio.Timeout, pause: float | None) -> None:
+    def __init__(self, incoming: Incoming | None, timer: asyncio.Timeout, wait: float, pause: float | None) -> None:
         self.incoming = incoming or Incoming()
         self._timer = timer
+        self._wait = wait
         self._pause = pause
         self._moved_at = 0.0
+        self.seconds = wait
+        """The limit that holds now."""
+        self.is_pausing = False
+        """Whether it is that of a pause."""
 
     def stream(self, assembly: Assembly, read: Callable[[JsonObject], ChatReply], *, provider: str) -> "Stream":
         """A reply to receive. `read` converts its body."""
@@ -77,30 +83,27 @@ class Receiver:
         now = asyncio.get_running_loop().time()
         if self._pause is not None and now - self._moved_at > self._pause / 100:
             self._moved_at = now
-            self._timer.reschedule(now + self._pause)
-
-    @property
-    def is_pausing(self) -> bool:
-        """Whether the time limit is that of a pause."""
-        return self._moved_at > 0
+            self.is_pausing = self.incoming.begun_at is not None
+            self.seconds = self._pause if self.is_pausing else self._wait
+            self._timer.reschedule(now + self.seconds)
 
 
 @asynccontextmanager
 async def receiver(request: ChatRequest, limit: float | None, provider: str) -> AsyncGenerator[Receiver]:
     """What receives the reply to a request. Raises `ProviderError` if it comes too late.
 
-    `limit` is the time limit of the call in seconds. None: one that depends on the length of the reply until it begins,
-    or until it ends if it isn't streamed, and then one for each pause.
+    `limit` is the time limit of the call in seconds. None: one that depends on the length of the reply, until its first
+    text, or until its end if it isn't streamed; and then one for each pause.
     """
     seconds = call_seconds(limit, request.max_output_tokens)
     pause = IDLE_SECONDS if limit is None else None
     timer = asyncio.timeout(seconds)
-    one = Receiver(request.incoming, timer, pause)
+    one = Receiver(request.incoming, timer, seconds, pause)
     try:
         async with timer:
             yield one
     except TimeoutError:
-        raise timed_out(IDLE_SECONDS if one.is_pausing else seconds, provider, had_begun=one.is_pausing) from None
+        raise timed_out(one.seconds, provider, had_begun=one.is_pausing) from None
 
 
 class Stream:
@@ -122,7 +125,6 @@ class Stream:
 
     def hear(self, chunk: bytes) -> None:
         """Take in what was received. Raises `ProviderError` if that is too long, or not in the API's format."""
-        self._receiver.heard()
         self._received += len(chunk)
         if self._received > MAX_STREAM_BYTES:
             text = f"{self._provider}: the reply has more than {MAX_STREAM_BYTES:,} bytes"
@@ -131,6 +133,7 @@ class Stream:
         is_awaited = self._incoming.begun_at is None or self._incoming.on_text is not None
         if is_awaited or len(self._unread) > BATCH_BYTES:
             self._parse()
+        self._receiver.heard()
 
     def body(self) -> JsonObject:
         """The body of the reply, or that of an error. Raises `ProviderError` if the reply broke off."""

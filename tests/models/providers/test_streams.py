@@ -109,6 +109,18 @@ async def test_a_reply_may_take_longer_than_a_call_while_it_goes_on(
     assert (caught.value.fault, caught.value.outcome) == ("timeout", "left_waiting")
 
 
+async def test_a_model_may_reason_in_silence_longer_than_a_reply_may_stop(
+    wire: Wire, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_shared, "CALL_SECONDS", 3.0)
+    monkeypatch.setattr(_stream, "IDLE_SECONDS", 0.25)
+    first, *others = pieces(wire, Reply("hello"), 8)
+    begun = [b": processing\n\n"] if wire.name == "generate" else [first]  # before any text
+    rest = [first, *others] if wire.name == "generate" else others
+    with ModelServer([Pieces([*begun, b"".join(rest)], every=0.5)]) as server:
+        assert (await opened(wire, server, timeout_seconds=None).complete(ASK)).text == "hello"
+
+
 async def test_a_limit_of_the_settings_is_one_for_the_whole_call(wire: Wire, opened: Opener) -> None:
     with (
         ModelServer([Pieces(pieces(wire, Reply("x" * 400)), every=0.02)]) as server,
