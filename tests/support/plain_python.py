@@ -4,6 +4,7 @@ In checks and in recorded work, pytest starts twice as fast as where it loads th
 """
 
 import re
+import shutil
 import venv
 from collections.abc import Iterator
 from importlib import metadata
@@ -16,7 +17,9 @@ def create(folder: Path) -> Path:
     (packages,) = folder.glob("lib/python*/site-packages")
     for installed in _with_requirements("pytest"):
         for name in {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
-            (packages / name).symlink_to(str(installed.locate_file(name)))
+            # Copied: sandboxes hide what else is in a temporary folder, where this project may be.
+            source = Path(str(installed.locate_file(name)))
+            (shutil.copytree if source.is_dir() else shutil.copy2)(source, packages / name)
     program = folder / "bin" / "pytest"
     program.write_text(f"#!{folder}/bin/python3\nimport pytest\nraise SystemExit(pytest.main())\n", encoding="utf-8")
     program.chmod(0o755)
