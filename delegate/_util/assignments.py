@@ -155,7 +155,8 @@ def _is_no_word(value: str) -> bool:
     if len(parts) > 1 and not any(len(part) >= 8 for part in parts):
         return False
     return any(
-        len(part) >= 8 and len(_PIECE.findall(part)) >= 3 and _pieces_per_character(part) >= 0.29
+        len(part) >= 8 and len(_PIECE.findall(part)) >= 3
+        and (_pieces_per_character(part) >= 0.29 or (len(part) >= 16 and _HEX.fullmatch(part)))
         and any(map(str.isdigit, part)) and not part.isdigit()
         for part in parts
     ) or (len(value) >= 20 and is_random(value))  # fmt: skip
