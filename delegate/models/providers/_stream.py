@@ -81,9 +81,9 @@ class Receiver:
     def heard(self) -> None:
         """Take note that something has arrived."""
         now = asyncio.get_running_loop().time()
-        if self._pause is not None and now - self._moved_at > self._pause / 100:
-            self._moved_at = now
-            self.is_pausing = self.incoming.begun_at is not None
+        has_text = self.incoming.begun_at is not None
+        if self._pause is not None and (has_text != self.is_pausing or now - self._moved_at > self._pause / 100):
+            self._moved_at, self.is_pausing = now, has_text
             self.seconds = self._pause if self.is_pausing else self._wait
             self._timer.reschedule(now + self.seconds)
 
