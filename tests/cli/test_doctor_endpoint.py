@@ -152,12 +152,12 @@ def test_a_context_that_is_shorter_than_declared_is_a_problem_with_a_fix(path: s
     with ModelServer(good, models=(listed,), others=context(path, body)) as server:
         declare(server.openai_url)
         code, _, checks = measured()
-    status, text, mend = checks["context"]
+    status, text, advice = checks["context"]
     assert (code, status) == (1, "problem")
     assert "the server takes 4,096 tokens" in text
     assert "declared: 32,768 tokens" in text
-    assert fix in mend
-    assert "context_tokens = 4096" in mend
+    assert fix in advice
+    assert "context_tokens = 4096" in advice
 
 
 @pytest.mark.parametrize(

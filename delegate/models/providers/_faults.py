@@ -218,15 +218,21 @@ def status_error(provider: str, status: int, body: object, headers: Headers) -> 
     )
 
 
-def body_error(provider: str, error: object, headers: Headers) -> ProviderError:
-    """The error for a response with status 200 whose body is an error. Its code may be a status."""
+def body_error(provider: str, error: object, headers: Headers, *, had_begun: bool) -> ProviderError:
+    """The error for a response with status 200 whose body is an error. Its code may be a status.
+
+    `had_begun` is whether a part of the model's answer came before it.
+    """
     codes, code = _codes(error, headers), dig(error, "code") or dig(error, "status_code")
     status = int(code) if str(code).isdecimal() and 400 <= int(code) < 600 else None
     if status is None:
         is_final = any(code.startswith("invalid_") for code in codes)
         status = 400 if is_final or codes & _TOO_LONG_CODES else 500
         status = 404 if NO_ROUTE.search(_text(error)) else status  # LM Studio
-    return status_error(provider, status, cast("Any", {"error": error}), headers)
+    built = status_error(provider, status, cast("Any", {"error": error}), headers)
+    if had_begun:
+        built.outcome = "broken_off"
+    return built
 
 
 def _message(status: int, text: str, headers: Headers) -> str:

@@ -149,9 +149,8 @@ class SdkTransport:
         provider = self.endpoint.protocol
         body = body_of(answer.content, answer.headers.get("content-type", ""), stream, provider)
         if failed := _failure(body):
-            error = body_error(provider, failed, answer.headers)
-            if stream.has_begun or "choices" in body:  # a gateway had begun to pass on a model's answer
-                error.outcome = "broken_off"
+            had_begun = stream.has_begun or "choices" in body  # a gateway had begun to pass on a model's answer
+            error = body_error(provider, failed, answer.headers, had_begun=had_begun)
             raise without_key(error, self.key.text)
         return body, self._read_quota(answer.headers)
 

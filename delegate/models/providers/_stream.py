@@ -69,10 +69,13 @@ class Receiver:
         self._wait = wait
         self._pause = pause
         self._moved_at = 0.0
-        self.seconds = wait
-        """The limit that holds now."""
         self.is_pausing = False
-        """Whether it is that of a pause."""
+        """Whether the limit that holds now is that of a pause."""
+
+    @property
+    def seconds(self) -> float:
+        """The limit that holds now."""
+        return self._pause if self.is_pausing and self._pause is not None else self._wait
 
     def stream(self, assembly: Assembly, read: Callable[[JsonObject], ChatReply], *, provider: str) -> "Stream":
         """A reply to receive. `read` converts its body."""
@@ -84,7 +87,6 @@ class Receiver:
         has_text = self.incoming.begun_at is not None
         if self._pause is not None and (has_text != self.is_pausing or now - self._moved_at > self._pause / 100):
             self._moved_at, self.is_pausing = now, has_text
-            self.seconds = self._pause if self.is_pausing else self._wait
             self._timer.reschedule(now + self.seconds)
 
 

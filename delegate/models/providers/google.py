@@ -162,10 +162,7 @@ class GenerateContent(BuiltInClient):
         body = body_of((answer.body or "").encode(), kind, stream, "google")
         self._profiles.saw_stream(request.model, stream.has_begun)
         if failed := body.get("error"):
-            error = body_error("google", failed, {})
-            if stream.has_begun:
-                error.outcome = "broken_off"
-            raise error
+            raise body_error("google", failed, {}, had_begun=stream.has_begun)
         return read_reply(read_content, body, None, provider="google")
 
     async def aclose(self) -> None:
