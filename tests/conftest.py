@@ -42,14 +42,18 @@ gc.disable()  # until everything is collected: what is loaded by then stays
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test its own DELEGATE_HOME, configuration and working folder, without the developer's keys."""
+    """Give each test its own DELEGATE_HOME, configuration and working folder, without the developer's keys.
+
+    They are outside of `tmp_path`, which many tests use as the workspace: records that are written there would be work.
+    """
     for name in list(os.environ):
         if _OURS.search(name) or name in _OF_CI:
             monkeypatch.delenv(name)
-    folder, work = tmp_path / "home", tmp_path / "cwd"
-    work.mkdir()
+    around = tmp_path.with_name(f"{tmp_path.name}.user")
+    folder, work = around / "home", around / "cwd"
+    work.mkdir(parents=True)
     monkeypatch.setenv("DELEGATE_HOME", str(folder))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(around / "config"))
     monkeypatch.chdir(work)
     return folder
 

@@ -80,7 +80,8 @@ class Snapshot:
         taken_ns, origin = time.time_ns(), _states(root)
         _make_folder(tree)
         copy_tree(root, tree, stop, without=CACHES)
-        return cls(tree, origin, _states(tree), taken_ns)
+        copies = _states(tree)
+        return cls(tree, {path: origin[path] for path in origin.keys() & copies.keys()}, copies, taken_ns)
 
     def to_json(self) -> JsonObject:
         """The snapshot without its files, for `from_json`."""
@@ -301,7 +302,7 @@ def _walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
         folder = folders.pop()
         if folder.count("/") > files.MAX_DEPTH:
             raise OSError(f"over {files.MAX_DEPTH} folders deep")
-        with paths.entries(root, folder) as entries:
+        with suppress(FileNotFoundError), paths.entries(root, folder) as entries:  # deleted in the meantime
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name not in CACHES:

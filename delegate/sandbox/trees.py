@@ -25,8 +25,8 @@ def copy_tree(source: Path, target: Path, stop: threading.Event, *, without: Col
 
     Files share their blocks with the originals where the file system can do that (reflinks), and are never hard links,
     through which a program could change the originals. Links stay links; pipes, sockets and devices are skipped, and so
-    are the folder that contains `target` and everything with a name in `without`. Raises `CallError` if something can't
-    be copied or the limits are exceeded; `target` is then incomplete.
+    are the folder that contains `target`, everything with a name in `without`, and what is deleted in the meantime.
+    Raises `CallError` if something can't be copied or the limits are exceeded; `target` is then incomplete.
     """
     copy = _Copy(source, target, stop, without)
     try:
@@ -34,8 +34,10 @@ def copy_tree(source: Path, target: Path, stop: threading.Event, *, without: Col
             source, target, symlinks=True, dirs_exist_ok=True, ignore=copy.ignore, copy_function=copy.copy_file
         )
     except shutil.Error as problem:
-        name, _, why = problem.args[0][0]
-        raise CallError("workspace_not_copied", f"{name} can't be copied: {why}", field="workspace") from problem
+        for name, _, why in problem.args[0]:
+            if os.path.lexists(name):
+                message = f"{name} can't be copied: {why}"
+                raise CallError("workspace_not_copied", message, field="workspace") from problem
     except RecursionError as problem:
         message = f"workspace {source} is nested too deeply to copy"
         raise CallError("workspace_not_copied", message, field="workspace") from problem
@@ -56,7 +58,11 @@ class _Copy:
         return {name for name in names if name in self._without or os.path.join(folder, name) == home}
 
     def copy_file(self, source: str, target: str) -> None:
-        """Copy `source` if it is a regular file."""
+        """Copy `source` if it is a regular file, and still there."""
+        with suppress(FileNotFoundError):
+            self._copy_file(source, target)
+
+    def _copy_file(self, source: str, target: str) -> None:
         found = os.lstat(source)
         if not stat.S_ISREG(found.st_mode):
             return

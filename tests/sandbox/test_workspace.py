@@ -1,5 +1,6 @@
 import asyncio
 import hashlib
+import itertools
 import os
 import shutil
 import socket
@@ -12,6 +13,7 @@ from typing import Literal
 import pytest
 
 from delegate.errors import CallError, ToolDenied, ToolError
+from delegate.sandbox.snapshot import Snapshot
 from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.trees import copy_tree
 from delegate.sandbox.workspace import Folder, discard
@@ -464,6 +466,37 @@ async def test_a_stopped_copy_copies_nothing_more(project: Path, tmp_path: Path)
     with pytest.raises(CallError):
         copy_tree(project, tmp_path / "copy", stop)
     assert not (tmp_path / "copy" / "README.md").exists()
+
+
+async def test_what_is_deleted_while_it_is_copied_is_not_part_of_the_copy(project: Path, tmp_path: Path) -> None:
+    """Databases, for example, create and delete a journal all the time."""
+    done, often = threading.Event(), threading.Event()
+
+    def change_all_the_time() -> None:
+        for rounds in itertools.count():
+            for n in range(20):
+                folder = project / f"temporary-{n}"
+                folder.mkdir()
+                (folder / "journal").write_bytes(b"x")
+                (folder / "link").symlink_to("journal")
+                shutil.rmtree(folder)
+                (project / f"journal-{n}").touch()
+                (project / f"journal-{n}").unlink()
+            if rounds == 20:
+                often.set()
+            if done.is_set():
+                return
+
+    thread = threading.Thread(target=change_all_the_time)
+    thread.start()
+    try:
+        for n in itertools.takewhile(lambda n: n < 20 or not often.is_set(), itertools.count()):
+            taken = await Snapshot.take(project, tmp_path / "copies", name=f"{n}")
+            assert taken.origin.keys() <= taken.copies.keys()
+            assert (taken.tree / "README.md").read_bytes() == (project / "README.md").read_bytes()
+    finally:
+        done.set()
+        thread.join()
 
 
 async def test_a_cancelled_caller_waits_until_its_thread_has_ended() -> None:
