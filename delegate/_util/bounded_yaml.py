@@ -4,8 +4,6 @@ from typing import Any
 
 import yaml
 
-from delegate._util.documents import MAX_DEPTH
-
 MAX_ALIASES = 1_000
 MAX_MERGED = 1_000
 """Most keys of a mapping into which others are merged with `<<`."""
@@ -15,10 +13,11 @@ MAX_CHARS = 64 << 20
 _MERGE = "tag:yaml.org,2002:merge"
 
 
-def load(text: str) -> Any:
+def load(text: str, max_depth: int) -> Any:
     """The value of a document. Raises ValueError that says in one line what is wrong, and where."""
+    loader = _Loader(text, max_depth)
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - it extends the safe loader
+        return loader.get_single_data()
     except yaml.YAMLError as error:
         raise ValueError(_problem(error)) from None
     except (LookupError, AttributeError, TypeError, OverflowError) as error:  # of values such as `!!int ''`
@@ -26,8 +25,9 @@ def load(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, max_depth: int) -> None:
         super().__init__(text)
+        self._max_depth = max_depth
         self._aliases = self._depth = self._values = self._chars = 0
         self._sizes = dict[int, tuple[int, int]]()
         """Of each part that was composed, by its identity: how many values and characters it stands for."""
@@ -37,8 +37,8 @@ class _Loader(yaml.SafeLoader):
         if events.check_event(yaml.AliasEvent):
             return self._alias(super().compose_node(parent, index))
         self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise self._marked(f"nested more than {MAX_DEPTH} levels deep")
+        if self._depth > self._max_depth:
+            raise self._marked(f"nested more than {self._max_depth} levels deep")
         values, chars = self._values, self._chars
         node: Any = super().compose_node(parent, index)
         self._depth -= 1

@@ -18,7 +18,7 @@ def loads(text: str, format: Format) -> object:
     if format == "yaml":
         from delegate._util.bounded_yaml import load  # takes a while, and most documents aren't YAML
 
-        return load(text)
+        return load(text, MAX_DEPTH)
     try:
         document: object = json.loads(text) if format == "json" else tomllib.loads(text)
     except RecursionError:

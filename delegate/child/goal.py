@@ -16,7 +16,7 @@ from delegate._util.fencing import one_line
 from delegate.child.conversation import Conversation
 from delegate.child.goal_tools import ABORT, CLAIM, GOAL_TOOLS
 from delegate.child.job import ClaimReply, Claims, Job, MadeClaim
-from delegate.child.loop import FAILURES, MAX_REPLIES_PER_TURN, Recovery, failed, finish
+from delegate.child.replies import FAILURES, MAX_REPLIES_PER_TURN, Recovery, failed, finish
 from delegate.child.tool_calls import END_AT, ToolCalls
 from delegate.control.loop import Limits, LoopResult, Stop, run_loop
 from delegate.ports import ChatReply, ToolCall, ToolOutput

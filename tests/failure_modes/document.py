@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from delegate.budget.ledger import EXPECTED_OUTPUT, LEAST_OUTPUT
 from delegate.budget.metering import PATIENCE_SECONDS
-from delegate.child.loop import MAX_CUT_OFF, MAX_REPLIES_PER_TURN
+from delegate.child.replies import MAX_CUT_OFF, MAX_REPLIES_PER_TURN
 from delegate.child.tool_calls import END_AT, MAX_CALLS_PER_TURN, REMARK_AT
 from delegate.judging.judge.session import MAX_ATTEMPTS
 from delegate.judging.judge.session import PATIENCE_SECONDS as JUDGES_PATIENCE

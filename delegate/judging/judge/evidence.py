@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from delegate.judging.judge.sources import (
     EARLIER_RECEIPTS,
+    OUR_TEXT,
     PAGE_FILE_BYTES,
     PAGE_TOKENS,
     RECEIPTS,
     Source,
     Sources,
     SourceText,
+    folded,
 )
 from delegate.judging.looks.look import NO_LOOKS, Look, Span, is_covered
 from delegate.models.catalog import tokens_of
@@ -37,13 +39,6 @@ MIN_QUOTE_WORDS = 3
 """A quote has at least this length, unless it is a whole line or most of a short source."""
 
 _ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf])?")
-_TYPOGRAPHY = {
-    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b"), "'"),
-    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
-    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
-}
-_OUR_TEXT = re.compile(r"\[\u2026 [^\]\n]* \u2026\]|\u2192 (?:ok|error|denied|timeout)|\u2026 and \d+ more")
-"""Text of the runtime within the sources, which a judge can't quote: notes about cuts, the status of a call."""
 EXIT_CODE = re.compile(r"exit code:?(?: -?\d+)?(?: no output)?|no output")
 """A quote of how a command ended, and nothing else."""
 _JSON_PUNCTUATION = str.maketrans("", "", '"{}')
@@ -129,7 +124,7 @@ class Evidence:
         """Whether a source has no text of the runtime."""
         if name not in self._without_notes:
             text = self.sources[name]
-            self._without_notes[name] = text.isascii() or not _OUR_TEXT.search(text)  # every note has a … or a →
+            self._without_notes[name] = text.isascii() or not OUR_TEXT.search(text)  # every note has a … or a →
         return self._without_notes[name]
 
     @cached_property
@@ -192,12 +187,6 @@ def _normalized_json(text: str) -> str:
     text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", text)
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return "".join(whole.split()).translate(_JSON_PUNCTUATION)
-
-
-def folded(text: str) -> str:
-    """The text for comparisons: without the runtime's notes, with plain quotes, dashes and single spaces."""
-    text = _OUR_TEXT.sub(" ", text)
-    return " ".join((text if text.isascii() else text.translate(_TYPOGRAPHY)).split())
 
 
 def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:

@@ -6,6 +6,7 @@ as much of them as fits (`evidence.py`), and a judge that looks reads the same t
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,13 @@ RECEIPTS = 200
 EARLIER_RECEIPTS = "receipts"
 """Stands for the calls before the last `RECEIPTS`, which the page doesn't show."""
 LISTED_ARTIFACTS = 100
+_TYPOGRAPHY = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
+}
+OUR_TEXT = re.compile(r"\[\u2026 [^\]\n]* \u2026\]|\u2192 (?:ok|error|denied|timeout)|\u2026 and \d+ more")
+"""Text of the runtime within the sources, which a judge can't quote: notes about cuts, the status of a call."""
 
 
 class SourceText(NamedTuple):
@@ -216,3 +224,9 @@ def _excerpt(read: Callable[[int], Excerpt], file_bytes: int) -> Excerpt | None:
 
 def _is_named(path: str, named: Sequence[str]) -> bool:
     return any(same_file(path, one) for one in named)
+
+
+def folded(text: str) -> str:
+    """The text for comparisons: without the runtime's notes, with plain quotes, dashes and single spaces."""
+    text = OUR_TEXT.sub(" ", text)
+    return " ".join((text if text.isascii() else text.translate(_TYPOGRAPHY)).split())

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from delegate._util.fencing import visible
 from delegate.errors import ToolError
-from delegate.judging.judge.evidence import folded
 from delegate.judging.judge.sources import (
     WHOLE_FILE_BYTES,
     Source,
     Sources,
     SourceText,
     artifact_name,
+    folded,
     manifest_line,
 )
 from delegate.judging.looks.look import Found, Look, Piece, Span

@@ -85,12 +85,8 @@ class Calls:
         return self._said(receipt) == "not_yet"
 
     def is_doubtful(self, receipt: Receipt) -> bool:
-        """Whether the result says something that code can't read, or that doesn't agree with the arguments, or a later
-        call may have changed what was done.
-        """
-        from delegate.judging.proof.undoing import may_be_changed
-
-        return self._said(receipt) == "doubtful" or may_be_changed(receipt, self)
+        """Whether the result says something that code can't read, or that doesn't agree with the arguments."""
+        return self._said(receipt) == "doubtful"
 
     def did_succeed(self, receipt: Receipt) -> bool:
         """Whether this call succeeded, or nothing says that it didn't."""

@@ -30,7 +30,7 @@ from delegate.judging.proof.calls import Calls, leaves
 from delegate.judging.proof.files import base, same_file
 from delegate.judging.proof.literals import fold, literals_in, missing
 from delegate.judging.proof.seen import Seen, Shown
-from delegate.judging.proof.undoing import is_undone
+from delegate.judging.proof.undoing import is_undone, may_be_changed
 from delegate.judging.submission import Submission
 from delegate.types import (
     ExpectedCall,
@@ -424,7 +424,8 @@ class Proof:
             return worth
         if self.names and not self.calls.is_identified(receipt, self.names):
             return "unlinked"
-        doubtful = self.calls.is_pending(receipt) or self.calls.is_doubtful(receipt)
+        unclear = self.calls.is_pending(receipt) or self.calls.is_doubtful(receipt)
+        doubtful = unclear or may_be_changed(receipt, self.calls)
         if self._is_of_all or doubtful or is_undone(receipt, self.names, self.calls):
             return "unconfirmed"
         return "met" if self.calls.outcome(receipt) == "yes" else "unclear_result"

@@ -13,7 +13,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
-from delegate.judging.judge.evidence import EXIT_CODE, folded, printed, prints_without_work
+from delegate.judging.judge.evidence import EXIT_CODE, printed, prints_without_work
+from delegate.judging.judge.sources import folded
 from delegate.judging.looks.look import Look
 from delegate.judging.looks.work import TELLING_CHARS
 from delegate.judging.proof import absences
