@@ -27,7 +27,7 @@ from delegate.engine.admission import Admission, refusal
 from delegate.engine.consumers import as_consumer
 from delegate.engine.delegation import Delegation
 from delegate.engine.executor import Executor
-from delegate.engine.task_run import Services
+from delegate.engine.scope import Services
 from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.events import EventSink
 from delegate.judging.checks.json_schema import check_schema

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from delegate import Delegator, Event, Task
 from delegate._util import resources
 from delegate.batch.item import Item
-from delegate.engine import task_run
+from delegate.engine import task_events
 from delegate.events import LIVE_CHARS, ChildTool, ChildUsage, EventKind, EventSink, as_json
 from delegate.models.providers.scripted import Scripted
 from tests.support.words import met_by, words
@@ -131,7 +131,7 @@ async def test_no_event_is_built_if_nobody_listens(monkeypatch: pytest.MonkeyPat
     def build(*args: object, **fields: object) -> Event:
         raise AssertionError("built an event")
 
-    monkeypatch.setattr(task_run, "from_json", build)
+    monkeypatch.setattr(task_events, "from_json", build)
     async with Delegator(client=thinker()) as delegator:
         report = await delegator.run(task("a"))
     assert report.results[0].status == "completed"

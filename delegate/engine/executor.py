@@ -25,7 +25,8 @@ from delegate._util.redaction import Redactor
 from delegate.budget import costs
 from delegate.budget.runs import RunContext
 from delegate.engine.consumers import Consumer
-from delegate.engine.task_run import CallScope, Services, TaskRun
+from delegate.engine.scope import CallScope, Services
+from delegate.engine.task_run import TaskRun
 from delegate.errors import CallError
 from delegate.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.judging.reading.reader import CallReading, TaskToRead
@@ -122,7 +123,7 @@ class Executor:
         if is_run and call.consumers:
             call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(runs)))
         for run in runs:
-            run.notify(TaskQueued, goal=run.task.goal)
+            run.events.notify(TaskQueued, goal=run.task.goal)
         watch = _Watch(runs)
         call.reading.start()
         try:

@@ -1,166 +1,63 @@
 """Runs one task of a call, from its workspace to its stored result."""
 
 import asyncio
-import json
 import math
-import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import (
     Cancellation,
-    Deadline,
     LeftBehind,
     reraise_pending_cancel,
     run_stoppable,
 )
-from delegate._util.redaction import Redactor, logger
+from delegate._util.redaction import logger
 from delegate._util.semaphore import Permit
 from delegate.budget import costs
 from delegate.budget.ledger import Ledger, RunningChild
-from delegate.budget.runs import Run, RunContext, use_context
-from delegate.child.fetch import FetchPolicy
-from delegate.child.job import ChildRunner, Job
+from delegate.budget.runs import RunContext, use_context
+from delegate.child.job import Job
 from delegate.child.loop import AgentLoop
-from delegate.child.toolbox import read_only_tools, toolbox, toolbox_definitions
 from delegate.engine import error_mapping
-from delegate.engine.consumers import Consumer
+from delegate.engine.child_tools import ChildTools
+from delegate.engine.deadline import ChildDeadline
 from delegate.engine.results import build_result, internal_error_result
+from delegate.engine.scope import CallScope
+from delegate.engine.task_events import TaskEvents
+from delegate.engine.task_folder import may_be_run, open_folder
 from delegate.errors import DelegateError, WorkspaceTooLarge
 from delegate.events import (
     ChildDone,
     ChildStarted,
-    ChildWaiting,
-    Event,
-    EventKind,
-    TaskDone,
-    TaskEvent,
     VerdictGiven,
     WaitReason,
-    from_json,
-    kind_of,
-    reported_wait,
 )
-from delegate.judging.reading.reader import CallReading, PendingReading
-from delegate.judging.reading.statements import ToolInfo
+from delegate.judging.reading.reader import PendingReading
 from delegate.judging.submission import Submission
-from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.models.providers import BuiltInClient
 from delegate.models.tiers import weaker
-from delegate.ports import Incoming, Tool
-from delegate.records.history import Records
+from delegate.ports import Incoming
 from delegate.records.recorder import Recorder, is_large
-from delegate.sandbox.commands import Author, Commands
-from delegate.sandbox.media import readable_types
 from delegate.sandbox.threads import run_in_thread, run_in_thread_if
 from delegate.sandbox.workspace import Folder
-from delegate.sandbox.write_locks import WriteLocks
-from delegate.settings import Settings
 from delegate.telemetry import operations
-from delegate.types import ChildRun, JsonObject, ProbeCriterion, Task, TaskResult, Tier, Verdict
+from delegate.types import ChildRun, JsonObject, Task, TaskResult, Verdict
 
 if TYPE_CHECKING:
-    from delegate.child.permissions import Permissions
     from delegate.engine.claims import TaskClaims
     from delegate.engine.resume import Resumed
     from delegate.judging.checks.before import ChecksBefore
-    from delegate.policy.approvals import OnApproval
 
 GRACE_SECONDS = 10.0
 """How long a runner may take to stop after it was canceled."""
 
 _log = logger(__name__)
-_NOT_RECORDED = frozenset[EventKind]({"task.queued", "child.text", "child.tool.started", "check.started", "task.done"})
-"""The task's record has its beginning and end, and whole texts. What has started needs no record once it has ended."""
-_P = ParamSpec("_P")
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The services shared by all tasks of one delegator."""
-
-    settings: Settings
-    runner: ChildRunner
-    judging: Judging
-    commands: Commands
-    records: Records
-    child_delegate_tool: Callable[[], Tool]
-    """Creates the tool with which a child can delegate, if the depth allows it."""
-    host_tools: tuple[Tool, ...] | None
-    """The tools of children, instead of the toolbox."""
-    secret_variables: frozenset[str]
-    """Environment variables whose values are secrets, regardless of their names."""
-    write_locks: MutableMapping[Run, WriteLocks]
-    """The writers of the files in shared folders, per run."""
-    on_approval: "OnApproval | None" = None
-    """Asks a person about a call of a child, unless its own call says who does."""
-    streams_text: bool = False
-    """Whether consumers get a child's text while its model writes it."""
-
-    @property
-    def records_tools(self) -> bool:
-        """Whether the runner records tool calls. Runners without the attribute are assumed not to."""
-        return bool(getattr(self.runner, "records_tools", False))
-
-    def tools_to_read(self) -> list[ToolInfo]:
-        """What is known of the children's tools before they start. Those of a runner with tools of its own aren't."""
-        if self.host_tools is not None:
-            return list(map(ToolInfo.of, self.host_tools))
-        if not getattr(self.runner, "uses_job_tools", False):
-            return []
-        return list(map(ToolInfo.of, toolbox_definitions(self.commands)))
-
-    def tools_of(self, context: RunContext) -> dict[str, bool]:
-        """The names of the tools that a caller may have called for it, and whether each is read-only."""
-        tools = self.host_tools
-        named = read_only_tools() if tools is None else {tool.name: tool.read_only for tool in tools}
-        return {name: read_only for name, read_only in named.items() if context.tools is None or name in context.tools}
-
-
-@dataclass(frozen=True, slots=True)
-class CallScope:
-    """The values shared by all tasks of one call."""
-
-    services: Services
-    context: RunContext
-    """The caller."""
-    author: Author
-    ceiling: Tier
-    """The caller's tier, which neither a child's model nor a judge may exceed."""
-    cancellation: Cancellation
-    redactor: Redactor
-    reading: CallReading
-    """How the criteria of the tasks are read, by their handles."""
-    consumers: tuple[Consumer[Event], ...] = ()
-    """Who receives the events."""
-    unfinished: set[str] = field(default_factory=set[str])
-    """The handles of the tasks that have no result yet."""
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    thread: int = field(default_factory=threading.get_ident)
-    """The thread of the loop, where consumers are called."""
-
-    def consumers_of(self, kind: EventKind) -> list[Consumer[Event]]:
-        """Those who receive events of this kind."""
-        if kind == "child.text" and not self.services.streams_text:
-            return []
-        return [one for one in self.consumers if one.kinds is None or kind in one.kinds]
-
-    def deliver(self, event: Event) -> None:
-        """Deliver an event, on the loop of the call. Safe to call from any thread."""
-        if threading.get_ident() != self.thread:
-            with suppress(RuntimeError):  # the loop is closed
-                self.loop.call_soon_threadsafe(self.deliver, event)
-            return
-        for consumer in self.consumers_of(event.kind):
-            consumer(event)
 
 
 @dataclass(slots=True)
@@ -176,24 +73,26 @@ class TaskRun:
     handle: str
     resumed: "Resumed | None" = None
     """What its child did in a process that was lost, if it goes on with that."""
+    events: TaskEvents = field(init=False)
     cancellation: Cancellation = field(default_factory=Cancellation)
     """Stops this task alone."""
     folder: Folder | None = None
     """The workspace, once it is open."""
     result: TaskResult | None = None
     """The result, once there is one."""
-    _deadline: "_ChildDeadline | None" = None
+    _deadline: "ChildDeadline | None" = None
     """The child's deadline, once it may start."""
-    _offered: tuple[Tool, ...] | None = None
-    """The child's tools, if its runner gives it exactly those of the job."""
     _claims: "TaskClaims | None" = None
     """In goal mode, what the child claimed."""
     _before: "ChecksBefore | None" = None
     """The shell checks on the files of before, while the child works."""
     _start: JsonObject | None = None
     """In goal mode, what is stored for another process; None if the task can't be resumed."""
-    _permissions: "Permissions | None" = None
-    """What the child may do, if anything could be refused."""
+    _tools: ChildTools | None = None
+    """The child's tools, once its workspace is open."""
+
+    def __post_init__(self) -> None:
+        self.events = TaskEvents(self.call, self.index, self.handle)
 
     async def run(self) -> TaskResult:
         """Run the task and store its result, however it ends."""
@@ -205,7 +104,7 @@ class TaskRun:
                 operation.finished(result)
                 return result
             finally:
-                self._report_end()
+                self.events.done(self.result)
 
     def look(self) -> None:
         """Look how large the workspace of the running child is. To be called now and then."""
@@ -227,7 +126,7 @@ class TaskRun:
             try:
                 child = await self._run_child(child_context, permit)
                 has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
-                self.notify(
+                self.events.notify(
                     ChildDone,
                     status=child.status,
                     error=child.error.code if child.error else None,
@@ -238,7 +137,7 @@ class TaskRun:
                 )
                 child, verdict = self._claims.verdict_on(child) if self._claims else (child, None)
                 verdict = verdict or await self._judge(child, ledger)
-                self.notify(
+                self.events.notify(
                     VerdictGiven,
                     verdict=verdict.verdict if verdict else None,
                     code=verdict.code if verdict else None,
@@ -271,15 +170,19 @@ class TaskRun:
             result = await run_in_thread_if(is_large(child), build)
             if context.depth:  # the costs of the root's tasks are in the report
                 context.delegated.append(costs.of_result(result))
-            self.result = result
+            self._end(result)
             self.result = result = await self._save(child, result)
         except Exception as error:
             _log.exception("task %d failed inside delegate", self.index + 1)
             result = internal_error_result(error, index=self.index, handle=self.handle)
-            child, self.result = ChildRun(status="failed", error=result.error), result
-            return await self._save(child, result)
+            self._end(result)
+            return await self._save(ChildRun(status="failed", error=result.error), result)
         reraise_pending_cancel()
         return result
+
+    def _end(self, result: TaskResult) -> None:
+        self.result = result
+        self.events.close()
 
     async def _save(self, child: ChildRun, result: TaskResult) -> TaskResult:
         self.call.unfinished.discard(self.handle)
@@ -291,7 +194,7 @@ class TaskRun:
         return await self.call.services.judging.verdict(
             self._submission(child, task or self.task),
             ledger,
-            self.notify,
+            self.events.notify,
             reading=PendingReading(self.call.reading, self.handle, is_last=self._claims is None),
             seconds=self.call.context.seconds_left(),
             cancellation=self.cancellation,
@@ -317,7 +220,9 @@ class TaskRun:
         """
         services, cancellation, caller = self.call.services, self.cancellation, self.call.context
         recorder = Recorder(
-            costs.UNOBSERVED if self.connection is None else None, journal=self._journal, redactor=self.call.redactor
+            costs.UNOBSERVED if self.connection is None else None,
+            journal=self.events.journal,
+            redactor=self.call.redactor,
         )
         if (resumed := self.resumed) is not None:
             recorder.restore(
@@ -329,13 +234,13 @@ class TaskRun:
             try:
                 caller.refuse_if_over()
                 async with deadline:
-                    with self._reporting_wait("permit" if context.run.permits.is_full else None):
+                    with self.events.reporting_wait("permit" if context.run.permits.is_full else None):
                         await permit.acquire()
                     if self.connection is None:
                         started = await context.ledger.start_child(
                             may_wait=not caller.depth, while_waiting=partial(self._waiting_for_budget, permit)
                         )
-                    folder = await self._prepare_folder()
+                    folder = await self._open_folder()
             except (asyncio.CancelledError, DelegateError, OSError) as error:
                 status, detail = error_mapping.before_start(error, deadline, cancellation)
                 return recorder.finish(status, error=detail)
@@ -343,10 +248,10 @@ class TaskRun:
             own_seconds = min(self.task.timeout_seconds or math.inf, services.settings.timeout_seconds)
             own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
             seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
-            self._deadline = deadline = _ChildDeadline(folder, cancellation, own_seconds, run_seconds)
+            self._deadline = deadline = ChildDeadline(folder, cancellation, own_seconds, run_seconds)
             with use_context(context):
                 job = self._job(context, folder, recorder, seconds)
-            self.notify(ChildStarted, model=self._model.id if self._model else None)
+            self.events.notify(ChildStarted, model=self._model.id if self._model else None)
             try:
                 async with deadline:
                     await services.records.opened(self.handle, folder.root)
@@ -385,7 +290,7 @@ class TaskRun:
             and services.host_tools is None
             and connection is not None
             and isinstance(connection.client, BuiltInClient)
-            and self._permissions is None
+            and (self._tools is None or self._tools.permissions is None)
             and self._claims is None
         )
 
@@ -408,68 +313,16 @@ class TaskRun:
             text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"
             _log.warning(text, name, self.index + 1, GRACE_SECONDS)
 
-    def notify(self, make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
-        """Record an event of this task, and deliver it. It isn't built if nobody needs it."""
-        if self.result is not None and make is not TaskDone:  # of a child that was left behind
-            return
-        kind = kind_of(make)
-        has_consumers = bool(self.call.consumers_of(kind))
-        if kind in _NOT_RECORDED and not has_consumers:
-            return
-        redact, at = self.call.redactor.value, time.time()
-        values = {name: redact(value) for name, value in fields.items()}
-        if kind not in _NOT_RECORDED:
-            self.call.services.records.event(self.handle, kind, values, at=at)
-        if has_consumers:
-            self._deliver(make, values, at)
-
-    def _journal(self, make: Callable[..., TaskEvent], text: str) -> None:
-        """Record an event whose fields are the JSON `text`, which has no secrets, and deliver it."""
-        if self.result is not None:  # of a child that was left behind
-            return
-        kind, at = kind_of(make), time.time()
-        self.call.services.records.event(self.handle, kind, text, at=at)
-        if self.call.consumers_of(kind):
-            self._deliver(make, text, at)
-
-    def _deliver(self, make: Callable[..., TaskEvent], values: JsonObject | str, at: float) -> None:
-        run_id = self.call.context.run.id
-        try:
-            read = json.loads(values) if isinstance(values, str) else values
-            event = from_json(make, read, run_id=run_id, task_index=self.index, handle=self.handle, at=at)
-        except RecursionError:  # a model's arguments can be nested very deeply
-            _log.warning("an event of task %d is nested too deeply to be delivered", self.index + 1)
-            return
-        self.call.deliver(event)
-
-    def _report_end(self) -> None:
-        result = self.result
-        self.notify(
-            TaskDone,
-            status=result.status if result else None,
-            verdict=result.verdict.verdict if result and result.verdict else None,
-            cost_usd=result.cost_usd if result else None,
-        )
-
-    @contextmanager
-    def _reporting_wait(self, reason: WaitReason | None = None) -> Generator[None]:
-        """Report the beginning and the end of a wait, if it has a reason."""
-        if reason is None:
-            yield
-            return
-        with reported_wait(lambda seconds: self.notify(ChildWaiting, reason=reason, seconds=seconds)):
-            yield
-
     @contextmanager
     def _waiting(self, reason: WaitReason | None = None) -> Generator[None]:
         """A wait of the child, which doesn't count as its own time."""
         assert self._deadline is not None
-        with self._deadline.paused(), self._reporting_wait(reason):
+        with self._deadline.paused(), self.events.reporting_wait(reason):
             yield
 
     @asynccontextmanager
     async def _waiting_for_budget(self, permit: Permit) -> AsyncGenerator[None]:
-        with self._reporting_wait("budget"):
+        with self.events.reporting_wait("budget"):
             async with permit.released():
                 yield
 
@@ -496,18 +349,19 @@ class TaskRun:
             on_approval=caller.on_approval,
         )
 
-    async def _prepare_folder(self) -> Folder:
+    async def _open_folder(self) -> Folder:
         """Open the workspace, and remember what there is before the child starts."""
-        self.folder = folder = await self._open_folder()
+        self.folder = folder = await open_folder(self.call, self.task, self.index, self.resumed)
+        services = self.call.services
         has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
-        if has_shell or not self._uses_toolbox:
+        if has_shell or not services.uses_toolbox:
             folder.make()
-        if self.resumed is None and (has_shell or self._may_be_run(folder)):
+        if self.resumed is None and (has_shell or may_be_run(self.call, self.task, folder)):
             await folder.record_start()
         if has_shell:
             from delegate.judging.checks.before import ChecksBefore  # loaded only where commands run
 
-            self._before = ChecksBefore(self.task, folder, self.call.services.commands, self.call.author)
+            self._before = ChecksBefore(self.task, folder, services.commands, self.call.author)
             self._before.start()
         if self.resumed is not None:  # what there was is on record
             self._start = self.resumed.start
@@ -516,33 +370,13 @@ class TaskRun:
 
             self._start = start = await run_in_thread(partial(start_state, folder))
             if start is not None:
-                await self.call.services.records.started(self.handle, start)
+                await services.records.started(self.handle, start)
         return folder
-
-    def _may_be_run(self, folder: Folder) -> bool:
-        """Whether a judge may run commands on what the child leaves, and there is something now that decides them."""
-        services = self.call.services
-        in_words = any(criterion.kind in ("text", "question", "rubric") for criterion in self.task.criteria)
-        return in_words and bool(services.settings.judge_looks) and folder.exists and services.commands.confines()
-
-    async def _open_folder(self) -> Folder:
-        """Open the workspace. In a shared folder, two running children can't write the same file."""
-        settings = self.call.services.settings
-        home, who = settings.home / "workspaces", f"task {self.index + 1} of this run"
-        write_locks = self.call.services.write_locks.setdefault(self.call.context.run, WriteLocks())
-        max_bytes = (math.inf if settings.max_workspace_mb is None else settings.max_workspace_mb) * 1e6
-        if self.resumed is not None:
-            from delegate.sandbox.start_state import reopen  # loaded only in goal mode
-
-            root, start = Path(self.resumed.workspace), self.resumed.start
-            return await reopen(root, start, home=home, write_locks=write_locks, who=who, max_bytes=max_bytes)
-        return await Folder.open(self.task.workspace, home=home, write_locks=write_locks, who=who, max_bytes=max_bytes)
 
     def _job(self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float) -> Job:
         settings = self.call.services.settings
-        tools = self._permitted_tools(context, folder, recorder, seconds)
-        self._offered = tools if getattr(self.call.services.runner, "uses_job_tools", False) else None
-        context.tools = frozenset(tool.name for tool in tools)
+        self._tools = ChildTools(self.call, self.task, self._model, folder)
+        tools = self._tools.offer(context, recorder, self.events, self._waiting, seconds)
         if self.task.mode == "goal":
             from delegate.engine.claims import TaskClaims  # loaded only in goal mode
             from delegate.engine.refusals import Refusals
@@ -555,7 +389,7 @@ class TaskRun:
                 recorder,
                 folder,
                 judge,
-                self.notify,
+                self.events.notify,
                 refusals=Refusals(self.task, tools, refused_before),
                 store=self._store_refusals,
                 only_reads=read_only.__contains__,
@@ -575,7 +409,7 @@ class TaskRun:
             seconds=seconds,
             max_output_tokens=settings.max_output_tokens,
             effort=self.task.effort or settings.effort,
-            notify=self.notify,
+            notify=self.events.notify,
             waiting=self._waiting,
             claims=self._claims,
             readings=self.call.reading.known(self.handle).statements,
@@ -588,97 +422,10 @@ class TaskRun:
             return Incoming()
         from delegate.engine.live_text import LiveText  # loaded only where it is shown
 
-        return LiveText(self.notify, self.call.redactor.text)
-
-    def _permitted_tools(
-        self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float
-    ) -> tuple[Tool, ...]:
-        """The child's tools. If the policy could refuse one of their calls, they ask it."""
-        settings = self.call.services.settings
-        if not (settings.policy.restricts or settings.commands == "ask" or self.task.steps):
-            return self._tools(context, folder)
-        from delegate.child.permissions import Asker, Permissions  # loaded only where anything could be refused
-        from delegate.child.steps import Steps
-
-        ends = time.monotonic() + seconds
-        steps = Steps(lambda: recorder.receipts, self.notify) if self.task.steps else None
-        asker = Asker(
-            on_approval=self.call.context.on_approval or self.call.services.on_approval,
-            run_id=context.run.id,
-            handle=self.handle,
-            task_index=self.index,
-            goal=self.task.goal,
-            workspace=str(folder.root),
-            notify=self.notify,
-            waiting=self._waiting,
-            waiting_for_check=self._reporting_wait,
-            while_waiting=context.permit.released if context.permit else nullcontext,
-        )
-        self._permissions = permissions = Permissions(
-            settings.policy,
-            asker,
-            ledger=context.ledger,
-            seconds_left=lambda: ends - time.monotonic(),
-            steps=steps,
-        )
-        tools = tuple(map(permissions.guarded, self._tools(context, folder)))
-        return tools if steps is None else (*tools, *steps.offered(tools))
-
-    def _tools(self, context: RunContext, folder: Folder) -> tuple[Tool, ...]:
-        """Return the available tools that the task names, except those that its parent doesn't have."""
-        services = self.call.services
-        tools = self._host_tools(folder)
-        if context.depth < services.settings.max_depth:
-            tools = (*tools, services.child_delegate_tool())
-            folder.expect_writers()  # the child's own children may work in it
-        allowed = [names for names in (self.task.tools, self.call.context.tools) if names is not None]
-        return tuple(tool for tool in tools if all(tool.name in names for names in allowed))
-
-    def _host_tools(self, folder: Folder) -> tuple[Tool, ...]:
-        services = self.call.services
-        if services.host_tools is not None:
-            return services.host_tools
-        hosts = services.settings.fetch_hosts
-        fetch = FetchPolicy(allowed_hosts=hosts) if hosts else None
-        approve = self._permissions.command_approval() if self._permissions else None
-        return toolbox(folder, services.commands, fetch=fetch, attachments=self._readable_media(), approve=approve)
-
-    @property
-    def _uses_toolbox(self) -> bool:
-        """Whether only our own tools use the workspace, so that it is created when they need it."""
-        services = self.call.services
-        return services.host_tools is None and bool(getattr(services.runner, "uses_job_tools", False))
-
-    def _readable_media(self) -> frozenset[str]:
-        """Return the media types of files that the child's model can read, besides text."""
-        model = self._model
-        return frozenset() if model is None else readable_types(images=model.images, pdfs=model.pdfs)
-
-    def _probe_tools(self) -> tuple[Tool, ...]:
-        """Return the read-only tools that the caller may have called after the run."""
-        has_probes = any(isinstance(criterion, ProbeCriterion) for criterion in self.task.criteria)
-        if self.folder is None or not has_probes:
-            return ()
-        allowed = self.call.services.tools_of(self.call.context)
-        return tuple(tool for tool in self._host_tools(self.folder) if tool.read_only and tool.name in allowed)
-
-    def _state_tools(self) -> tuple[Tool, ...]:
-        """Return the child's own tools with which a judge may look how things are: unguarded, since it only reads.
-
-        The files of a workspace are looked at in another way, so of the toolbox only what reaches out is left.
-        """
-        services = self.call.services
-        if self.folder is None or not services.settings.judge_looks or self._offered is None:
-            return ()
-        names = {tool.name for tool in self._offered}
-        tools = [tool for tool in self._host_tools(self.folder) if tool.name in names]
-        if services.host_tools is None:
-            tools = [tool for tool in tools if tool.effects == frozenset(("network",))]
-        if services.settings.policy.restricts:  # what reaches out may need an approval
-            tools = [tool for tool in tools if tool.read_only]
-        return tuple(tools)
+        return LiveText(self.events.notify, self.call.redactor.text)
 
     def _submission(self, child: ChildRun, task: Task) -> Submission:
+        tools = self._tools
         return Submission(
             task,
             child,
@@ -687,57 +434,10 @@ class TaskRun:
             self._served(child),
             self.call.ceiling,
             has_receipts=self.call.services.records_tools,
-            tools=self._offered,
-            probe_tools=self._probe_tools(),
-            state_tools=self._state_tools(),
+            tools=tools.offered if tools else None,
+            probe_tools=tools.of_probes() if tools else (),
+            state_tools=tools.of_judge() if tools else (),
             checks_before=self._before,
-            approve=self._permissions.check_approval() if self._permissions else None,
+            approve=tools.permissions.check_approval() if tools and tools.permissions else None,
             redactor=self.call.redactor,
         )
-
-
-class _ChildDeadline(Deadline):
-    """A child's deadline, which also expires when its workspace gets too large. It raises `WorkspaceTooLarge` then.
-
-    That is found by `look`, which needs a task only where something may be too large.
-    """
-
-    def __init__(self, folder: Folder, cancellation: Cancellation, seconds: float, at_most: float | None) -> None:
-        super().__init__(cancellation, seconds, at_most)
-        self._folder = folder
-        self._error: WorkspaceTooLarge | None = None
-        self._is_running = False
-        self._looking: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> None:
-        await super().__aenter__()
-        self._is_running = True
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_running = False
-        try:
-            await super().__aexit__(kind, error, trace)
-        except TimeoutError:
-            if self._error is None:
-                raise
-            raise self._error from None
-        finally:
-            if self._looking is not None:
-                self._looking.cancel()
-                await asyncio.wait([self._looking])
-
-    def look(self) -> None:
-        """Look how large the workspace is, unless that is being done."""
-        is_looking = self._looking is not None and not self._looking.done()
-        if self._is_running and not is_looking and self._folder.may_be_too_large:
-            self._looking = self._loop.create_task(self._check())
-
-    async def _check(self) -> None:
-        try:
-            await self._folder.check_size(soon=False)
-        except WorkspaceTooLarge as error:
-            if not self.expired():
-                self._error = error
-                self.cancel()

@@ -1,0 +1,128 @@
+"""The tools of one child: what it is offered, and what may be called on its work when it has ended."""
+
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delegate.budget.runs import RunContext
+from delegate.child.fetch import FetchPolicy
+from delegate.child.job import Waiting
+from delegate.child.toolbox import toolbox
+from delegate.engine.scope import CallScope
+from delegate.engine.task_events import TaskEvents
+from delegate.models.catalog import Model
+from delegate.ports import Tool
+from delegate.records.recorder import Recorder
+from delegate.sandbox.media import readable_types
+from delegate.sandbox.workspace import Folder
+from delegate.types import ProbeCriterion, Task
+
+if TYPE_CHECKING:
+    from delegate.child.permissions import Permissions
+
+
+@dataclass(slots=True)
+class ChildTools:
+    """The tools of one child, which works in `folder`."""
+
+    call: CallScope
+    task: Task
+    model: Model | None
+    """The selected model of the child, if it is known."""
+    folder: Folder
+    offered: tuple[Tool, ...] | None = None
+    """The child's tools, if its runner gives it exactly those of the job."""
+    permissions: "Permissions | None" = None
+    """What the child may do, if anything could be refused."""
+
+    def offer(
+        self, context: RunContext, recorder: Recorder, events: TaskEvents, waiting: Waiting, seconds: float
+    ) -> tuple[Tool, ...]:
+        """The child's tools. If the policy could refuse one of their calls, they ask it.
+
+        `seconds` is how long the child may take from now on; what is `waiting` isn't its own time.
+        """
+        tools = self._permitted(context, recorder, events, waiting, seconds)
+        context.tools = frozenset(tool.name for tool in tools)
+        self.offered = tools if self.call.services.uses_job_tools else None
+        return tools
+
+    def of_probes(self) -> tuple[Tool, ...]:
+        """The read-only tools that the caller may have called after the run."""
+        if not any(isinstance(criterion, ProbeCriterion) for criterion in self.task.criteria):
+            return ()
+        allowed = self.call.services.tools_of(self.call.context)
+        return tuple(tool for tool in self._all() if tool.read_only and tool.name in allowed)
+
+    def of_judge(self) -> tuple[Tool, ...]:
+        """The child's own tools with which a judge may look how things are: unguarded, since it only reads.
+
+        The files of a workspace are looked at in another way, so of the toolbox only what reaches out is left.
+        """
+        services = self.call.services
+        if not services.settings.judge_looks or self.offered is None:
+            return ()
+        names = {tool.name for tool in self.offered}
+        tools = [tool for tool in self._all() if tool.name in names]
+        if services.host_tools is None:
+            tools = [tool for tool in tools if tool.effects == frozenset(("network",))]
+        if services.settings.policy.restricts:  # what reaches out may need an approval
+            tools = [tool for tool in tools if tool.read_only]
+        return tuple(tools)
+
+    def _permitted(
+        self, context: RunContext, recorder: Recorder, events: TaskEvents, waiting: Waiting, seconds: float
+    ) -> tuple[Tool, ...]:
+        settings = self.call.services.settings
+        if not (settings.policy.restricts or settings.commands == "ask" or self.task.steps):
+            return self._available(context)
+        from delegate.child.permissions import Asker, Permissions  # loaded only where anything could be refused
+        from delegate.child.steps import Steps
+
+        ends = time.monotonic() + seconds
+        steps = Steps(lambda: recorder.receipts, events.notify) if self.task.steps else None
+        asker = Asker(
+            on_approval=self.call.context.on_approval or self.call.services.on_approval,
+            run_id=context.run.id,
+            handle=events.handle,
+            task_index=events.index,
+            goal=self.task.goal,
+            workspace=str(self.folder.root),
+            notify=events.notify,
+            waiting=waiting,
+            waiting_for_check=events.reporting_wait,
+            while_waiting=context.permit.released if context.permit else nullcontext,
+        )
+        self.permissions = permissions = Permissions(
+            settings.policy,
+            asker,
+            ledger=context.ledger,
+            seconds_left=lambda: ends - time.monotonic(),
+            steps=steps,
+        )
+        tools = tuple(map(permissions.guarded, self._available(context)))
+        return tools if steps is None else (*tools, *steps.offered(tools))
+
+    def _available(self, context: RunContext) -> tuple[Tool, ...]:
+        """The tools that the task names, except those that its parent doesn't have."""
+        services = self.call.services
+        tools = self._all()
+        if context.depth < services.settings.max_depth:
+            tools = (*tools, services.child_delegate_tool())
+            self.folder.expect_writers()  # the child's own children may work in it
+        allowed = [names for names in (self.task.tools, self.call.context.tools) if names is not None]
+        return tuple(tool for tool in tools if all(tool.name in names for names in allowed))
+
+    def _all(self) -> tuple[Tool, ...]:
+        services = self.call.services
+        if services.host_tools is not None:
+            return services.host_tools
+        hosts, model = services.settings.fetch_hosts, self.model
+        return toolbox(
+            self.folder,
+            services.commands,
+            fetch=FetchPolicy(allowed_hosts=hosts) if hosts else None,
+            attachments=frozenset() if model is None else readable_types(images=model.images, pdfs=model.pdfs),
+            approve=self.permissions.command_approval() if self.permissions else None,
+        )

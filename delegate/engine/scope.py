@@ -1,0 +1,118 @@
+"""What the tasks of one delegator share, and what the tasks of one call share."""
+
+import asyncio
+import threading
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from delegate._util.cancellation import Cancellation
+from delegate._util.redaction import Redactor
+from delegate.budget.runs import Run, RunContext
+from delegate.child.job import ChildRunner
+from delegate.child.toolbox import read_only_tools, toolbox_definitions
+from delegate.engine.consumers import Consumer
+from delegate.events import Event, EventKind
+from delegate.judging.reading.reader import CallReading
+from delegate.judging.reading.statements import ToolInfo
+from delegate.judging.verdict import Judging
+from delegate.ports import Tool
+from delegate.records.history import Records
+from delegate.sandbox.commands import Author, Commands
+from delegate.sandbox.write_locks import WriteLocks
+from delegate.settings import Settings
+from delegate.types import Tier
+
+if TYPE_CHECKING:
+    from delegate.policy.approvals import OnApproval
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services shared by all tasks of one delegator."""
+
+    settings: Settings
+    runner: ChildRunner
+    judging: Judging
+    commands: Commands
+    records: Records
+    child_delegate_tool: Callable[[], Tool]
+    """Creates the tool with which a child can delegate, if the depth allows it."""
+    host_tools: tuple[Tool, ...] | None
+    """The tools of children, instead of the toolbox."""
+    secret_variables: frozenset[str]
+    """Environment variables whose values are secrets, regardless of their names."""
+    write_locks: MutableMapping[Run, WriteLocks]
+    """The writers of the files in shared folders, per run."""
+    on_approval: "OnApproval | None" = None
+    """Asks a person about a call of a child, unless its own call says who does."""
+    streams_text: bool = False
+    """Whether consumers get a child's text while its model writes it."""
+
+    @property
+    def records_tools(self) -> bool:
+        """Whether the runner records tool calls. Runners without the attribute are assumed not to."""
+        return bool(getattr(self.runner, "records_tools", False))
+
+    @property
+    def uses_job_tools(self) -> bool:
+        """Whether the runner gives its child exactly the tools of the job. Others have tools of their own."""
+        return bool(getattr(self.runner, "uses_job_tools", False))
+
+    @property
+    def uses_toolbox(self) -> bool:
+        """Whether only our own tools use a workspace, so that it is created when they need it."""
+        return self.host_tools is None and self.uses_job_tools
+
+    def tools_to_read(self) -> list[ToolInfo]:
+        """What is known of the children's tools before they start. Those of a runner with tools of its own aren't."""
+        if self.host_tools is not None:
+            return list(map(ToolInfo.of, self.host_tools))
+        if not self.uses_job_tools:
+            return []
+        return list(map(ToolInfo.of, toolbox_definitions(self.commands)))
+
+    def tools_of(self, context: RunContext) -> dict[str, bool]:
+        """The names of the tools that a caller may have called for it, and whether each is read-only."""
+        tools = self.host_tools
+        named = read_only_tools() if tools is None else {tool.name: tool.read_only for tool in tools}
+        return {name: read_only for name, read_only in named.items() if context.tools is None or name in context.tools}
+
+
+@dataclass(frozen=True, slots=True)
+class CallScope:
+    """The values shared by all tasks of one call."""
+
+    services: Services
+    context: RunContext
+    """The caller."""
+    author: Author
+    ceiling: Tier
+    """The caller's tier, which neither a child's model nor a judge may exceed."""
+    cancellation: Cancellation
+    redactor: Redactor
+    reading: CallReading
+    """How the criteria of the tasks are read, by their handles."""
+    consumers: tuple[Consumer[Event], ...] = ()
+    """Who receives the events."""
+    unfinished: set[str] = field(default_factory=set[str])
+    """The handles of the tasks that have no result yet."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    thread: int = field(default_factory=threading.get_ident)
+    """The thread of the loop, where consumers are called."""
+
+    def consumers_of(self, kind: EventKind) -> list[Consumer[Event]]:
+        """Those who receive events of this kind."""
+        if kind == "child.text" and not self.services.streams_text:
+            return []
+        return [one for one in self.consumers if one.kinds is None or kind in one.kinds]
+
+    def deliver(self, event: Event) -> None:
+        """Deliver an event, on the loop of the call. Safe to call from any thread."""
+        if threading.get_ident() != self.thread:
+            with suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(self.deliver, event)
+            return
+        for consumer in self.consumers_of(event.kind):
+            consumer(event)

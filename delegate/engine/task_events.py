@@ -1,0 +1,91 @@
+"""The events of one task: put on record, and delivered to whoever listens."""
+
+import json
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import ParamSpec
+
+from delegate._util.redaction import logger
+from delegate.engine.scope import CallScope
+from delegate.events import (
+    ChildWaiting,
+    EventKind,
+    TaskDone,
+    TaskEvent,
+    WaitReason,
+    from_json,
+    kind_of,
+    reported_wait,
+)
+from delegate.types import JsonObject, TaskResult
+
+_log = logger(__name__)
+_NOT_RECORDED = frozenset[EventKind]({"task.queued", "child.text", "child.tool.started", "check.started", "task.done"})
+"""The task's record has its beginning and end, and whole texts. What has started needs no record once it has ended."""
+_P = ParamSpec("_P")
+
+
+class TaskEvents:
+    """Reports what happens in one task."""
+
+    def __init__(self, call: CallScope, index: int, handle: str) -> None:
+        self.index, self.handle = index, handle
+        self._call = call
+        self._has_ended = False
+
+    def notify(self, make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
+        """Record an event of this task, and deliver it. It isn't built if nobody needs it."""
+        if self._has_ended and make is not TaskDone:  # of a child that was left behind
+            return
+        kind = kind_of(make)
+        has_consumers = bool(self._call.consumers_of(kind))
+        if kind in _NOT_RECORDED and not has_consumers:
+            return
+        redact, at = self._call.redactor.value, time.time()
+        values = {name: redact(value) for name, value in fields.items()}
+        if kind not in _NOT_RECORDED:
+            self._call.services.records.event(self.handle, kind, values, at=at)
+        if has_consumers:
+            self._deliver(make, values, at)
+
+    def journal(self, make: Callable[..., TaskEvent], text: str) -> None:
+        """Record an event whose fields are the JSON `text`, which has no secrets, and deliver it."""
+        if self._has_ended:  # of a child that was left behind
+            return
+        kind, at = kind_of(make), time.time()
+        self._call.services.records.event(self.handle, kind, text, at=at)
+        if self._call.consumers_of(kind):
+            self._deliver(make, text, at)
+
+    def _deliver(self, make: Callable[..., TaskEvent], values: JsonObject | str, at: float) -> None:
+        run_id = self._call.context.run.id
+        try:
+            read = json.loads(values) if isinstance(values, str) else values
+            event = from_json(make, read, run_id=run_id, task_index=self.index, handle=self.handle, at=at)
+        except RecursionError:  # a model's arguments can be nested very deeply
+            _log.warning("an event of task %d is nested too deeply to be delivered", self.index + 1)
+            return
+        self._call.deliver(event)
+
+    def close(self) -> None:
+        """The task has its result: a child that was left behind reports nothing more."""
+        self._has_ended = True
+
+    def done(self, result: TaskResult | None) -> None:
+        """Report the end of the task; without a result, it was cut short."""
+        self.notify(
+            TaskDone,
+            status=result.status if result else None,
+            verdict=result.verdict.verdict if result and result.verdict else None,
+            cost_usd=result.cost_usd if result else None,
+        )
+
+    @contextmanager
+    def reporting_wait(self, reason: WaitReason | None = None) -> Generator[None]:
+        """Report the beginning and the end of a wait, if it has a reason."""
+        if reason is None:
+            yield
+            return
+        with reported_wait(lambda seconds: self.notify(ChildWaiting, reason=reason, seconds=seconds)):
+            yield
