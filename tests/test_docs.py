@@ -13,7 +13,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -28,6 +28,7 @@ from delegate.judging.checks.json_schema import check_schema
 from delegate.models.catalog import Catalog
 from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings, load_settings
+from delegate.types import AnyCriterion
 from scripts.write_cli_reference import document as cli_reference
 from scripts.write_settings import settings_table
 from tests.support import pages, warm
@@ -178,6 +179,11 @@ def test_toml_blocks_are_settings(block: Block) -> None:
 @pytest.mark.parametrize("block", pages.all_blocks("json"), ids=str)
 def test_json_blocks_are_what_they_look_like(block: Block) -> None:
     read_json(json.loads(block.text))
+
+
+def test_every_kind_of_criterion_has_a_section() -> None:
+    kinds = {str(get_args(kind.model_fields["kind"].annotation)[0]) for kind in get_args(AnyCriterion)}
+    assert kinds <= pages.anchors(DOCS / "criteria.md")
 
 
 def read_json(value: Any) -> None:
