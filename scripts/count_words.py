@@ -5,14 +5,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("*.md", ".github/*.md", "judges/README.md", "schemas/README.md", "docs/**/*.md")
-    "README.md",
-    "AGENTS.md",
-    "CHANGELOG.md",
-    ".github/*.md",
-    "judges/README.md",
-    "schemas/README.md",
-    "docs/**/*.md",
-)
 _GENERATED_PART = re.compile(r"<!-- table .*?<!-- end of the table -->", re.DOTALL)
 
 
