@@ -3,7 +3,6 @@
 import ast
 import inspect
 import itertools
-import re
 import sys
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -29,7 +28,7 @@ def settings_table() -> str:
 
 
 def trust_table() -> str:
-    """What a file in the working folder may set without trust: of the fields of `Settings`, as `trust.widens` decides."""
+    """What a file in the working folder may set without trust, as `trust.widens` decides."""
     allowed: dict[str, AbstractSet[str]] = {
         "anything: they choose among what your keys and limits allow": trust.FREE,
         "the same or lower": trust.LIMITS | {"max_false_pass"},

@@ -29,6 +29,7 @@ from delegate.models.catalog import Catalog
 from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings, load_settings
 from delegate.types import AnyCriterion
+from scripts import write_events
 from scripts.write_cli_reference import document as cli_reference
 from scripts.write_settings import with_tables
 from tests.support import pages, warm
@@ -270,6 +271,11 @@ def test_the_tables_of_settings_are_those_of_the_code() -> None:
     page = (DOCS / "settings.md").read_text(encoding="utf-8")
     assert page == with_tables(page), "run `make pages`"
     assert all(f"`{name}`" in page for name in Settings.model_fields)
+
+
+def test_the_table_of_events_is_that_of_the_code() -> None:
+    page = (DOCS / "events.md").read_text(encoding="utf-8")
+    assert page == write_events.with_table(page), "run `make pages`"
 
 
 def test_the_command_reference_is_that_of_the_commands() -> None:
