@@ -29,7 +29,7 @@ from delegate.models.catalog import Catalog
 from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings, load_settings
 from delegate.types import AnyCriterion
-from scripts import write_events
+from scripts import build_docs, write_events
 from scripts.write_cli_reference import document as cli_reference
 from scripts.write_settings import with_tables
 from tests.support import pages, warm
@@ -262,6 +262,22 @@ def _listed(nav: Any) -> Iterator[str]:
     for entry in nav:
         for target in entry.values():
             yield from [target] if isinstance(target, str) else _listed(target)
+
+
+def test_agents_get_a_line_for_each_page() -> None:
+    listed = dict(re.findall(r"^- \[[^\]]+\]\(([^)]+)\): (\S.+)$", build_docs.llms_txt(), re.MULTILINE))
+    site = tomllib.loads((DOCS / "zensical.toml").read_text(encoding="utf-8"))
+    assert list(listed) == list(_listed(site["project"]["nav"]))
+
+
+def test_agents_get_docstrings_and_no_code() -> None:
+    page = build_docs.for_agents(
+        "[`Settings`][delegate.Settings]\n\n::: delegate.Cancellation\n    options:\n\n## More\n"
+    )
+    assert page.startswith("`Settings`\n\n```python\nclass Cancellation:\n")
+    assert "def cancel(self)" in page
+    assert "self._" not in page
+    assert page.endswith("```\n\n## More\n")
 
 
 # ----------------------------------------------------------------------------------------------------- generated parts
