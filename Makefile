@@ -8,7 +8,7 @@
 # make hosts   the conformance suite in every host framework, each in a venv of its own (HOSTS="langchain hermes")
 # make clients what real MCP clients do with `delegate mcp` (CLIENTS="codex gemini"); npm and pip install them into .clients
 # make docs    the site of docs/, built strictly in a venv of its own, into build/docs/site
-# make pages   rewrite the generated pages of docs/: settings, CLI, failure modes, hosts, screens
+# make pages   rewrite the generated pages of docs/: settings, events, CLI, failure modes, hosts, screens
 # make schemas, make catalog   rewrite the generated schemas, the prices
 
 PYTHON ?= python3
@@ -130,6 +130,7 @@ schemas: $(READY_TO_TEST)
 pages: $(READY_TO_TEST)
 	PYTHONPATH=. $(BIN)/python scripts/write_outputs.py
 	PYTHONPATH=. $(BIN)/python scripts/write_settings.py
+	PYTHONPATH=. $(BIN)/python scripts/write_events.py
 	PYTHONPATH=. $(BIN)/python scripts/write_cli_reference.py
 	PYTHONPATH=. $(BIN)/python scripts/write_failure_modes.py
 	PYTHONPATH=. $(BIN)/python scripts/write_hosts.py

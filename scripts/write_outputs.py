@@ -1,7 +1,7 @@
-"""Rewrite the outputs that README.md shows, where a program no longer prints them. Run by `make docs`.
+"""Rewrite the output that README.md shows, where its program no longer prints it. Run by `make pages`.
 
-The first `text` block of the README is what `make demo` prints, the second what its Python block prints. A block is
-kept if only ids, models, costs or times differ; see `stable`.
+The first `text` block of the README is what its Python block prints. It is kept if only ids, models, costs or times
+differ; see `stable`.
 """
 
 import os
@@ -27,12 +27,11 @@ def blocks(markdown: str, language: str) -> list[str]:
     return [text for name, text in _BLOCK.findall(markdown) if name == language]
 
 
-def printed(source: str | None, python: Sequence[str] = (sys.executable,)) -> str:
-    """What a Python program prints, or `delegate demo` for None, with nothing of this environment but the PATH."""
+def printed(source: str, python: Sequence[str] = (sys.executable,)) -> str:
+    """What a Python program prints, with nothing of this environment but the PATH."""
     with tempfile.TemporaryDirectory() as home:
-        command = ["-c", source] if source is not None else ["-m", "delegate", "demo"]
         ran = subprocess.run(
-            [*python, *command],
+            [*python, "-c", source],
             cwd=home,
             env={"PATH": os.environ["PATH"], "HOME": home},
             stdout=subprocess.PIPE,
@@ -54,13 +53,12 @@ def stable(text: str) -> str:
 
 
 def with_outputs(readme: str) -> str:
-    """The README with every output that has changed replaced."""
-    programs = [None, *blocks(readme, "python")]
-    for shown, program in zip(blocks(readme, "text"), programs, strict=True):
-        output = printed(program)
-        if stable(output) != stable(shown):
-            readme = readme.replace(f"```text\n{shown}```", f"```text\n{output}\n```", 1)
-    return readme
+    """The README with the output of its program replaced, if that has changed."""
+    (program,), shown = blocks(readme, "python"), blocks(readme, "text")[0]
+    output = printed(program)
+    if stable(output) == stable(shown):
+        return readme
+    return readme.replace(f"```text\n{shown}```", f"```text\n{output}\n```", 1)
 
 
 if __name__ == "__main__":

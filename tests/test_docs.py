@@ -13,7 +13,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -28,8 +28,10 @@ from delegate.judging.checks.json_schema import check_schema
 from delegate.models.catalog import Catalog
 from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings, load_settings
+from delegate.types import AnyCriterion
+from scripts import build_docs, write_events
 from scripts.write_cli_reference import document as cli_reference
-from scripts.write_settings import settings_table
+from scripts.write_settings import with_tables
 from tests.support import pages, warm
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.operator import own_settings
@@ -180,6 +182,11 @@ def test_json_blocks_are_what_they_look_like(block: Block) -> None:
     read_json(json.loads(block.text))
 
 
+def test_every_kind_of_criterion_has_a_section() -> None:
+    kinds = {str(get_args(kind.model_fields["kind"].annotation)[0]) for kind in get_args(AnyCriterion)}
+    assert kinds <= pages.anchors(DOCS / "criteria.md")
+
+
 def read_json(value: Any) -> None:
     """As a verdict, a report, a call, criteria, or the configuration of an MCP client."""
     match value:
@@ -257,13 +264,34 @@ def _listed(nav: Any) -> Iterator[str]:
             yield from [target] if isinstance(target, str) else _listed(target)
 
 
+def test_agents_get_a_line_for_each_page() -> None:
+    listed = dict(re.findall(r"^- \[[^\]]+\]\(([^)]+)\): (\S.+)$", build_docs.llms_txt(), re.MULTILINE))
+    site = tomllib.loads((DOCS / "zensical.toml").read_text(encoding="utf-8"))
+    assert list(listed) == list(_listed(site["project"]["nav"]))
+
+
+def test_agents_get_docstrings_and_no_code() -> None:
+    page = build_docs.for_agents(
+        "[`Settings`][delegate.Settings]\n\n::: delegate.Cancellation\n    options:\n\n## More\n"
+    )
+    assert page.startswith("`Settings`\n\n```python\nclass Cancellation:\n")
+    assert "def cancel(self)" in page
+    assert "self._" not in page
+    assert page.endswith("```\n\n## More\n")
+
+
 # ----------------------------------------------------------------------------------------------------- generated parts
 
 
-def test_the_table_of_settings_is_that_of_the_code() -> None:
+def test_the_tables_of_settings_are_those_of_the_code() -> None:
     page = (DOCS / "settings.md").read_text(encoding="utf-8")
-    assert settings_table() in page, "run `make pages`"
+    assert page == with_tables(page), "run `make pages`"
     assert all(f"`{name}`" in page for name in Settings.model_fields)
+
+
+def test_the_table_of_events_is_that_of_the_code() -> None:
+    page = (DOCS / "events.md").read_text(encoding="utf-8")
+    assert page == write_events.with_table(page), "run `make pages`"
 
 
 def test_the_command_reference_is_that_of_the_commands() -> None:

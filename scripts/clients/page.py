@@ -151,26 +151,37 @@ def _settings() -> Iterator[str]:
 
 
 def _sections(shown: Sequence[Driven], results: Json) -> Iterator[str]:
-    yield from ("", "## Details")
+    yield from (
+        "",
+        "## Details",
+        "",
+        "What is as with the client before it, and has the same settings, isn't repeated.",
+    )
+    before: tuple[str | None, set[str]] = (None, set())
     for client in shown:
-        entry = results[client.name]
-        facts = entry["facts"].get("first request", {})
-        yield from ("", f"### {client.name} {entry['version']}", "")
-        if client.about:
-            yield f"* How it is run: {client.about}."
-        if "protocol" in facts:
-            able = ", ".join(facts["capabilities"]) or "nothing more"
-            yield f"* It speaks version {facts['protocol']} of the protocol, and offers {able}."
-        if "tools_listed" in facts:
-            yield f"* Its model has {facts['tools_listed']} tools in the first request."
-        if "name" not in facts or entry["outcomes"]["first request"] != "yes":
-            named = "names" if facts.get("named_in_request") else "doesn't name"
-            yield f"* The first request {named} the tool in its text."
-        if entry["facts"].get("single", {}).get("key_passed_on") is False:
-            yield "* It keeps variables that look like keys from the server: the key has to be in its settings."
-        for change in _changes(facts.get("schema_changes")):
-            yield f"* {change}"
-        yield from (f"* {note}" for note in client.notes)
+        lines = [*_details(client, results[client.name])]
+        known = before[1] if before[0] == client.settings else set[str]()
+        yield from ("", f"### {client.name} {results[client.name]['version']}", "")
+        yield from (f"* {line}" for line in lines if line not in known)
+        before = client.settings, {*known, *lines}
+
+
+def _details(client: Driven, entry: Json) -> Iterator[str]:
+    facts = entry["facts"].get("first request", {})
+    if client.about:
+        yield f"How it is run: {client.about}."
+    if "protocol" in facts:
+        able = ", ".join(facts["capabilities"]) or "nothing more"
+        yield f"It speaks version {facts['protocol']} of the protocol, and offers {able}."
+    if "tools_listed" in facts:
+        yield f"Its model has {facts['tools_listed']} tools in the first request."
+    if "name" not in facts or entry["outcomes"]["first request"] != "yes":
+        named = "names" if facts.get("named_in_request") else "doesn't name"
+        yield f"The first request {named} the tool in its text."
+    if entry["facts"].get("single", {}).get("key_passed_on") is False:
+        yield "It keeps variables that look like keys from the server: the key has to be in its settings."
+    yield from _changes(facts.get("schema_changes"))
+    yield from client.notes
 
 
 def _changes(changes: Sequence[str] | None) -> Iterator[str]:
