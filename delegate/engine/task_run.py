@@ -20,7 +20,7 @@ from delegate._util.cancellation import (
     reraise_pending_cancel,
     run_stoppable,
 )
-from delegate._util.redaction import Redactor, logger
+from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
 from delegate.budget import costs
 from delegate.budget.ledger import Ledger, RunningChild
@@ -96,8 +96,6 @@ class Services:
     """Creates the tool with which a child can delegate, if the depth allows it."""
     host_tools: tuple[Tool, ...] | None
     """The tools of children, instead of the toolbox."""
-    secret_variables: frozenset[str]
-    """Environment variables whose values are secrets, regardless of their names."""
     write_locks: MutableMapping[Run, WriteLocks]
     """The writers of the files in shared folders, per run."""
     on_approval: "OnApproval | None" = None
@@ -136,7 +134,6 @@ class CallScope:
     ceiling: Tier
     """The caller's tier, which neither a child's model nor a judge may exceed."""
     cancellation: Cancellation
-    redactor: Redactor
     reading: CallReading
     """How the criteria of the tasks are read, by their handles."""
     consumers: tuple[Consumer[Event], ...] = ()
@@ -284,7 +281,7 @@ class TaskRun:
     async def _save(self, child: ChildRun, result: TaskResult) -> TaskResult:
         self.call.unfinished.discard(self.handle)
         is_last = not self.call.unfinished
-        return await self.call.services.records.save(child, result, redactor=self.call.redactor, now=is_last)
+        return await self.call.services.records.save(child, result, now=is_last)
 
     async def _judge(self, child: ChildRun, ledger: Ledger, task: Task | None = None) -> Verdict | None:
         """Judge a run, by the task or by a part of its criteria."""
@@ -306,7 +303,7 @@ class TaskRun:
     async def _store_refusals(self, refusals: list[JsonObject]) -> None:
         """Store what judges refused, for another process that may have to go on with this task."""
         if self._start is not None:
-            self._start["refusals"] = self.call.redactor.value(refusals)
+            self._start["refusals"] = redactor.value(refusals)
             await self.call.services.records.started(self.handle, self._start)
 
     async def _run_child(self, context: RunContext, permit: Permit) -> ChildRun:
@@ -316,9 +313,7 @@ class TaskRun:
         This includes `CancelledError`, which is raised again after the result is stored (see `run`).
         """
         services, cancellation, caller = self.call.services, self.cancellation, self.call.context
-        recorder = Recorder(
-            costs.UNOBSERVED if self.connection is None else None, journal=self._journal, redactor=self.call.redactor
-        )
+        recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self._journal)
         if (resumed := self.resumed) is not None:
             recorder.restore(
                 resumed.receipts, resumed.charge, steps=resumed.steps, output=resumed.output, seconds=resumed.seconds
@@ -416,7 +411,7 @@ class TaskRun:
         has_consumers = bool(self.call.consumers_of(kind))
         if kind in _NOT_RECORDED and not has_consumers:
             return
-        redact, at = self.call.redactor.value, time.time()
+        redact, at = redactor.value, time.time()
         values = {name: redact(value) for name, value in fields.items()}
         if kind not in _NOT_RECORDED:
             self.call.services.records.event(self.handle, kind, values, at=at)
@@ -588,7 +583,7 @@ class TaskRun:
             return Incoming()
         from delegate.engine.live_text import LiveText  # loaded only where it is shown
 
-        return LiveText(self.notify, self.call.redactor.text)
+        return LiveText(self.notify, redactor.text)
 
     def _permitted_tools(
         self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float
@@ -692,7 +687,6 @@ class TaskRun:
             state_tools=self._state_tools(),
             checks_before=self._before,
             approve=self._permissions.check_approval() if self._permissions else None,
-            redactor=self.call.redactor,
         )
 
 

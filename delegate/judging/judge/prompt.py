@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line
+from delegate._util.redaction import redactor
 from delegate._util.resources import schema, text
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.session import JudgeQuestion
@@ -50,7 +51,7 @@ def with_evidence(goal: str, asked: str, evidence: Evidence, last: str, nonce: s
     """The goal, what is asked, and the evidence between fences with a mark made for this call."""
     fenced = "\n\n".join(fence(one_line(name, 200), content, nonce) for name, content in evidence.sources.items())
     return (
-        f"Goal:\n{evidence.redacted(clean(goal).text)}\n\n{evidence.redacted(asked)}\n\n"
+        f"Goal:\n{redactor.text(clean(goal).text)}\n\n{redactor.text(asked)}\n\n"
         f"Evidence (every piece stands between lines with the mark {nonce}):\n\n{fenced}\n\n{last}"
     )
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from delegate._util.fencing import clean, fence
-from delegate._util.redaction import logger
+from delegate._util.redaction import logger, redactor
 from delegate.errors import DelegateError, ToolError
 from delegate.judging.checks.json_schema import validate
 from delegate.judging.frozen import FrozenWork
@@ -264,14 +264,13 @@ class Looks:
 
     def _shown(self, text: str) -> str:
         """The text without secrets, and without what a reader can't see."""
-        redactor = self._looking.submission.redactor
         return redactor.text(clean(redactor.text(text)).text)
 
     def _recorded(
         self, call: ToolCall, name: str, kind: LookKind, found: Found, judge: str, seconds: float, room: int
     ) -> Look:
         """The look with its record."""
-        redactor, header = self._looking.submission.redactor, self._shown(found.header)
+        header = self._shown(found.header)
         whole = "\n".join(filter(None, (header, self._shown(found.text))))
         text = _begun(whole, room) if call.name == work.LIST.name else bounded(whole, room)
         data = whole.encode("utf-8", "replace")
