@@ -43,7 +43,7 @@ _HIDDEN_CHARACTERS = "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u20
 _HIDDEN = re.compile(f"[{_HIDDEN_CHARACTERS}]")
 _LONGEST = 8_000
 """More characters than the longest secret has."""
-_EDGE = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\\"
+_EDGE = string.whitespace + "\\"
 """What a line break is surrounded by: indentation, and the backslash of a shell or of JSON in JSON."""
 _PASSWORD_IN_URL = re.compile(r"://[^\s/?#@:]*:([^\s/?#]+)@")
 
@@ -86,16 +86,24 @@ def _base64(data: bytes) -> set[str]:
 def _lines(text: str) -> list[str]:
     """The lines of a text, also those that JSON breaks. All characters stay where they are."""
     if "\\" in text:
-        text = text.replace("\\r", "  ").replace("\\n", " \n")
+        text = text.replace("\\r", "  ") if "\\r" in text else text
+        text = text.replace("\\n", " \n") if "\\n" in text else text
     return text.split("\n")
+
+
+def _stripped(lines: Sequence[str]) -> Sequence[str]:
+    """The lines without what a line break is surrounded by."""
+    if len(lines) == 1:
+        return lines
+    return [
+        one if one[-1:] != "\\" != one[:1] else one.strip(_EDGE)  # which takes three times as long
+        for one in map(str.strip, lines)
+    ]
 
 
 def _joined(text: str) -> str:
     """The text without line breaks and their indentation."""
-    lines = _lines(text)
-    if len(lines) == 1:
-        return lines[0]
-    return "".join([line.strip(_EDGE) for line in lines] if "\\" in text else map(str.strip, lines))
+    return "".join(_stripped(_lines(text)))
 
 
 def _replace_broken(text: str, joined_form: str) -> str:
@@ -103,14 +111,14 @@ def _replace_broken(text: str, joined_form: str) -> str:
     positions: list[int] = []
     start = 0
     lines = _lines(text)
-    for line in lines:
-        skipped = len(line) - len(line.lstrip(_EDGE)) if len(lines) > 1 else 0
-        length = len(line.strip(_EDGE)) if len(lines) > 1 else len(line)
-        positions.extend(range(start + skipped, start + skipped + length))
+    stripped = _stripped(lines)
+    for line, part in zip(lines, stripped, strict=True):
+        first = start + line.find(part)
+        positions.extend(range(first, first + len(part)))
         start += len(line) + 1
     kept: list[str] = []
     end = 0
-    for found in re.finditer(re.escape(joined_form), _joined(text)):
+    for found in re.finditer(re.escape(joined_form), "".join(stripped)):
         kept += [text[end : positions[found.start()]], MARK]
         end = positions[found.end() - 1] + 1
     return "".join([*kept, text[end:]])
@@ -195,6 +203,10 @@ class Redactor:
     def text(self, text: str) -> str:
         """The text with each secret replaced by `[redacted]`."""
         return _text(text, self._current())
+
+    def beginning(self, text: str, limit: int) -> str:
+        """The first characters, for a message. Redacted before the cut, which would make a secret unrecognizable."""
+        return self.text(text[: limit + _LONGEST])[:limit]
 
     def json(self, text: str) -> str:
         """The same for JSON, which stays valid JSON. Returns `text` itself if it contains no secret."""
@@ -282,13 +294,14 @@ def _without_values(text: str, own: _Own) -> str:
 def _spans(text: str, secrets: Sequence[str], decodings: int = 2) -> list[tuple[int, int]]:
     """Where keys and assigned secrets are, also those that are encoded, up to twice."""
     from delegate._util.assignments import assigned_spans
-    from delegate._util.decoded import decoded_parts
+    from delegate._util.decoded import decoded_parts, long_runs
 
+    data = text.encode("ascii", "replace")
     # A character is a byte then, which `re` and `in` search several times as fast.
-    plain = text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
-    spans = [*key_spans(plain), *assigned_spans(plain)]
+    plain, runs = text if text.isascii() else data.decode("ascii"), long_runs(data)
+    spans = [*key_spans(plain, runs), *assigned_spans(plain)]
     if decodings:
-        for part in decoded_parts(text):
+        for part in decoded_parts(text, runs):
             found = [*_value_spans(part.text, secrets), *_spans(part.text, secrets, decodings - 1)]
             spans += [part.source(*one) for one in found]
     return spans
