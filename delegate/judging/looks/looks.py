@@ -226,7 +226,7 @@ class Looks:
         spec = next((spec for spec in self.tools if spec.name == call.name), None)
         if spec is None:
             names = ", ".join(spec.name for spec in self.tools)
-            raise ToolError(f"there is no tool {call.name[:100]!r}; use one of: {names}")
+            raise ToolError(f"there is no tool {redactor.beginning(call.name, 100)!r}; use one of: {names}")
         if args is None:
             raise ToolError("the arguments are not a JSON object")
         if tool := self._looking.state_tools.get(call.name):

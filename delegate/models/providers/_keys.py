@@ -102,7 +102,7 @@ class CurrentKey:
                 self.text, expires = _checked(await _answer(self._ask))
             redactor.add_key(self.text)
         except Exception as error:
-            text = redactor.text(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
+            text = redactor.beginning(" ".join(f"{type(error).__name__}: {error}".split()), 300)
             message = f"{self._endpoint.protocol}: no key for {self._endpoint.shown_url}: {text}"
             raise ProviderError("auth", message, provider=self._endpoint.protocol, outcome="not_sent") from None
         self._ask_at = expires - MARGIN_SECONDS
