@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from delegate.telemetry.conventions import CAPTURE_CONTENT
 from tests.cli.command import COMMAND, delegate, openai_at
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.util.secret_shapes import OWN as VARIABLES
@@ -183,7 +184,7 @@ def stored(path: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_no_encoding_and_no_shape_passes_any_exit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in VARIABLES.items():
+    for name, value in {**VARIABLES, CAPTURE_CONTENT: "span_and_event"}.items():
         monkeypatch.setenv(name, value)
     with open("tasks.csv", "w", newline="") as file:
         csv.writer(file).writerows([("n", "text"), *((n, plant.text) for n, plant in enumerate(PLANTS))])

@@ -157,6 +157,12 @@ def test_no_text_makes_the_search_slow(redactor: Redactor, text: str) -> None:
     assert time.process_time() - began < 2  # 0.05 s; a search that restarts at each character takes 20 s
 
 
+def test_the_beginning_of_a_text_is_redacted_before_it_is_cut(redactor: Redactor) -> None:
+    text = f"path/{KEYS['openai']}/{OWN['OPENAI_API_KEY']}/{'x' * 300}"
+    assert redactor.beginning(text, 20) == "path/[redacted]/[red"
+    assert redactor.beginning(text[:10], 20) == text[:10]
+
+
 # ------------------------------------------------------------------------------------------------ of a process, late
 
 

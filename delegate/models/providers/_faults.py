@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import aiohttp
 
-from delegate._util.redaction import redactor
+from delegate._util.redaction import MARK, redactor
 from delegate.errors import ProviderError, ProviderFault, ThinkingRefused
 from delegate.models.providers._endpoint import NO_ROUTE, Endpoint, names_model
 from delegate.models.providers._http import SUCCESS, causes
@@ -275,7 +275,7 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
 def without_key(error: ProviderError, key: str) -> ProviderError:
     """The same error with the key removed from its text. Some servers quote the key that they reject."""
     if len(key) >= 8 and key in str(error):
-        error.args = (str(error).replace(key, "***"),)
+        error.args = (str(error).replace(key, MARK),)
     return error
 
 
