@@ -143,8 +143,8 @@ def _character(escape: re.Match[str]) -> str:
     if entity := escape["entity"]:
         character = html.unescape(f"&{entity};")[:1] or " "
         return "" if re.fullmatch(_HIDDEN, f"{ord(character):04x}") else character
-    code = escape["percent"] or escape["code"]
-    return chr(int(code, 16)) if code else ""
+    digits = escape["percent"] or escape["code"]
+    return chr(int(digits, 16)) if digits else ""
 
 
 def _windows(text: str) -> Iterator[tuple[int, int]]:
