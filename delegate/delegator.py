@@ -16,7 +16,7 @@ from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
-from delegate._util.redaction import Redactor, load_redaction, logger
+from delegate._util.redaction import load_redaction, logger, redactor
 from delegate.budget.runs import RunRegistry
 from delegate.child.function import ChildFunction, runner_of
 from delegate.child.job import ChildRunner
@@ -140,10 +140,8 @@ class Delegator:
         self.connections = with_host_models(connections, host_models) if host_models else connections
         runner = AgentLoop() if runner is None else runner_of(runner)
         _refuse_unenforceable(settings, runner)
-        self._secret_variables = frozenset(
-            {endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env}
-            | set(getattr(runner, "secret_variables", ()))
-        )
+        redactor.add_variables({endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env})
+        redactor.add_variables(getattr(runner, "secret_variables", ()))
         self._preparation = preparation = Preparation(phases=2)
         self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=discard)
         self._runs = RunRegistry(settings, catalog)
@@ -187,7 +185,6 @@ class Delegator:
             records=self._records,
             child_delegate_tool=self._child_delegate_tool,
             host_tools=self.child_tools,
-            secret_variables=self._secret_variables,
             write_locks=WeakKeyDictionary(),
             on_approval=on_approval,
             streams_text=stream_text,
@@ -547,7 +544,6 @@ class Delegator:
             options=options,
             on_event=on_event,
             consumer=self._admission.consumer,
-            redactor=Redactor(secret_variables=self._secret_variables),
             cancellation=cancellation,
         )
         return Batch(setup)
@@ -645,7 +641,6 @@ class Delegator:
             worker=self.catalog.find(worker_model) if worker_model else None,
             ceiling=context.bounds(self.settings).ceiling,
             strict_commands=self._judging.commands if self.settings.strict_checks else None,
-            redactor=Redactor(secret_variables=self._secret_variables),
         )
         return await standalone.judge(self._judging, submission, context, cancellation)
 

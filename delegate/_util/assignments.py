@@ -81,12 +81,19 @@ def _name(text: str, found: re.Match[str]) -> str:
         return ""
     if backward.startswith("::" if separator == "=" else ":", named.end()):
         return ""  # a part of the name of a resource or a class
-    name = named["name"][::-1]
+    name = _forward(backward, named)
     if name.lower() in ("value", "val") and (beside := _NAME_BESIDE.search(backward[named.end() :][::-1])):
         return beside["name"]
     if separator == "=" and not is_about_a_secret(name) and (typed := _TYPED_BACKWARD.match(backward)):
-        return typed["name"][::-1]
+        return _forward(backward, typed)
     return name
+
+
+def _forward(backward: str, named: re.Match[str]) -> str:
+    """The name, without the letter of an escape, as of a line break, that stands before it."""
+    name = named["name"][::-1]
+    is_escaped = backward[named.end() : named.end() + 1] == "\\" and name[0] in "bfnrt"
+    return name[1:] if is_escaped else name
 
 
 # ---------------------------------------------------------------------------------------------------- what a value is

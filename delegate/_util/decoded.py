@@ -22,19 +22,22 @@ _TEXT_IN_HEX = re.compile("(?:[2-7][0-9A-Fa-f]|0[9ADad]){14,}")
 _BASE32 = re.compile("[A-Z2-7]{32,}|[a-z2-7]{32,}")
 _PRINTABLE = re.compile(rb"[\t\n\r\x20-\x7e]+")
 
-_ESCAPES = tuple(
-    re.compile(one)
-    for one in (
-        "%[2-7][0-9A-Fa-f]",
-        r"\\x[2-7][0-9A-Fa-f]",
-        r"\\u00[2-7][0-9A-Fa-f]",
-        "&#[0-9xX]",
-        "&(?=quot|amp|apos)",
-    )
-)
+_HIDDEN = "(?:00ad|180e|200[b-f]|206[0-4]|feff)"
+"""Characters that nobody sees."""
+_ESCAPES = {
+    "%": re.compile("%[2-7][0-9A-Fa-f]"),
+    r"\x": re.compile(r"\\x[2-7][0-9A-Fa-f]"),
+    r"\u00": re.compile(r"\\u00[2-7][0-9A-Fa-f]"),
+    "&#": re.compile("&#[0-9xX]"),
+    "&": re.compile("&(?=quot|amp|apos|shy)"),
+    r"\u": re.compile(rf"\\u(?={_HIDDEN})"),
+    r"\xad": re.compile(r"\\xad"),
+}
+"""By what they begin with, since looking for that alone is faster."""
 _ESCAPE = re.compile(
     r"%(?P<percent>[2-7][0-9A-Fa-f])|\\{1,4}(?:x|u00)(?P<code>[2-7][0-9A-Fa-f])"
-    r"|&(?P<entity>#[0-9]{2,5}|#[xX][0-9A-Fa-f]{2,5}|quot|amp|apos|lt|gt);"
+    rf"|\\{{1,4}}(?:u{_HIDDEN}|xad)"
+    r"|&(?P<entity>#[0-9]{2,5}|#[xX][0-9A-Fa-f]{2,5}|quot|amp|apos|lt|gt|shy);"
 )
 
 
@@ -46,22 +49,34 @@ class Decoded(NamedTuple):
     """Where the characters from one position to another one come from."""
 
 
-def decoded_parts(text: str) -> Iterator[Decoded]:
+def long_runs(text: bytes) -> list[tuple[int, int]]:
+    """Where an ASCII text has at least `SHORTEST_RUN` digits of base64 in a row."""
+    kinds, end, runs = text.translate(_KINDS), 0, list[tuple[int, int]]()
+    while (start := kinds.find(_DIGIT * SHORTEST_RUN, end)) >= 0:
+        end = kinds.find(b" ", start)
+        end = len(kinds) if end < 0 else end
+        runs.append((start, end))
+    return runs
+
+
+def decoded_parts(text: str, runs: Sequence[tuple[int, int]]) -> Iterator[Decoded]:
     """The parts of a text that are encoded, decoded. They may overlap, and most aren't secret."""
     yield from _unescaped(text)
-    kinds, end = text.encode("ascii", "replace").translate(_KINDS), 0
-    while (start := kinds.find(_DIGIT * SHORTEST_RUN, end)) >= 0:
-        run = _WRAPPED.match(text, start)
-        assert run  # since it starts with a digit
-        end = run.end()
-        yield from _in_run(*_joined(run), start)
+    end = 0
+    for start, _ in runs:
+        if start >= end:
+            run = _WRAPPED.match(text, start)
+            assert run  # since it starts with a digit
+            end = run.end()
+            yield from _in_run(*_joined(run), start)
 
 
 def _joined(run: re.Match[str]) -> tuple[str, Sequence[int] | None]:
     """The digits of a run without line breaks, and where each of them is, if there were any."""
-    digits, text = _WRAP.sub("", run[0]), run[0]
-    if len(digits) == len(text):
-        return digits, None
+    text = run[0]
+    if "\n" not in text and "\\" not in text:
+        return text, None
+    digits = _WRAP.sub("", text)
     breaks = list(_WRAP.finditer(text))
     edges = [0, *(at for one in breaks for at in one.span()), len(text)]
     return digits, [at for start, end in zip(edges[::2], edges[1::2], strict=True) for at in range(start, end)]
@@ -109,8 +124,9 @@ def _unescaped(text: str) -> Iterator[Decoded]:
         places: list[int] = []
         at = start
         for found in _ESCAPE.finditer(text, start, end):
-            pieces += [text[at : found.start()], _character(found)]
-            places += [*range(at, found.start()), found.start()]
+            character = _character(found)
+            pieces += [text[at : found.start()], character]
+            places += [*range(at, found.start()), *[found.start()] * len(character)]
             at = found.end()
         if not pieces:
             continue
@@ -123,13 +139,17 @@ def _source_in(places: Sequence[int]) -> Callable[[int, int], tuple[int, int]]:
 
 
 def _character(escape: re.Match[str]) -> str:
+    """What an escape stands for; nothing if nobody sees that."""
     if entity := escape["entity"]:
-        return html.unescape(f"&{entity};")[:1] or " "
-    return chr(int(escape["percent"] or escape["code"], 16))
+        character = html.unescape(f"&{entity};")[:1] or " "
+        return "" if re.fullmatch(_HIDDEN, f"{ord(character):04x}") else character
+    digits = escape["percent"] or escape["code"]
+    return chr(int(digits, 16)) if digits else ""
 
 
 def _windows(text: str) -> Iterator[tuple[int, int]]:
-    places = sorted(found.start() for escape in _ESCAPES for found in escape.finditer(text))
+    escapes = [escape for begin, escape in _ESCAPES.items() if begin[0] in text and begin in text]
+    places = sorted(found.start() for escape in escapes for found in escape.finditer(text))
     first = last = None
     for place in places:
         if first is None or last is None:

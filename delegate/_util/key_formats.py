@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,20 +45,11 @@ class _Shape(NamedTuple):
     needs: str
     literal: str
     pattern: re.Pattern[str]
-    before: int
-    """How many characters precede the literal."""
 
     def search(self, text: str) -> Iterator[re.Match[str]]:
-        """Every match. A pattern that doesn't begin with its literal is tried only where one is, which is faster."""
-        if self.needs not in text or self.literal not in text:
-            return
-        if not self.before:
+        """Every match."""
+        if self.needs in text and self.literal in text:
             yield from self.pattern.finditer(text)
-            return
-        at = -1
-        while (at := text.find(self.literal, at + 1)) >= 0:
-            if at >= self.before and (found := self.pattern.match(text, at - self.before)):
-                yield found
 
 
 _SHORTEST_KEY = 12
@@ -87,10 +78,15 @@ def _shapes() -> tuple[_Shape, ...]:
             one.get("needs") or next(filter(one["literal"].__contains__, _RARE_IN_SHAPES), one["literal"][0]),
             one["literal"],
             re.compile(one["pattern"]),
-            one.get("before", 0),
         )
         for one in _data()["shapes"]
     )
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """The regular expression of all kinds of secrets that are found inside a long run."""
+    return re.compile("|".join(one["pattern"] for one in _data()["words"]))
 
 
 @cache
@@ -121,6 +117,7 @@ def _rare_search(rare: str) -> re.Pattern[str]:
 def load_formats() -> None:
     """Compile the regular expressions that most texts need."""
     contains_key(f"{_RARE_CHARACTERS}{_RARE_IN_SHAPES}")
+    _word()
 
 
 def contains_key(text: str) -> bool:
@@ -132,8 +129,13 @@ def contains_key(text: str) -> bool:
     return any(True for shape in _shapes() if shape.needs in text for _ in shape.search(text))
 
 
-def key_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where the keys of known formats are in a text. They may overlap."""
+def key_spans(text: str, runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Where the keys of known formats are in a text. They may overlap.
+
+    `runs` are where at least 27 letters, digits, or of `+/_-` are in a row.
+    """
+    for start, end in runs:
+        yield from map(_span, _word().finditer(text, start, end))
     if not contains_key(text):
         return
     for one in _formats():

@@ -1,12 +1,12 @@
-"""Redacts secrets in recorded text: keys of known formats, what is assigned to the name of a secret, and the values of
-this process's secret variables.
+"""Redacts secrets in all text that leaves the process: keys of known formats, what is assigned to the name of a secret,
+and this process's own secrets, which are its secret variables and the keys that it sends.
 
-`key_formats`, `assignments` and `decoded` find them. Values of variables are also found where they are broken across
-lines or interspersed with hidden characters.
+`key_formats`, `assignments` and `decoded` find them. Own secrets are also found where they are broken across lines or
+interspersed with hidden characters.
 
-What a child or a tool writes is redacted before it becomes an output, a receipt, an event, a log line, evidence for a
-judge or a row in the store. Quotes are therefore verified against the same redacted text that the judge saw. The child
-itself reads its files unredacted, since it may have to edit them.
+Everything goes through `redactor`. What a child or a tool writes is redacted before it becomes an output, a receipt, an
+event, a log line, evidence for a judge or a row in the store. Quotes are therefore verified against the same redacted
+text that the judge saw. The child itself reads its files unredacted, since it may have to edit them.
 """
 
 import base64
@@ -16,11 +16,10 @@ import logging
 import os
 import re
 import string
-from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import cache, lru_cache
-from typing import Any, TypeVar, cast
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
@@ -33,6 +32,7 @@ M = TypeVar("M", bound=BaseModel)
 MARK = "[redacted]"
 SHORTEST = 8
 """Shorter values of variables aren't redacted, since they also occur in ordinary words."""
+_KEYS = 32
 LONGEST_WORD = 12
 """Values of letters alone that are shorter aren't redacted if they are written like a word."""
 
@@ -43,7 +43,7 @@ _HIDDEN_CHARACTERS = "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u20
 _HIDDEN = re.compile(f"[{_HIDDEN_CHARACTERS}]")
 _LONGEST = 8_000
 """More characters than the longest secret has."""
-_EDGE = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\\"
+_EDGE = string.whitespace + "\\"
 """What a line break is surrounded by: indentation, and the backslash of a shell or of JSON in JSON."""
 _PASSWORD_IN_URL = re.compile(r"://[^\s/?#@:]*:([^\s/?#]+)@")
 
@@ -86,16 +86,24 @@ def _base64(data: bytes) -> set[str]:
 def _lines(text: str) -> list[str]:
     """The lines of a text, also those that JSON breaks. All characters stay where they are."""
     if "\\" in text:
-        text = text.replace("\\r", "  ").replace("\\n", " \n")
+        text = text.replace("\\r", "  ") if "\\r" in text else text
+        text = text.replace("\\n", " \n") if "\\n" in text else text
     return text.split("\n")
+
+
+def _stripped(lines: Sequence[str]) -> Sequence[str]:
+    """The lines without what a line break is surrounded by."""
+    if len(lines) == 1:
+        return lines
+    return [
+        one if one[-1:] != "\\" != one[:1] else one.strip(_EDGE)  # which takes three times as long
+        for one in map(str.strip, lines)
+    ]
 
 
 def _joined(text: str) -> str:
     """The text without line breaks and their indentation."""
-    lines = _lines(text)
-    if len(lines) == 1:
-        return lines[0]
-    return "".join([line.strip(_EDGE) for line in lines] if "\\" in text else map(str.strip, lines))
+    return "".join(_stripped(_lines(text)))
 
 
 def _replace_broken(text: str, joined_form: str) -> str:
@@ -103,27 +111,28 @@ def _replace_broken(text: str, joined_form: str) -> str:
     positions: list[int] = []
     start = 0
     lines = _lines(text)
-    for line in lines:
-        skipped = len(line) - len(line.lstrip(_EDGE)) if len(lines) > 1 else 0
-        length = len(line.strip(_EDGE)) if len(lines) > 1 else len(line)
-        positions.extend(range(start + skipped, start + skipped + length))
+    stripped = _stripped(lines)
+    for line, part in zip(lines, stripped, strict=True):
+        first = start + line.find(part)
+        positions.extend(range(first, first + len(part)))
         start += len(line) + 1
     kept: list[str] = []
     end = 0
-    for found in re.finditer(re.escape(joined_form), _joined(text)):
+    for found in re.finditer(re.escape(joined_form), "".join(stripped)):
         kept += [text[end : positions[found.start()]], MARK]
         end = positions[found.end() - 1] + 1
     return "".join([*kept, text[end:]])
 
 
 def _secrets_of(environ: Mapping[str, str], secret_variables: Collection[str]) -> set[str]:
+    """The values of an environment that may be secrets."""
     values: set[str] = set()
-    for name in environ:  # once: reading the environment takes longer than all the rest
+    for name, value in environ.items():  # once: reading the environment takes longer than all the rest
         if name in secret_variables or is_secret_name(name):
-            values.add(environ[name])
-        if may_hold_url(name) and (found := _PASSWORD_IN_URL.search(environ[name])):
+            values.add(value)
+        if may_hold_url(name) and (found := _PASSWORD_IN_URL.search(value)):
             values.add(found[1])
-    return {value for value in map(str.strip, values) if _is_secret(value)}
+    return values
 
 
 def _is_secret(value: str) -> bool:
@@ -163,65 +172,41 @@ def _marked(text: str, spans: list[tuple[int, int]]) -> str:
     return "".join([*kept, text[end:]])
 
 
+class _Own(NamedTuple):
+    """Own secrets, longest first, so that one that contains another one is replaced as a whole."""
+
+    secrets: Sequence[str]
+    forms: Sequence[str]
+    """Each as JSON, URLs and the like write it."""
+
+
+def _own(values: Iterable[str]) -> _Own:
+    secrets = {value for value in map(str.strip, values) if _is_secret(value)}
+    forms = {form for secret in secrets for form in _forms_of(secret)}
+    return _Own(sorted(secrets, key=len, reverse=True), sorted(forms, key=len, reverse=True))
+
+
 class Redactor:
     """Redacts keys of known formats, what is assigned to the name of a secret, and an environment's secrets.
-
-    The environment is read when the redactor is created.
 
     A variable is secret if its name says so (`secret_names.py`) or is in `secret_variables`, and a password in a URL
     is. Values that are plain words, paths or addresses aren't secrets.
     """
 
-    def __init__(
-        self, environ: Mapping[str, str] | None = None, *, secret_variables: Collection[str] = frozenset()
-    ) -> None:
-        secrets = _secrets_of(os.environ if environ is None else environ, secret_variables)
-        # Longest first, so that a secret that contains another one is replaced as a whole.
-        self._secrets = sorted(secrets, key=len, reverse=True)
-        self._forms = sorted({form for secret in secrets for form in _forms_of(secret)}, key=len, reverse=True)
+    def __init__(self, environ: Mapping[str, str], *, secret_variables: Collection[str] = frozenset()) -> None:
+        self._own = _own(_secrets_of(environ, secret_variables))
+
+    def _current(self) -> _Own:
+        """What is secret at this moment."""
+        return self._own
 
     def text(self, text: str) -> str:
         """The text with each secret replaced by `[redacted]`."""
-        if not text.isascii() and any(char in text for char in _HIDDEN_CHARACTERS):
-            # They are part of many honest texts, so they stay unless they hide a secret or a part of one.
-            around = (text[start:end] for start, end in _around_hidden(text))
-            if any(_HIDDEN.sub("", self._redacted(one)) != self._redacted(_HIDDEN.sub("", one)) for one in around):
-                return self._redacted(_HIDDEN.sub("", text))
-        return self._redacted(text)
+        return _text(text, self._current())
 
-    def _redacted(self, text: str) -> str:
-        if self._secrets:
-            text = self._without_values(text)
-        return _marked(text, self._spans(text))
-
-    def _spans(self, text: str, decodings: int = 2) -> list[tuple[int, int]]:
-        """Where keys and assigned secrets are, also those that are encoded, up to twice."""
-        from delegate._util.assignments import assigned_spans
-        from delegate._util.decoded import decoded_parts
-
-        # A character is a byte then, which `re` and `in` search several times as fast.
-        plain = text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
-        spans = [*key_spans(plain), *assigned_spans(plain)]
-        if decodings:
-            for part in decoded_parts(text):
-                found = [*self._value_spans(part.text), *self._spans(part.text, decodings - 1)]
-                spans += [part.source(*one) for one in found]
-        return spans
-
-    def _value_spans(self, text: str) -> Iterator[tuple[int, int]]:
-        for secret in self._secrets:
-            if secret in text:
-                yield from (found.span() for found in re.finditer(re.escape(secret), text))
-
-    def _without_values(self, text: str) -> str:
-        joined = _joined(text)
-        for form in self._forms:
-            if form in joined:
-                text = _replace_broken(text, form)
-                joined = _joined(text)
-        for secret in self._secrets:  # what precedes one may have been taken for a part of a line break
-            text = text.replace(secret, MARK)
-        return text
+    def beginning(self, text: str, limit: int) -> str:
+        """The first characters, for a message. Redacted before the cut, which would make a secret unrecognizable."""
+        return self.text(text[: limit + _LONGEST])[:limit]
 
     def json(self, text: str) -> str:
         """The same for JSON, which stays valid JSON. Returns `text` itself if it contains no secret."""
@@ -239,50 +224,117 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """The same for every string in a JSON value, including keys."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, dict):
-            fields = cast("dict[str, Any]", value)
-            return {self.text(name): self._field(fields, name, part) for name, part in fields.items()}
-        if isinstance(value, (list, tuple)):
-            return [self.value(part) for part in cast("list[Any]", value)]
-        return value
-
-    def _field(self, fields: Mapping[str, Any], name: str, part: Any) -> Any:
-        if not isinstance(part, str):
-            return self.value(part)
-        if name in ("value", "val"):  # of what another field names
-            name = next((str(fields[one]) for one in ("name", "key") if one in fields), name)
-        from delegate._util.assignments import is_secret_value
-
-        return MARK if is_secret_value(name, part) else self.text(part)
-
-    @contextmanager
-    def for_logs(self) -> Generator[None]:
-        """Use this redactor for everything that this task, and the tasks it starts, log inside the block."""
-        token = _for_logs.set(self)
-        try:
-            yield
-        finally:
-            _for_logs.reset(token)
+        return _value(value, self._current())
 
 
-_for_logs: ContextVar[Redactor | None] = ContextVar("delegate_redactor", default=None)
+class ProcessRedactor(Redactor):
+    """Redacts also the secrets of this process, as they are whenever a text is redacted."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self._environ: object = None
+        """A copy of what the environment was when it was last read. Comparing it takes a microsecond."""
+        self._variables = frozenset[str]()
+        self._keys = dict[str, None]()
+        self._lock = threading.Lock()
+
+    def add_variables(self, names: Collection[str]) -> None:
+        """Take variables of these names for secret, whatever their names say."""
+        with self._lock:
+            if not self._variables.issuperset(names):
+                self._variables, self._environ = self._variables | set(names), None
+
+    def add_key(self, key: str) -> None:
+        """Take a key that this process sends for secret. The last 32 are: those that expire are replaced often."""
+        with self._lock:
+            if key not in self._keys:
+                self._keys[key] = None
+                self._keys = dict.fromkeys([*self._keys][-_KEYS:])
+                self._environ = None
+
+    def _current(self) -> _Own:
+        environ = getattr(os.environ, "_data", os.environ)
+        if environ != self._environ:
+            with self._lock:
+                seen, variables = dict(environ), {name: os.environ.get(name, "") for name in os.environ}
+                self._own = _own([*_secrets_of(variables, self._variables), *self._keys])
+                self._environ = seen
+        return self._own
 
 
-@cache
-def _of_process() -> Redactor:
-    return Redactor()
+redactor = ProcessRedactor()
+"""What all text passes on its way out of the process: onto a stream, into a file or a page, to a judge."""
 
 
-def outgoing(text: str) -> str:
-    """The text as it may leave the process: on a stream, in a file, in a page. Use it at every exit."""
-    return (_for_logs.get() or _of_process()).text(text)
+def _text(text: str, own: _Own) -> str:
+    if not text.isascii() and any(char in text for char in _HIDDEN_CHARACTERS):
+        # They are part of many honest texts, so they stay unless they hide a secret or a part of one.
+        around = (text[start:end] for start, end in _around_hidden(text))
+        if any(_HIDDEN.sub("", _redacted(one, own)) != _redacted(_HIDDEN.sub("", one), own) for one in around):
+            return _redacted(_HIDDEN.sub("", text), own)
+    return _redacted(text, own)
 
 
-def outgoing_json(text: str) -> str:
-    """The same for JSON, which stays valid. Returns `text` itself if it contains no secret."""
-    return (_for_logs.get() or _of_process()).json(text)
+def _redacted(text: str, own: _Own) -> str:
+    text = _without_values(text, own) if own.secrets else text
+    return _marked(text, _spans(text, own.secrets))
+
+
+def _without_values(text: str, own: _Own) -> str:
+    joined = _joined(text)
+    for form in own.forms:
+        if form in joined:
+            text = _replace_broken(text, form)
+            joined = _joined(text)
+    for secret in own.secrets:  # what precedes one may have been taken for a part of a line break
+        text = text.replace(secret, MARK)
+    return text
+
+
+def _spans(text: str, secrets: Sequence[str], decodings: int = 2) -> list[tuple[int, int]]:
+    """Where keys and assigned secrets are, also those that are encoded, up to twice."""
+    from delegate._util.assignments import assigned_spans
+    from delegate._util.decoded import decoded_parts, long_runs
+
+    data = text.encode("ascii", "replace")
+    # A character is a byte then, which `re` and `in` search several times as fast.
+    plain, runs = text if text.isascii() else data.decode("ascii"), long_runs(data)
+    spans = [*key_spans(plain, runs), *assigned_spans(plain)]
+    if decodings:
+        for part in decoded_parts(text, runs):
+            found = [*_value_spans(part.text, secrets), *_spans(part.text, secrets, decodings - 1)]
+            spans += [part.source(*one) for one in found]
+    return spans
+
+
+def _value_spans(text: str, secrets: Sequence[str]) -> Iterator[tuple[int, int]]:
+    for secret in secrets:
+        if secret in text:
+            yield from (found.span() for found in re.finditer(re.escape(secret), text))
+
+
+def _value(value: Any, own: _Own) -> Any:
+    if isinstance(value, str):
+        return _text(value, own)
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {_text(name, own): _field(fields, name, part, own) for name, part in fields.items()}
+    if isinstance(value, (list, tuple)):
+        return [_value(part, own) for part in cast("list[Any]", value)]
+    return value
+
+
+def _field(fields: Mapping[str, Any], name: str, part: Any, own: _Own) -> Any:
+    if not isinstance(part, str):
+        return _value(part, own)
+    if name in ("value", "val"):  # of what another field names
+        name = next((str(fields[one]) for one in ("name", "key") if one in fields), name)
+    from delegate._util.assignments import is_secret_value
+
+    return MARK if is_secret_value(name, part) else _text(part, own)
+
+
+# --------------------------------------------------------------------------------------------------------------- logs
 
 
 class RedactingFilter(logging.Filter):
@@ -290,7 +342,7 @@ class RedactingFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact the record's message and exception. Never drops the record."""
-        redactor, message = _for_logs.get() or Redactor(), record.getMessage()
+        message = record.getMessage()
         if (kept := redactor.text(message)) != message:
             record.msg, record.args = kept, ()
         if record.exc_info and record.exc_info[1] is not None:

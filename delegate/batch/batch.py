@@ -10,12 +10,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from delegate._util.cancellation import Cancellation, run_to_completion
-from delegate._util.redaction import Redactor
+from delegate._util.redaction import redactor
 from delegate.batch.backend import Backend, WorkerLost
 from delegate.batch.graph import Graph
 from delegate.batch.item import Item, ItemOutcome
@@ -126,8 +126,6 @@ class BatchConfig:
     """Makes the event sink of an item."""
     consumer: Consumer[Event] | None = None
     """Receives the beginning and the end of the batch. The items' events reach it through the engine."""
-    redactor: Redactor = field(default_factory=Redactor)
-    """Removes secrets from the title that is stored with the batch."""
     cancellation: Cancellation | None = None
 
 
@@ -204,7 +202,7 @@ class Batch:
         if config.resume:
             await self._resume(validated)
             return
-        path, title = str(results.path.absolute()) if results else None, config.redactor.text(validated.first_goal)
+        path, title = str(results.path.absolute()) if results else None, redactor.text(validated.first_goal)
         header = BatchHeader(config.run_id, validated.digest, source.name, path, config.options, title, validated.total)
         with results.created(validated.inputs, validated.outputs) if results is not None else nullcontext():
             await config.journal.create(header, once=config.once)
@@ -253,7 +251,7 @@ class Batch:
         self._report(RunStarted(run_id=self.run_id, at=time.time(), tasks=self.tally.total))
         seconds = (self._config.max_minutes or _NO_TIME_LIMIT) * 60
         timer = asyncio.get_running_loop().call_later(seconds, self._stop_at_time_limit)
-        self._trace = BatchTrace(self._config.redactor, run_id=self.run_id, tasks=self.tally.total)
+        self._trace = BatchTrace(run_id=self.run_id, tasks=self.tally.total)
         try:
             while self._start_items():
                 message = await self._messages.get()
@@ -341,9 +339,8 @@ class Batch:
 
     async def _process(self, item: Item | ItemOutcome) -> None:
         """Run one item, record its outcome and send it to the loop."""
-        redacted = self._config.redactor.text
         try:
-            item = replace(item, input={name: redacted(value) for name, value in item.input.items()})
+            item = replace(item, input={name: redactor.text(value) for name, value in item.input.items()})
             message = item if isinstance(item, ItemOutcome) else await self._run_item(item)
             if message is not None:
                 await self._record(message)

@@ -13,6 +13,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from delegate._util.redaction import redactor
 from delegate.errors import ToolDenied, ToolError
 
 if TYPE_CHECKING:
@@ -114,12 +115,12 @@ def _url(text: str) -> "URL":
     try:
         return URL(text)
     except ValueError as problem:
-        raise ToolError(f"{text[:200]!r} is not a URL: {problem}") from problem
+        raise ToolError(f"{redactor.beginning(text, 200)!r} is not a URL: {problem}") from problem
 
 
 def _checked(url: "URL") -> "URL":
     if url.scheme not in ("http", "https") or not url.host:
-        raise ToolDenied(f"only http and https addresses can be fetched, not {str(url)[:200]!r}")
+        raise ToolDenied(f"only http and https addresses can be fetched, not {redactor.beginning(str(url), 200)!r}")
     if url.user is not None or url.password is not None:
         raise ToolDenied("a URL with a user name or a password can't be fetched")
     return url

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from itertools import groupby
 
+from delegate._util.redaction import redactor
 from delegate.child.job import Job, call_tool
 from delegate.ports import Tool, ToolCall, ToolOutput
 from delegate.records.recorder import canonical
@@ -83,7 +84,9 @@ class ToolCalls:
         if tool is None:
             return ToolOutput(f"there is no tool {call.name!r}; use one of: {', '.join(self._tools)}", "error")
         if call.arguments is None:
-            return ToolOutput(f"the arguments are not a valid JSON object: {call.raw_arguments[:200]!r}", "error")
+            return ToolOutput(
+                f"the arguments are not a valid JSON object: {redactor.beginning(call.raw_arguments, 200)!r}", "error"
+            )
         with operations.tool(tool.name, call.id, call.arguments) as operation:
             output = await call_tool(tool, call.arguments)
             operation.returned(output)

@@ -127,6 +127,6 @@ class _OneLine(logging.Handler):
 
 def _print_error(text: str) -> None:
     from delegate._util.fencing import clean
-    from delegate._util.redaction import outgoing
+    from delegate._util.redaction import redactor
 
-    print(f"{PROGRAM}: {' '.join(outgoing(clean(text).text).split())}", file=sys.stderr)
+    print(f"{PROGRAM}: {' '.join(redactor.text(clean(text).text).split())}", file=sys.stderr)

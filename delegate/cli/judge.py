@@ -195,10 +195,10 @@ def _verdict(
 
 
 def _print(verdict: "Verdict", task: "Task", files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
-    from delegate._util.redaction import Redactor
+    from delegate._util.redaction import redactor
     from delegate.cli.output import console, print_json, print_jsonl, verdict_text
 
-    task = Redactor().model(task)
+    task = redactor.model(task)
     match format:
         case JudgeFormat.pretty:
             console().print(verdict_text(verdict, task.goal), soft_wrap=True)

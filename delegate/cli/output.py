@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from delegate._util.fencing import clean, one_line
-from delegate._util.redaction import outgoing, outgoing_json
+from delegate._util.redaction import redactor
 from delegate.cli import PROGRAM
 from delegate.cli.ci.logs import inert_json, print_as_is
 from delegate.cli.costs import totals_line
@@ -95,7 +95,7 @@ def as_json(value: Any, indent: int | None = None) -> str:
     """JSON without secrets, control or invisible characters, or commands to CI; in ASCII if stdout isn't Unicode."""
     ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
     plain = json.dumps(value, default=str)
-    if (redacted := outgoing_json(plain)) is not plain:
+    if (redacted := redactor.json(plain)) is not plain:
         value = json.loads(redacted)
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only, default=str)
     return inert_json(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
@@ -122,12 +122,12 @@ def add_title_column(table: Table, name: str) -> None:
 
 def title(text: str) -> Text:
     """Untrusted text without secrets in one line, cut with `…` where a table has no room for it."""
-    return Text(one_line(outgoing(text), 200), no_wrap=True, overflow="ellipsis")
+    return Text(one_line(redactor.text(text), 200), no_wrap=True, overflow="ellipsis")
 
 
 def plain(text: str, style: str = "") -> Text:
     """Untrusted text that is safe for a terminal: no secrets, and escape sequences and markup in it have no effect."""
-    return Text(outgoing(clean(text).text), style=style)
+    return Text(redactor.text(clean(text).text), style=style)
 
 
 def print_report(report: Report, goals: Sequence[str]) -> None:

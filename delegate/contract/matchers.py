@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
+from delegate._util.redaction import redactor
 from delegate.contract.patterns import pattern_fault
 from delegate.contract.reading import join
 from delegate.types import AnyCriterion, ExpectedCall, ProbeCriterion, ReceiptCriterion
@@ -99,7 +100,7 @@ def path_steps(path: str) -> tuple[Step, ...]:
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
-            raise ValueError(f"{path[:80]!r} is not a path; write one like `id` or `results[0].id`")
+            raise ValueError(f"{redactor.beginning(path, 80)!r} is not a path; write one like `id` or `results[0].id`")
         name, index, any_item, *quoted = step.groups()
         if index is not None:
             steps.append((int(index), False))

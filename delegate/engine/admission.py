@@ -7,6 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
+from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS
@@ -153,7 +154,12 @@ class Admission:
                 meant = most_similar(name, known)
                 guess = f"did you mean `{meant}`? " if meant else ""
                 hint = f"{guess}The tools are: {', '.join(known)}"
-                raise CallError("unknown_tool", f"there is no tool {name[:100]!r}", field=f"tools[{n}]", hint=hint)
+                raise CallError(
+                    "unknown_tool",
+                    f"there is no tool {redactor.beginning(name, 100)!r}",
+                    field=f"tools[{n}]",
+                    hint=hint,
+                )
 
     def _known_tools(self) -> tuple[str, ...]:
         host_tools = self.executor.services.host_tools

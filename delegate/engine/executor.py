@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation, run_to_completion
-from delegate._util.redaction import Redactor
 from delegate.budget import costs
 from delegate.budget.runs import RunContext
 from delegate.engine.consumers import Consumer
@@ -74,11 +73,10 @@ class Executor:
         `handle` that of its record, if it is known before.
         """
         started = time.monotonic()
-        redactor = Redactor(secret_variables=self.services.secret_variables)
         ceiling = context.bounds(self.services.settings).ceiling
         settings, run = self.services.settings, context.run
-        traced = operations.workflow(settings.tool_name, redactor, run_id=run.id, tasks=len(tasks), depth=context.depth)
-        with redactor.for_logs(), traced, (cancellation or Cancellation()).part() as own:
+        traced = operations.workflow(settings.tool_name, run_id=run.id, tasks=len(tasks), depth=context.depth)
+        with traced, (cancellation or Cancellation()).part() as own:
             handle = resumed.handle if resumed else handle
             handles = [handle or run.next_handle() for _ in tasks]
             reading = CallReading(
@@ -88,9 +86,8 @@ class Executor:
                 worker=_weakest(connections),
                 ceiling=ceiling,
                 ledger=context.ledger,
-                redactor=redactor,
             )
-            call = CallScope(self.services, context, author, ceiling, own, redactor, reading, consumers)
+            call = CallScope(self.services, context, author, ceiling, own, reading, consumers)
             runs = [
                 TaskRun(call, n, task, connection, handle, resumed)
                 for n, (task, connection, handle) in enumerate(
@@ -118,7 +115,6 @@ class Executor:
                 [(run.handle, run.task) for run in runs],
                 first=runs[0].index if runs else 0,
                 depth=call.context.depth,
-                redactor=call.redactor,
             )
         if is_run and call.consumers:
             call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(runs)))

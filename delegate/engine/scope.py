@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
-from delegate._util.redaction import Redactor
 from delegate.budget.runs import Run, RunContext
 from delegate.child.job import ChildRunner
 from delegate.child.toolbox import read_only_tools, toolbox_definitions
@@ -41,8 +40,6 @@ class Services:
     """Creates the tool with which a child can delegate, if the depth allows it."""
     host_tools: tuple[Tool, ...] | None
     """The tools of children, instead of the toolbox."""
-    secret_variables: frozenset[str]
-    """Environment variables whose values are secrets, regardless of their names."""
     write_locks: MutableMapping[Run, WriteLocks]
     """The writers of the files in shared folders, per run."""
     on_approval: "OnApproval | None" = None
@@ -91,7 +88,6 @@ class CallScope:
     ceiling: Tier
     """The caller's tier, which neither a child's model nor a judge may exceed."""
     cancellation: Cancellation
-    redactor: Redactor
     reading: CallReading
     """How the criteria of the tasks are read, by their handles."""
     consumers: tuple[Consumer[Event], ...] = ()

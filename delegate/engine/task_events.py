@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import ParamSpec
 
-from delegate._util.redaction import logger
+from delegate._util.redaction import logger, redactor
 from delegate.engine.scope import CallScope
 from delegate.events import (
     ChildWaiting,
@@ -42,7 +42,7 @@ class TaskEvents:
         has_consumers = bool(self._call.consumers_of(kind))
         if kind in _NOT_RECORDED and not has_consumers:
             return
-        redact, at = self._call.redactor.value, time.time()
+        redact, at = redactor.value, time.time()
         values = {name: redact(value) for name, value in fields.items()}
         if kind not in _NOT_RECORDED:
             self._call.services.records.event(self.handle, kind, values, at=at)

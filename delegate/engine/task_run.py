@@ -15,7 +15,7 @@ from delegate._util.cancellation import (
     reraise_pending_cancel,
     run_stoppable,
 )
-from delegate._util.redaction import logger
+from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
 from delegate.budget import costs
 from delegate.budget.ledger import Ledger, RunningChild
@@ -187,7 +187,7 @@ class TaskRun:
     async def _save(self, child: ChildRun, result: TaskResult) -> TaskResult:
         self.call.unfinished.discard(self.handle)
         is_last = not self.call.unfinished
-        return await self.call.services.records.save(child, result, redactor=self.call.redactor, now=is_last)
+        return await self.call.services.records.save(child, result, now=is_last)
 
     async def _judge(self, child: ChildRun, ledger: Ledger, task: Task | None = None) -> Verdict | None:
         """Judge a run, by the task or by a part of its criteria."""
@@ -209,7 +209,7 @@ class TaskRun:
     async def _store_refusals(self, refusals: list[JsonObject]) -> None:
         """Store what judges refused, for another process that may have to go on with this task."""
         if self._start is not None:
-            self._start["refusals"] = self.call.redactor.value(refusals)
+            self._start["refusals"] = redactor.value(refusals)
             await self.call.services.records.started(self.handle, self._start)
 
     async def _run_child(self, context: RunContext, permit: Permit) -> ChildRun:
@@ -222,7 +222,6 @@ class TaskRun:
         recorder = Recorder(
             costs.UNOBSERVED if self.connection is None else None,
             journal=self.events.journal,
-            redactor=self.call.redactor,
         )
         if (resumed := self.resumed) is not None:
             recorder.restore(
@@ -422,7 +421,7 @@ class TaskRun:
             return Incoming()
         from delegate.engine.live_text import LiveText  # loaded only where it is shown
 
-        return LiveText(self.events.notify, self.call.redactor.text)
+        return LiveText(self.events.notify, redactor.text)
 
     def _submission(self, child: ChildRun, task: Task) -> Submission:
         tools = self._tools
@@ -439,5 +438,4 @@ class TaskRun:
             state_tools=tools.of_judge() if tools else (),
             checks_before=self._before,
             approve=tools.permissions.check_approval() if tools and tools.permissions else None,
-            redactor=self.call.redactor,
         )

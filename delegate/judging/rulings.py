@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pydantic
 
+from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.errors import CallError
 from delegate.judging.versions import judge_version
@@ -108,7 +109,7 @@ def _said(decided: CriterionResult) -> str:
 def _unknown_criterion(handle: str, criterion: str, known: Sequence[str]) -> CallError:
     meant = most_similar(criterion, known)
     hint = f"did you mean {meant}? " if meant else ""
-    message = f"task {handle} has no criterion {criterion[:60]!r}"
+    message = f"task {handle} has no criterion {redactor.beginning(criterion, 60)!r}"
     return CallError("unknown_criterion", message, field="criterion", hint=f"{hint}It has {', '.join(known[:20])}")
 
 

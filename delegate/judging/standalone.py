@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 import pydantic
 
 from delegate._util.cancellation import Cancellation, run_to_completion
-from delegate._util.redaction import Redactor
+from delegate._util.redaction import redactor
 from delegate.budget.runs import RunContext
 from delegate.errors import CallError
 from delegate.events import ignore_event
@@ -50,7 +50,6 @@ async def submission_of(
     worker: Model | None,
     ceiling: Tier,
     strict_commands: Commands | None,
-    redactor: Redactor,
 ) -> Submission:
     """The work as a finished run. `output=None` means that there is no report, `receipts=None` that tool calls weren't
     recorded. With `strict_commands`, criteria that can't fail are refused, which is tried with these.
@@ -92,7 +91,7 @@ async def submission_of(
         message = f"`output` has {len(report):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
         raise CallError("report_too_long", message, field="output", hint="put long texts into files of the workspace")
     run = ChildRun(status=status, output=report, receipts=numbered)
-    run = await run_in_thread_if(is_large(run), partial(Recorder(redactor=redactor).redacted, run))
+    run = await run_in_thread_if(is_large(run), partial(Recorder().redacted, run))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     recorded = receipts is not None
     said = ends(text_of(conversation), MAX_REPORT_CHARS)
@@ -109,7 +108,6 @@ async def submission_of(
         said=await run_in_thread_if(len(said) > LARGE_CHARS, lambda: redactor.text(encodable(said))),
         probe_tools=tuple(tools),
         state_tools=tuple(tool for tool in tools if tool.read_only),
-        redactor=redactor,
     )
 
 
@@ -151,8 +149,8 @@ async def judge(
     judging: Judging, submission: Submission, context: RunContext, cancellation: Cancellation | None
 ) -> Verdict:
     """The verdict, charged to the caller's ledger and limited by the caller's time."""
-    traced = operations.workflow("judge", submission.redactor, run_id=context.run.id, tasks=1, depth=context.depth)
-    with submission.redactor.for_logs(), traced as operation, (cancellation or Cancellation()).part() as own:
+    traced = operations.workflow("judge", run_id=context.run.id, tasks=1, depth=context.depth)
+    with traced as operation, (cancellation or Cancellation()).part() as own:
         reading = CallReading(
             judging.reader,
             [TaskToRead("", submission.task, has_user=bool(submission.said))],
@@ -160,7 +158,6 @@ async def judge(
             worker=submission.worker,
             ceiling=submission.ceiling,
             ledger=context.ledger,
-            redactor=submission.redactor,
         )
         reading.start()
         work = judging.verdict(
@@ -178,7 +175,7 @@ async def judge(
         assert verdict is not None
         operation.judged(verdict)
     # What comes from the catalog and the settings isn't searched.
-    return submission.redactor.model(verdict, apart=candidate_lists.OF_VERDICT)
+    return redactor.model(verdict, apart=candidate_lists.OF_VERDICT)
 
 
 def _tools_of(submission: Submission) -> list[ToolInfo]:

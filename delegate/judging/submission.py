@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from delegate._util.redaction import Redactor
 from delegate.models.catalog import Model
 from delegate.ports import Tool
 from delegate.sandbox.commands import Approve
@@ -62,8 +61,6 @@ class Submission:
     """Held during a probe or a look, so that tools are called one at a time."""
     approve: Approve | None = None
     """Asks a person about a check's command that nothing would confine; None if nobody is there."""
-    redactor: Redactor = field(default_factory=Redactor)
-    """Removes secrets from what a judge sees, and so from what it quotes. `run` is already redacted."""
 
     @property
     def why_no_receipts(self) -> str:

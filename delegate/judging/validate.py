@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate._util.windows_paths import windows_path_hint
 from delegate.contract.matchers import criterion_faults
@@ -49,14 +50,14 @@ def refuse_undecidable(
             raise _refusal("invalid_criterion", n, problem, "fix this criterion and resend the call, or leave it out")
         for field, path in _paths_of(criterion):
             if not _may_be_inside(path, task.workspace, folder):
-                message = f"`{field}` is {path[:200]!r}, which is outside the workspace"
+                message = f"`{field}` is {redactor.beginning(path, 200)!r}, which is outside the workspace"
                 raise _refusal("path_refused", n, message, "name a path inside the workspace, such as out/report.md")
         if (
             isinstance(criterion, FileCriterion)
             and "\\" in criterion.path
             and (hint := windows_path_hint(criterion.path))
         ):
-            message = f"`path` is {criterion.path[:200]!r}, but folders are separated by / here"
+            message = f"`path` is {redactor.beginning(criterion.path, 200)!r}, but folders are separated by / here"
             raise _refusal("path_refused", n, message, f"{hint}; name a path inside the workspace")
     if task.output_schema is not None and (problem := _unusable_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
@@ -114,7 +115,7 @@ def _uncalled_tool(criterion: AnyCriterion, tools: Collection[str] | None) -> st
         return None
     meant = most_similar(unknown, tools)
     guess = f"; did you mean `{meant}`?" if meant else ""
-    return f"it expects a call of {unknown[:100]!r}, a tool that doesn't exist{guess}"
+    return f"it expects a call of {redactor.beginning(unknown, 100)!r}, a tool that doesn't exist{guess}"
 
 
 def _predicate_problem(criterion: JsonPredicateCriterion) -> str | None:

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from delegate._util.encoding import json_bytes
 from delegate._util.processes import is_alive, this_process
-from delegate._util.redaction import Redactor, logger
+from delegate._util.redaction import logger, redactor
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.records import candidate_lists, rulings_table
@@ -220,7 +220,6 @@ class Records:
         *,
         first: int = 0,
         depth: int = 0,
-        redactor: Redactor | None = None,
     ) -> None:
         """Record the start of tasks, given with their handles and numbered from `first`.
 
@@ -228,9 +227,9 @@ class Records:
 
         Raises CallError if the disk is full or may not be written, since no child could leave its work there.
         """
-        now, process, redactor = time.time(), this_process(), redactor or Redactor()
+        now, process = time.time(), this_process()
         is_long = sum(len(task.goal) + len(task.context or "") for _, task in tasks) > LARGE_CHARS
-        texts = await run_in_thread_if(is_long, lambda: [_task_text(task, redactor) for _, task in tasks])
+        texts = await run_in_thread_if(is_long, lambda: [_task_text(task) for _, task in tasks])
         inserts: list[Statement] = [
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
             for index, ((handle, _), text) in enumerate(zip(tasks, texts, strict=True), first)
@@ -294,15 +293,12 @@ class Records:
         self._started.add(handle)
         return json.loads(state)
 
-    async def save(
-        self, run: ChildRun, result: TaskResult, *, redactor: Redactor | None = None, now: bool = True
-    ) -> TaskResult:
+    async def save(self, run: ChildRun, result: TaskResult, *, now: bool = True) -> TaskResult:
         """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored yet.
 
         Results that nobody needs `now`, since other tasks of the call still run, are committed together.
         """
-        redactor = redactor or Redactor()
-        texts = partial(_texts, run, result, redactor)
+        texts = partial(_texts, run, result)
         result, run_text, text = await run_in_thread_if(is_large(run), texts)
         text, lists = self._candidate_lists.moved(result, text)
         verdict = result.verdict.verdict if result.verdict else None
@@ -456,11 +452,11 @@ class Records:
             self._store.maintain(self._retention.step)
 
 
-def _task_text(task: Task, redactor: Redactor) -> str:
+def _task_text(task: Task) -> str:
     return redactor.json(task.model_dump_json(exclude_defaults=True))
 
 
-def _texts(run: ChildRun, result: TaskResult, redactor: Redactor) -> tuple[TaskResult, str, str]:
+def _texts(run: ChildRun, result: TaskResult) -> tuple[TaskResult, str, str]:
     """The redacted result, and the run and the result as redacted JSON, without the candidate judges, which come from
     the catalog and the settings.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from delegate._util.encoding import json_bytes
-from delegate._util.redaction import Redactor
+from delegate._util.redaction import redactor
 from delegate.budget.costs import UNOBSERVED, Charge
 from delegate.events import ChildTool, ChildUsage, TaskEvent
 from delegate.ports import ChatReply, ToolOutput
@@ -47,15 +47,12 @@ class Recorder:
         charge: Charge | None = None,
         *,
         journal: Journal | None = None,
-        redactor: Redactor | None = None,
     ) -> None:
         """`charge` is the initial charge: `costs.UNOBSERVED` for a runner whose model calls can't be observed.
 
-        `journal` gets a `ChildUsage` for each model call and a `ChildTool` for each tool call, as JSON text. `redactor`
-        removes secrets from everything that is recorded.
+        `journal` gets a `ChildUsage` for each model call and a `ChildTool` for each tool call, as JSON text.
         """
         self._journal = journal
-        self._redactor = redactor or Redactor()
         self.output = ""
         self.charge = charge or Charge()
         self.model: str | None = None
@@ -82,6 +79,7 @@ class Recorder:
             self.output = recorded
         if self._journal is not None:
             calls = [{"tool": encodable(call.name), "args": encodable(call.arguments)} for call in reply.tool_calls]
+            calls = json.loads(redactor.json(json_bytes(calls, fallback=str).decode())) if calls else calls
             self._write_usage(charge, self.model, recorded, seconds, calls)
 
     def usage_reported(self, charge: Charge, *, model: str | None = None, text: str = "") -> None:
@@ -101,10 +99,11 @@ class Recorder:
         seconds: float | None,
         calls: Sequence[Mapping[str, Any]],
     ) -> None:
+        """`text` and `calls` are redacted already."""
         assert self._journal is not None
         usage, seconds = charge.usage, None if seconds is None else round(seconds, 6)
         values = {
-            "model": encodable(model),
+            "model": redactor.value(encodable(model)),
             "model_calls": usage.model_calls,
             "input_tokens": usage.input_tokens,
             "cached_tokens": usage.cached_tokens,
@@ -116,7 +115,7 @@ class Recorder:
             "text": text,
             "calls": calls,
         }
-        self._journal(ChildUsage, self._redactor.json(json_bytes(values, fallback=str).decode()))
+        self._journal(ChildUsage, json_bytes(values).decode())
 
     def restore(self, receipts: Sequence[Receipt], charge: Charge, *, steps: int, output: str, seconds: float) -> None:
         """Continue the record of a child whose process was lost after `seconds`. To be called before anything else."""
@@ -164,7 +163,7 @@ class Recorder:
             sandbox=answer.sandbox,
         )
         unredacted = receipt.model_dump_json()
-        record = self._redactor.json(unredacted)
+        record = redactor.json(unredacted)
         receipt = receipt if record is unredacted else Receipt.model_validate_json(record)
         self._receipts[n] = (
             receipt.with_whole_output(whole) if RECEIPT_CHARS < len(whole) <= WHOLE_CHARS >= len(text) else receipt
@@ -210,7 +209,7 @@ class Recorder:
             run = run.model_copy(update={"output": self._ends(run.output, MAX_REPORT_CHARS), **failed})
         if len(run.artifacts) > MAX_ARTIFACTS:
             run = run.model_copy(update={"artifacts": run.artifacts[:MAX_ARTIFACTS]})
-        return ChildRun.model_validate(encodable(self._redactor.value(run.model_dump(exclude_defaults=True))))
+        return ChildRun.model_validate(encodable(redactor.value(run.model_dump(exclude_defaults=True))))
 
     def _output(self, output: str) -> str:
         """The output to record. The model's last text is redacted already; a runner's own output isn't."""
@@ -222,10 +221,10 @@ class Recorder:
         A secret is recognized only as a whole, so what is next to the cut is left out after it was searched.
         """
         if len(text) <= limit:
-            return self._redactor.text(encodable(text))
+            return redactor.text(encodable(text))
         half = _KEPT_CHARS // 2
-        start = self._redactor.text(encodable(text[: half + _LONGEST_SECRET]))
-        end = self._redactor.text(encodable(text[-half - _LONGEST_SECRET :]))
+        start = redactor.text(encodable(text[: half + _LONGEST_SECRET]))
+        end = redactor.text(encodable(text[-half - _LONGEST_SECRET :]))
         start, end = start[: min(half, max(len(start) - _LONGEST_SECRET, 0))], end[_LONGEST_SECRET:][-half:]
         return f"{start}{_note(len(text) - 2 * half)}{end}"
 

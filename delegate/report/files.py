@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from delegate._util.fencing import visible
-from delegate._util.redaction import Redactor
+from delegate._util.redaction import redactor
 from delegate.errors import DelegateError
 from delegate.report.room import Room
 from delegate.report.values import FileView
@@ -32,12 +32,11 @@ _ROW_CHARS = 150
 class LeftFiles:
     """The files of one task, read from its workspace as it is now."""
 
-    def __init__(self, workspace: str | None, given: JsonObject | None, redactor: Redactor) -> None:
+    def __init__(self, workspace: str | None, given: JsonObject | None) -> None:
         """`given` is the workspace as the task asked for it. A copy is compared with the folder that it was made of."""
         self._root = Path(workspace) if workspace else None
         before = given.get("path") if given and given.get("mode") == "copy" else None
         self._before = Path(str(before)) if before else None
-        self._redactor = redactor
         self._texts: dict[str, str | None] = {}
 
     def text(self, path: str) -> str | None:
@@ -106,7 +105,7 @@ class LeftFiles:
             excerpt = files.read(root, paths.resolve(root, path), READ_BYTES)
         except (OSError, DelegateError, ValueError):
             return None
-        return self._redactor.text(excerpt.text) if excerpt.is_text else None
+        return redactor.text(excerpt.text) if excerpt.is_text else None
 
 
 def _change(artifact: Artifact) -> str:

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from delegate._util.fencing import clean
-from delegate._util.redaction import outgoing
+from delegate._util.redaction import redactor
 from delegate.report.values import Filter, ReportView, RunLine
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -76,7 +76,7 @@ def _page(template: str, rules: str, *, served: bool, live: bool, **values: Any)
             **values,
         )
     )
-    return Page(outgoing(html), policy)
+    return Page(redactor.text(html), policy)
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from pydantic import ValidationError
 
 from delegate._util.fencing import one_line
-from delegate._util.redaction import Redactor
+from delegate._util.redaction import redactor
 from delegate.batch.item import ItemOutcome
 from delegate.batch.journal import BatchSummary, Journal
 from delegate.budget import costs
@@ -128,13 +128,12 @@ def _run_view(
     roots = [task for task in ordered if task.depth == top]
     places = {task.handle: n for n, task in enumerate(ordered, start=1)}
     keys = _Keys(len(shown))
-    redactor, views = Redactor(), list[TaskView]()
+    views = list[TaskView]()
     for task in shown:
         n = places[task.handle]
         view = _task_view(
             records.get(task.handle),
             len(shown),
-            redactor,
             anchor=f"t{n}",
             number=str(n) if n <= len(roots) else "",
             depth=task.depth - top,
@@ -177,8 +176,7 @@ def _batch_view(
     rulings: Mapping[str, Sequence[Ruling]],
 ) -> ReportView:
     """The report of a batch, with the `rows` of this page. `outcomes` are those of all."""
-    redactor = Redactor()
-    rows = [(outcome and _redacted(outcome, redactor), handle) for outcome, handle in rows]
+    rows = [(outcome and _redacted(outcome), handle) for outcome, handle in rows]
     keys, views, courses = _Keys(len(rows), [one for one, _ in rows if one]), list[TaskView](), list[Course]()
     for outcome, handle in rows:
         record, task = records.get(handle or ""), by_handle.get(handle or "")
@@ -187,7 +185,6 @@ def _batch_view(
         view = _task_view(
             record,
             len(rows),
-            redactor,
             anchor=_anchor(outcome, task),
             number=outcome.id if outcome else "",
             outcome=outcome,
@@ -240,7 +237,7 @@ def _row_passed(row: _Row) -> bool:
     return row[0] is not None and row[0].passed
 
 
-def _redacted(outcome: ItemOutcome, redactor: Redactor) -> ItemOutcome:
+def _redacted(outcome: ItemOutcome) -> ItemOutcome:
     return replace(outcome, input={name: redactor.text(value) for name, value in outcome.input.items()})
 
 
@@ -292,14 +289,14 @@ def _course(view: TaskView, task: TaskSummary, records: Mapping[str, JsonObject]
     return Course(view.number, view.anchor, view.goal, task.began_at, _end(task, records), events)
 
 
-def _task_view(record: JsonObject | None, of: int, redactor: Redactor, **known: Any) -> TaskView:
+def _task_view(record: JsonObject | None, of: int, **known: Any) -> TaskView:
     """One of so many tasks. A record that can't be read is said to be so, and spoils no report of others."""
     try:
-        return task_view(record, Room.for_each_of(of), redactor, **known)
+        return task_view(record, Room.for_each_of(of), **known)
     except (LookupError, TypeError, ValueError):
         if record is None:
             raise
-        return task_view(unreadable(record), Room.for_each_of(of), redactor, **known)
+        return task_view(unreadable(record), Room.for_each_of(of), **known)
 
 
 def _parsed(ending: Ending) -> TaskResult | None:

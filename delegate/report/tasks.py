@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from delegate._util.fencing import one_line
-from delegate._util.redaction import Redactor
 from delegate.batch.item import ItemOutcome
 from delegate.contract.amounts import counted, paid, usd
 from delegate.report.amounts import duration, task_bill, when
@@ -103,7 +102,6 @@ _STEP_WORDS = {
 def task_view(
     record: JsonObject | None,
     room: Room,
-    redactor: Redactor,
     *,
     anchor: str,
     number: str,
@@ -118,7 +116,7 @@ def task_view(
     word, tone = word_of(record["state"] if record else "outcome_unknown", outcome, result)
     goal = _goal(record, outcome)
     room.has(_TASK_CHARS)
-    details = _Details(record or {}, result, rulings, room, redactor)
+    details = _Details(record or {}, result, rulings, room)
     disputed = _disputed(rulings, verdict)
     return TaskView(
         anchor=anchor,
@@ -280,7 +278,6 @@ class _Details:
         result: TaskResult | None,
         rulings: Sequence[Ruling],
         room: Room,
-        redactor: Redactor,
     ) -> None:
         self._record = record
         self._result = result
@@ -288,7 +285,7 @@ class _Details:
         self._room = room
         self._run = ChildRun.model_validate(record["run"]) if record.get("run") else None
         self._receipts = self._run.receipts if self._run else tuple(_recorded_calls(record))
-        self._left = LeftFiles(record.get("workspace"), record.get("task", {}).get("workspace"), redactor)
+        self._left = LeftFiles(record.get("workspace"), record.get("task", {}).get("workspace"))
 
     def criteria(self) -> list[CriterionView]:
         """The criteria, with the quote of a judge in its source."""

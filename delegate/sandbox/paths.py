@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from delegate import trust
+from delegate._util.redaction import redactor
 from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.secret_paths import secrets_in
 
@@ -40,9 +41,9 @@ def resolve(root: Path, path: str) -> Path:
     _validate(path)
     real = _follow(str(root), path)
     if _below(str(root), real) is None:
-        raise ToolDenied(f"{path[:_SHOWN]!r} is outside the workspace; use paths inside it, such as 'notes.md'")
+        raise ToolDenied(f"{_shown(path)} is outside the workspace; use paths inside it, such as 'notes.md'")
     if holds_secrets(root, real):
-        raise ToolDenied(f"{path[:_SHOWN]!r} is where credentials usually are, which no child can use; work without it")
+        raise ToolDenied(f"{_shown(path)} is where credentials usually are, which no child can use; work without it")
     return Path(real)
 
 
@@ -148,18 +149,22 @@ def entries(root: Path, folder: str) -> Generator[Iterator["os.DirEntry[str]"]]:
         yield found
 
 
+def _shown(path: str) -> str:
+    return repr(redactor.beginning(path, _SHOWN))
+
+
 def _validate(path: str) -> None:
     if not path.strip():
         raise ToolDenied("the path is empty; use '.' for the workspace itself")
     try:
         data = os.fsencode(path)
     except UnicodeEncodeError as problem:  # a lone surrogate
-        raise ToolDenied(f"{path[:_SHOWN]!r} is not a valid path: {problem}") from problem
+        raise ToolDenied(f"{_shown(path)} is not a valid path: {problem}") from problem
     if b"\0" in data:
-        raise ToolDenied(f"{path[:_SHOWN]!r} is not a valid path: it contains a NUL byte")
+        raise ToolDenied(f"{_shown(path)} is not a valid path: it contains a NUL byte")
     if len(data) > MAX_PATH_BYTES or max(map(len, data.split(b"/"))) > MAX_NAME_BYTES:
         raise ToolDenied(
-            f"the path {path[:_SHOWN]!r} … is too long; use at most {MAX_NAME_BYTES} bytes per name and "
+            f"the path {_shown(path)} … is too long; use at most {MAX_NAME_BYTES} bytes per name and "
             f"{MAX_PATH_BYTES:,} in total"
         )
 
@@ -199,7 +204,7 @@ def _follow(start: str, path: str) -> str:
                 continue
             links += 1
             if links > MAX_LINKS:
-                raise ToolDenied(f"{path[:_SHOWN]!r} goes through more than {MAX_LINKS} links, perhaps in a cycle")
+                raise ToolDenied(f"{_shown(path)} goes through more than {MAX_LINKS} links, perhaps in a cycle")
             at = "" if target.startswith("/") else at
             ahead += target.split("/")[::-1]
     return at or "/"

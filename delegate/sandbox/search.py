@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from delegate._util.redaction import redactor
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.sandbox import files, paths
@@ -60,9 +61,10 @@ def compiled(pattern: str, *, multiline: bool = False) -> "regex.Pattern[str]":
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} are allowed")
     if (problem := pattern_fault(pattern)) is not None:
-        raise ToolError(f"{pattern[:200]!r} is not a valid regular expression: {problem}")
+        raise ToolError(f"{redactor.beginning(pattern, 200)!r} is not a valid regular expression: {problem}")
     if _RECURSION.search(_ESCAPED.sub("", pattern)):
-        raise ToolError(f"{pattern[:200]!r} calls a part of itself, as with (?R) or (?1), which can't be searched for")
+        shown = redactor.beginning(pattern, 200)
+        raise ToolError(f"{shown!r} calls a part of itself, as with (?R) or (?1), which can't be searched for")
     import regex  # loaded only where something is searched
 
     return regex.compile(pattern, regex.MULTILINE if multiline else 0)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delegate._util.redaction import Redactor
+from delegate._util.redaction import redactor
 from delegate.ports import ChatReply, ChatRequest, Message, ToolCall
 from delegate.telemetry import conventions as names
 from delegate.types import JsonObject
@@ -28,55 +28,55 @@ def _captured() -> str:
     return os.environ.get(names.CAPTURE_CONTENT, "").strip().lower()
 
 
-def text_of(text: str, redactor: Redactor) -> str:
+def text_of(text: str) -> str:
     """A text without secrets, cut where it gets long. It can be encoded, whatever a model wrote."""
     kept = redactor.text(text)
     kept = kept if len(kept) <= MAX_CHARS else f"{kept[:MAX_CHARS]} [… {len(kept) - MAX_CHARS} characters left out]"
     return kept if kept.isascii() else kept.encode("utf-8", "replace").decode()
 
 
-def json_of(value: Any, redactor: Redactor) -> str:
+def json_of(value: Any) -> str:
     """A JSON value as text. Secrets are removed before they are escaped."""
-    return text_of(json.dumps(redactor.value(value), ensure_ascii=False, default=str), redactor)
+    return text_of(json.dumps(redactor.value(value), ensure_ascii=False, default=str))
 
 
-def request_attributes(request: ChatRequest, redactor: Redactor) -> Mapping[str, str]:
+def request_attributes(request: ChatRequest) -> Mapping[str, str]:
     """The system prompt and the conversation so far."""
-    messages = [{"role": message.role, "parts": _parts(message, redactor)} for message in request.messages]
-    instructions = [_text_part(request.system, redactor)] if request.system else []
+    messages = [{"role": message.role, "parts": _parts(message)} for message in request.messages]
+    instructions = [_text_part(request.system)] if request.system else []
     return {
         names.SYSTEM_INSTRUCTIONS: json.dumps(instructions),
         names.INPUT_MESSAGES: json.dumps(messages),
     }
 
 
-def reply_attributes(reply: ChatReply, redactor: Redactor) -> Mapping[str, str]:
+def reply_attributes(reply: ChatReply) -> Mapping[str, str]:
     """The reply, as the one message that a request asks for."""
-    parts = _parts(Message("assistant", reply.text, reply.tool_calls), redactor)
+    parts = _parts(Message("assistant", reply.text, reply.tool_calls))
     message = {"role": "assistant", "parts": parts, "finish_reason": names.REASONS.get(reply.stop, reply.stop)}
     return {names.OUTPUT_MESSAGES: json.dumps([message])}
 
 
-def _parts(message: Message, redactor: Redactor) -> Sequence[JsonObject]:
-    parts: list[JsonObject] = [_text_part(message.text, redactor)] if message.text else []
-    parts += [_call_part(call, redactor) for call in message.tool_calls]
+def _parts(message: Message) -> Sequence[JsonObject]:
+    parts: list[JsonObject] = [_text_part(message.text)] if message.text else []
+    parts += [_call_part(call) for call in message.tool_calls]
     for reply in message.tool_replies:
-        answer = text_of(reply.text, redactor)
-        parts.append({"type": "tool_call_response", "id": text_of(reply.call_id, redactor), "response": answer})
+        answer = text_of(reply.text)
+        parts.append({"type": "tool_call_response", "id": text_of(reply.call_id), "response": answer})
     return parts
 
 
-def _text_part(text: str, redactor: Redactor) -> JsonObject:
-    return {"type": "text", "content": text_of(text, redactor)}
+def _text_part(text: str) -> JsonObject:
+    return {"type": "text", "content": text_of(text)}
 
 
-def _call_part(call: ToolCall, redactor: Redactor) -> JsonObject:
-    arguments = text_of(call.raw_arguments, redactor) if call.arguments is None else redactor.value(call.arguments)
+def _call_part(call: ToolCall) -> JsonObject:
+    arguments = text_of(call.raw_arguments) if call.arguments is None else redactor.value(call.arguments)
     if len(json.dumps(arguments)) > MAX_CHARS:
-        arguments = json_of(arguments, redactor)
+        arguments = json_of(arguments)
     return {
         "type": "tool_call",
-        "id": text_of(call.id, redactor),
-        "name": text_of(call.name, redactor),
+        "id": text_of(call.id),
+        "name": text_of(call.name),
         "arguments": arguments,
     }

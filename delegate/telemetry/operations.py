@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from delegate._util.redaction import Redactor
 from delegate.errors import ConfigError
 from delegate.models.connections import Connection
 from delegate.ports import ChatReply, ChatRequest, ToolOutput
@@ -63,13 +62,13 @@ class Operation:
 OFF = Operation()
 
 
-def workflow(name: str, redactor: Redactor, *, run_id: str, tasks: int, depth: int = 0) -> Operation:
-    """A call with its tasks, or a verdict on existing work. `redactor` removes secrets from everything within it."""
+def workflow(name: str, *, run_id: str, tasks: int, depth: int = 0) -> Operation:
+    """A call with its tasks, or a verdict on existing work."""
     if (signals := _signals()) is None:
         return OFF
     from delegate.telemetry.tracing import Workflow
 
-    return Workflow(signals, redactor, name, run_id=run_id, tasks=tasks, depth=depth)
+    return Workflow(signals, name, run_id=run_id, tasks=tasks, depth=depth)
 
 
 class BatchTrace:
@@ -80,8 +79,8 @@ class BatchTrace:
 
     __slots__ = ("_context", "_operation")
 
-    def __init__(self, redactor: Redactor, *, run_id: str, tasks: int) -> None:
-        self._operation = workflow("batch", redactor, run_id=run_id, tasks=tasks)
+    def __init__(self, *, run_id: str, tasks: int) -> None:
+        self._operation = workflow("batch", run_id=run_id, tasks=tasks)
         self._context: Context | None = None
         if self._operation is not OFF:
             self._context = copy_context()

@@ -25,7 +25,7 @@ from opentelemetry._logs import Logger, LoggerProvider, LogRecord
 from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvider
 
-from delegate._util.redaction import Redactor, logger
+from delegate._util.redaction import logger, redactor
 from delegate.errors import ProviderError
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
@@ -106,7 +106,6 @@ class Scope:
     """What is known about everything that is traced inside one operation."""
 
     signals: Signals
-    redactor: Redactor
     content_in_spans: bool
     content_in_events: bool
     batch: Span | None = None
@@ -117,7 +116,7 @@ class Scope:
 
     def plain(self, identifier: str | None) -> str | None:
         """An identifier that comes from outside, if it looks like one."""
-        return self.redactor.text(identifier) if identifier and _PLAIN.fullmatch(identifier) else None
+        return redactor.text(identifier) if identifier and _PLAIN.fullmatch(identifier) else None
 
     def judge(self) -> "Scope":
         """The scope of a verdict."""
@@ -200,7 +199,7 @@ class Traced(Operation):
     def _emit_verdict(self, verdict: Verdict) -> None:
         """Emit an event for each criterion, and one for the verdict. They belong to the span of the judged work."""
         for one in verdict.criteria:
-            self._emit(_criterion_attributes(one, self._scope.redactor), one.reason)
+            self._emit(_criterion_attributes(one), one.reason)
         passed = verdict.verdict == "PASS"
         score = float(passed) if verdict.score is None else verdict.score
         decision = {
@@ -220,7 +219,7 @@ class Traced(Operation):
 
     def _emit(self, attributes: Attributes, explanation: str) -> None:
         if self._scope.content_in_events and explanation:
-            attributes = {**attributes, names.EXPLANATION: content.text_of(explanation, self._scope.redactor)}
+            attributes = {**attributes, names.EXPLANATION: content.text_of(explanation)}
         receiver = self._scope.signals.logger
         if receiver is None:
             self._span.add_event(names.EVALUATION, attributes)
@@ -233,7 +232,7 @@ class Traced(Operation):
             receiver.emit(record)
 
 
-def _criterion_attributes(one: CriterionResult, redactor: Redactor) -> Attributes:
+def _criterion_attributes(one: CriterionResult) -> Attributes:
     attributes: dict[str, Any] = {
         names.EVALUATION_NAME: one.kind,
         names.SCORE_LABEL: one.outcome,
@@ -258,10 +257,10 @@ class Workflow(Traced):
 
     __slots__ = ("_is_item",)
 
-    def __init__(self, signals: Signals, redactor: Redactor, name: str, *, run_id: str, tasks: int, depth: int) -> None:
+    def __init__(self, signals: Signals, name: str, *, run_id: str, tasks: int, depth: int) -> None:
         outer = current.get()
         self._is_item = outer is not None and outer.batch is not None and outer.batch is trace.get_current_span()
-        scope = Scope(signals, redactor, content.in_spans(), content.in_events())
+        scope = Scope(signals, content.in_spans(), content.in_events())
         attributes = {
             names.AGENT_NAME: name,
             names.RUN_ID: redactor.text(run_id),
@@ -340,7 +339,7 @@ class Chat(Traced):
             return
         super()._start()
         if self._scope.content_in_spans and self._span.is_recording():
-            self._set(content.request_attributes(self._request, self._scope.redactor))
+            self._set(content.request_attributes(self._request))
 
     @_guarded
     def _end(self, error: BaseException | None) -> None:
@@ -372,7 +371,7 @@ class Chat(Traced):
             }
         )
         if self._scope.content_in_spans:
-            self._set(content.reply_attributes(reply, self._scope.redactor))
+            self._set(content.reply_attributes(reply))
 
 
 class ToolCall(Traced):
@@ -389,7 +388,7 @@ class ToolCall(Traced):
     def _start(self) -> None:
         super()._start()
         if self._scope.content_in_spans and self._span.is_recording():
-            self._set({names.TOOL_ARGUMENTS: content.json_of(self._arguments, self._scope.redactor)})
+            self._set({names.TOOL_ARGUMENTS: content.json_of(self._arguments)})
 
     @_guarded
     def returned(self, output: ToolOutput) -> None:
@@ -398,4 +397,4 @@ class ToolCall(Traced):
         if output.status != "ok":
             self._failed(output.status)
         if self._scope.content_in_spans:
-            self._set({names.TOOL_RESULT: content.text_of(output.text, self._scope.redactor)})
+            self._set({names.TOOL_RESULT: content.text_of(output.text)})

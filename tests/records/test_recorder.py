@@ -4,7 +4,9 @@ import hashlib
 import json
 from typing import Any
 
-from delegate._util.redaction import MARK, Redactor
+import pytest
+
+from delegate._util.redaction import MARK
 from delegate.budget.costs import UNOBSERVED, Charge
 from delegate.events import kind_of
 from delegate.ports import ChatReply, ToolCall, ToolOutput
@@ -78,8 +80,9 @@ def test_the_journal_receives_every_call_when_it_happens() -> None:
     assert (receipt.args, receipt.output) == ({"at": MARK}, f"there is {MARK}")
 
 
-def test_output_errors_and_tool_names_contain_no_secrets() -> None:
-    recorder = Recorder(redactor=Redactor({"MY_TOKEN": "swordfish-77"}))
+def test_output_errors_and_tool_names_contain_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "swordfish-77")
+    recorder = Recorder()
     called(recorder, "x", "swordfish-77")
     run = recorder.finish("failed", output="swordfish-77!", error=ErrorDetail(code="x", message="no swordfish-77"))
     assert run.error

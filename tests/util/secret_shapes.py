@@ -8,7 +8,7 @@ import json
 import random
 import string
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
@@ -189,6 +189,8 @@ def services() -> Iterator[Shape]:
 ASSIGNED = {
     "shell": "X_API_KEY={}",
     "shell export": "export X_API_KEY={}\n",
+    "after an escape": "one\\r\\nauth_token: {}\\n",
+    "typed, after an escape": "one\\napi_key: str = '{}'",
     "shell, quoted": "export DB_PASSWORD='{}'",
     "dotenv": "A=1\nMISTRAL_API_KEY={}\nB=2",
     "docker": "docker run -e X_AUTH_TOKEN={} image",
@@ -285,6 +287,8 @@ def encodings(secret: str) -> Mapping[str, str]:
         "entities, hex": "".join(f"&#x{byte:x};" for byte in data),
         "zero-width space": f"{secret[:half]}\u200b{secret[half:]}",
         "soft hyphens": "\u00ad".join(secret),
+        "an escape of nothing": f"{secret[:half]}\\u200b{secret[half:]}",
+        "an entity of nothing": f"{secret[:half]}&#8203;{secret[half:]}",
         "word joiner": f"{secret[:half]}\u2060{secret[half:]}",
     }
 
@@ -365,3 +369,47 @@ def own() -> Iterator[Shape]:
 
 def every() -> list[Shape]:
     return [*formats(), *services(), *headers(), *assigned(), *own()]
+
+
+ENCODED = {
+    "github": ("ghp_", chars(36)),
+    "anthropic": ("sk-ant-api03-", chars(60)),
+    "aws": ("AKIA", chars(16, CAPITALS)),
+    "assigned": ("DB_PASSWORD=", chars(24)),
+    "own": ("", OWN["SECRET_KEY_BASE"]),
+}
+"""Secrets to encode, in front of which stands what isn't secret."""
+
+
+def encoded(kind: str, encoding: str) -> tuple[str, str]:
+    """A secret as an encoding writes it, and the part of it that changes with the secret."""
+    prefix, secret = ENCODED[kind]
+    other = "".join(chr(ord(char) + (-1 if char in "9zZ" else 1)) for char in secret)
+    text, changed = (encodings(prefix + one)[encoding] for one in (secret, other))
+    differs = [n for n, (one, another) in enumerate(zip(text, changed, strict=True)) if one != another]
+    return text, text[differs[0] : differs[-1] + 1]
+
+
+class Plant(NamedTuple):
+    """A text with secrets to plant where a text may come from."""
+
+    text: str
+    secrets: Sequence[str]
+    """Parts of each that must not be seen at any exit."""
+
+
+def plants() -> list[Plant]:
+    """One text for each encoding, of all kinds of secrets in turn, with a share of all shapes."""
+    names = [*encodings("x")]
+    kinds = [*ENCODED] * len(names)
+    found: list[Plant] = []
+    shapes = every()
+    for n, (encoding, kind) in enumerate(zip(names, kinds, strict=False)):
+        text, own = encoded(kind, encoding)
+        window = 8 * len(own) // len(ENCODED[kind][1])  # what 8 characters of the secret take
+        middle = len(own) // 2
+        parts = [own[:window], own[middle : middle + window], own[-window:]]
+        held = shapes[n :: len(names)]
+        whole = "\n".join([f"data {text} end", *(one.text for one in held)])
+        found.append(Plant(whole, [*parts, *(one.secret[-16:] for one in held)]))
+    return found

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,11 +13,14 @@ import pytest
 
 from delegate import ChildRun, Delegator, Event, Job, Receipt, Task, Tool
 from delegate._util.redaction import MARK, Redactor
+from delegate._util.redaction import redactor as of_process
 from delegate.contract import render
 from delegate.events import ChildToolStarted
+from delegate.models.providers import KeyCommand
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import Usage
+from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import asked_ids, is_judge, verdicts
 
 R = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1hJ3kL5mN7pQ9rS1tU3vW5"
@@ -151,6 +155,63 @@ def test_no_text_makes_the_search_slow(redactor: Redactor, text: str) -> None:
     began = time.process_time()
     redactor.text(text * 3)
     assert time.process_time() - began < 2  # 0.05 s; a search that restarts at each character takes 20 s
+
+
+def test_the_beginning_of_a_text_is_redacted_before_it_is_cut(redactor: Redactor) -> None:
+    text = f"path/{KEYS['openai']}/{OWN['OPENAI_API_KEY']}/{'x' * 300}"
+    assert redactor.beginning(text, 20) == "path/[redacted]/[red"
+    assert redactor.beginning(text[:10], 20) == text[:10]
+
+
+# ------------------------------------------------------------------------------------------------ of a process, late
+
+
+def test_a_variable_counts_from_when_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of_process.text("the-value-of-1, the-value-of-2") == "the-value-of-1, the-value-of-2"
+    monkeypatch.setenv("LATE_TOKEN", "the-value-of-1")
+    assert of_process.text("the-value-of-1, the-value-of-2") == f"{MARK}, the-value-of-2"
+    monkeypatch.setenv("LATE_TOKEN", "the-value-of-2")
+    assert of_process.value(["the-value-of-1", "the-value-of-2"]) == ["the-value-of-1", MARK]
+
+
+def test_a_declared_variable_counts_from_when_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LATE_GATE", "the-value-of-3")
+    assert of_process.text("the-value-of-3") == "the-value-of-3"
+    of_process.add_variables(["LATE_GATE"])
+    assert of_process.text("the-value-of-3") == MARK
+
+
+def test_the_last_keys_that_were_sent_are_secret_and_their_number_is_bounded() -> None:
+    keys = [f"issued-{n:03}-at-noon" for n in range(100)]
+    for key in keys:
+        of_process.add_key(key)
+    redacted = of_process.text(" ".join(keys)).split()
+    assert redacted == [*keys[:68], *[MARK] * 32]
+
+
+async def test_a_key_that_a_program_prints_during_a_call_is_secret_at_every_exit(
+    everything: "Everything", caplog: pytest.LogCaptureFixture
+) -> None:
+    key, printed = "printed-by-a-program-1", [sys.executable, "-c", "print('printed-by-a-program-1')"]
+
+    def script(call: Call) -> Reply:
+        assert call.headers["authorization"] == f"Bearer {key}"
+        return Reply(f"I was called with {key}")
+
+    with ModelServer(script) as server:
+        models = [{"id": "m", "tier": "fast"}]
+        late = {"name": "late", "base_url": server.openai_url, "key_command": printed, "models": models}
+        await everything.run(Task(goal="say it", model="m"), caplog=caplog, endpoints=[late])
+    (result,) = everything.report.results
+    assert (result.status, result.summary) == ("completed", f"I was called with {MARK}")
+    assert [where for where, text in everything.texts.items() if key in text] == []
+
+
+async def test_what_a_failing_key_program_says_is_redacted_before_it_is_cut() -> None:
+    says = f"import sys; sys.exit('no: {KEYS['anthropic']}' + ' x' * 92)"
+    with pytest.raises(ValueError, match="ended with status 1") as caught:
+        KeyCommand((sys.executable, "-c", says))()
+    assert R[-10:] not in str(caught.value)
 
 
 # ----------------------------------------------------------------------------------------------------- from end to end

@@ -175,9 +175,9 @@ class LogStream(io.TextIOWrapper):
             return
         if self._marked and not self._token:
             self._open_mark()
-        from delegate._util.redaction import outgoing
+        from delegate._util.redaction import redactor
 
-        super().write(inert(outgoing(text), starts_line=self._starts_line))
+        super().write(inert(redactor.text(text), starts_line=self._starts_line))
         self._starts_line = re.search(f"[{_BREAKS}]\\Z", text) is not None
         if self._brief and text.endswith("\n"):
             self._close_mark()

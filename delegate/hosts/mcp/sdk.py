@@ -15,7 +15,7 @@ from mcp import types
 from mcp.server.lowlevel import Server
 
 from delegate._util.cancellation import Cancellation
-from delegate._util.redaction import logger
+from delegate._util.redaction import logger, redactor
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts.mcp.approvals import Elicit, HeldCall, HeldCalls, Question
@@ -195,7 +195,7 @@ def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
         inputResponses: dict[str, Any] | None = None
 
     def unknown(task_id: str) -> Exception:
-        return MCPError(types.INVALID_PARAMS, f"there is no task {task_id[:100]!r}")
+        return MCPError(types.INVALID_PARAMS, f"there is no task {redactor.beginning(task_id, 100)!r}")
 
     async def get(context: Any, params: Any) -> Any:
         require_client_extension(context, TASKS_EXTENSION)

@@ -20,7 +20,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from delegate._util.redaction import Redactor
+from delegate._util.redaction import redactor
 from delegate.errors import ToolError
 from delegate.judging.checks.before import ChecksBefore
 from delegate.judging.checks.deliverables import Deliverables, found_no_tests, named
@@ -185,13 +185,13 @@ class CheckGuard:
         if ran.timed_out:
             reason = f"{where}ran longer than {criterion.timeout_seconds:g} s"
             return result(criterion, "error", "check", "timeout", reason)
-        tail, source = _last_lines(ran, self._submission.redactor), f"check:{criterion.id}"
+        tail, source = _last_lines(ran), f"check:{criterion.id}"
         reason = self._reason(criterion, ran)
         outcome = "met" if ran.exit_code == criterion.exit_code else "not_met"
         return result(criterion, outcome, "check", outcome, reason, evidence=tail, source=source)
 
     def _reason(self, criterion: ShellCriterion, ran: CommandResult) -> str:
-        lines = _telling_lines(ran, self._submission.redactor)
+        lines = _telling_lines(ran)
         wanted = "" if ran.exit_code == criterion.exit_code else f", wanted {criterion.exit_code}"
         return f"exit code {ran.exit_code}{wanted}" + (f": {lines}" if lines else "")
 
@@ -225,21 +225,21 @@ def _ignored_folder(path: str) -> str:
     return "" if place is None else "/".join(parts[: place + 1])
 
 
-def _last_lines(ran: CommandResult, redactor: Redactor) -> str:
-    return "\n".join(_output(ran, redactor).splitlines()[-TAIL_LINES:])[-1_000:]
+def _last_lines(ran: CommandResult) -> str:
+    return "\n".join(_output(ran).splitlines()[-TAIL_LINES:])[-1_000:]
 
 
-def _telling_lines(ran: CommandResult, redactor: Redactor) -> str:
+def _telling_lines(ran: CommandResult) -> str:
     """The last lines that a person would read for the result: if it failed, those that name an error before others.
 
     Empty lines and the rules that test runners draw are left out.
     """
-    lines = [line for line in _output(ran, redactor).splitlines() if re.search(r"\w", line)]
+    lines = [line for line in _output(ran).splitlines() if re.search(r"\w", line)]
     errors = [n for n, line in enumerate(lines) if ran.exit_code and _NAMES_ERROR.search(line)]
     last = range(max(0, len(lines) - TAIL_LINES), len(lines))
     kept = sorted({*errors[-ERROR_LINES:], *last[-2:]} if errors else last)
     return "\n".join(lines[n].strip() for n in kept)[-1_000:]
 
 
-def _output(ran: CommandResult, redactor: Redactor) -> str:
+def _output(ran: CommandResult) -> str:
     return redactor.text(ran.stderr.strip() or ran.stdout.strip())  # before a cut makes a secret unrecognizable

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, cast
 
+from delegate._util.redaction import redactor
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
 from delegate.judging.output import refuse_constant
 from delegate.records.recorder import is_cut
@@ -72,7 +73,7 @@ class Patterns:
             # A timeout of 0 means no limit.
             found = regex.search(pattern, text, timeout=max(self._seconds_left, 1e-6), concurrent=True) is not None
         except (regex.error, TimeoutError) as error:
-            raise ValueError(f"the pattern {pattern[:80]!r} can't be used: {error}") from None
+            raise ValueError(f"the pattern {redactor.beginning(pattern, 80)!r} can't be used: {error}") from None
         finally:
             self._seconds_left -= time.thread_time() - started
         self._known[pattern, text] = found

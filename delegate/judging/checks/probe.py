@@ -7,6 +7,7 @@ import asyncio
 from functools import partial
 from typing import Any, cast
 
+from delegate._util.redaction import redactor
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
 from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
@@ -37,7 +38,7 @@ async def decide(criterion: ProbeCriterion, submission: Submission) -> Criterion
     try:
         args = {name: _bound(value, submission) for name, value in criterion.args.items()}
     except _Unbound as error:
-        return result(criterion, "error", "check", error.code, submission.redactor.text(str(error)))
+        return result(criterion, "error", "check", error.code, redactor.text(str(error)))
     try:
         async with submission.probing, asyncio.timeout(criterion.timeout_seconds):
             answer = await _call(tool, args)
@@ -65,7 +66,7 @@ async def _decided(criterion: ProbeCriterion, submission: Submission, text: str)
     read = partial(result_of, Receipt(tool=criterion.tool, status="ok", output=text))
     value = await run_in_thread_if(len(text) > LARGE_CHARS, read)
     if value is CUT:
-        return _unanswered(criterion, submission, f"its result isn't valid JSON: {text[:SHOWN_CHARS]}")
+        return _unanswered(criterion, submission, f"its result isn't valid JSON: {text}")
     try:
         if criterion.expr is not None:
             outcome = await evaluate(criterion.expr, value)
@@ -74,20 +75,20 @@ async def _decided(criterion: ProbeCriterion, submission: Submission, text: str)
             problem = await validate(value, criterion.schema_ or {})
             fits, reason = problem is None, problem or "matches the schema"
     except PredicateError as error:
-        return result(criterion, "error", "check", "invalid_criterion", submission.redactor.text(str(error)))
+        return result(criterion, "error", "check", "invalid_criterion", redactor.text(str(error)))
     except SchemaProblem as error:
         return result(criterion, "error", "check", "invalid_schema", str(error))
     source = f"check:{criterion.id}"
-    shown = partial(submission.redactor.text, text)
+    shown = partial(redactor.text, text)
     evidence = (await run_in_thread_if(len(text) > LARGE_CHARS, shown))[:SHOWN_CHARS]
-    reason = submission.redactor.text(reason)
+    reason = redactor.text(reason)
     if fits:
         return result(criterion, "met", "check", "met", reason, evidence=evidence, source=source)
     return result(criterion, "not_met", "check", "not_met", reason, evidence=evidence, source=source)
 
 
 def _unanswered(criterion: ProbeCriterion, submission: Submission, said: str) -> CriterionResult:
-    reason = submission.redactor.text(f"{criterion.tool} failed: {said[:LARGE_CHARS]}")[: 2 * SHOWN_CHARS]
+    reason = redactor.text(f"{criterion.tool} failed: {said[:LARGE_CHARS]}")[: 2 * SHOWN_CHARS]
     return result(criterion, "error", "check", "probe_failed", reason)
 
 

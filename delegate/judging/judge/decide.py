@@ -8,6 +8,7 @@ nothing. Absences that the records decide are not asked about.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from delegate._util.redaction import redactor
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, is_prewritten
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
@@ -226,7 +227,9 @@ def _verified_part(proof: Proof, answer: CriterionAnswer, evidence: Evidence) ->
     if shown is None:
         shown = proof.seen_in_picture(answer.source)
     if shown is None:
-        reason = f"the judge says met, but its quote is not in the evidence: {answer.evidence[:200]!r}"
+        reason = (
+            f"the judge says met, but its quote is not in the evidence: {redactor.beginning(answer.evidence, 200)!r}"
+        )
         return _part(proof, answer, "not_met", "evidence_not_found", reason)
     if isinstance(shown, Refused):
         reason = f"{shown.reason}; what would show it: {proof.wanted}"

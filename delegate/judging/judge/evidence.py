@@ -8,11 +8,12 @@ can make a real quote fail or an invented one succeed.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from delegate._util.redaction import redactor
 from delegate.judging.judge.sources import (
     EARLIER_RECEIPTS,
     OUR_TEXT,
@@ -62,8 +63,6 @@ class Evidence:
     """The finished work, where a judge looked."""
     checks: Mapping[str, str] = field(default_factory=dict[str, str])
     """The kind of criterion behind each `check:<id>`."""
-    redacted: Callable[[str], str] = field(default=str, repr=False)
-    """Removes secrets; for the other parts of a prompt too, since a goal may contain a parent's key."""
 
     def find(self, quote: str, preferred: str = "") -> str | None:
         """The name of a source that contains `quote`: the `preferred` one, else the first. None if no source does."""
@@ -207,11 +206,10 @@ def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
     if len(sources.submission.run.receipts) > RECEIPTS:
         cut.append(EARLIER_RECEIPTS)
     hidden = [name for name, found in shown.items() if found.hidden]
-    redacted = sources.submission.redactor.text
-    kinds = {redacted(f"check:{check.id}"): check.kind for check in sources.checks if check.decided_by == "check"}
+    kinds = {redactor.text(f"check:{check.id}"): check.kind for check in sources.checks if check.decided_by == "check"}
     findings = tuple(_findings(sources, hidden, cut))
     earlier = frozenset(name for name, source in named.items() if name.startswith("receipt:") and not source.on_page)
-    return Evidence(texts, findings, frozenset(cut), tuple(spans), earlier, checks=kinds, redacted=redacted)
+    return Evidence(texts, findings, frozenset(cut), tuple(spans), earlier, checks=kinds)
 
 
 def _limits(named: Mapping[str, Source], shown: Mapping[str, SourceText], page_tokens: int) -> dict[str, int]:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line
+from delegate._util.redaction import redactor
 from delegate._util.resources import schema, text
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.session import JudgeQuestion
@@ -47,10 +48,13 @@ def with_looking(card: str, looks: "Looks | None") -> str:
 
 
 def with_evidence(goal: str, asked: str, evidence: Evidence, last: str, nonce: str) -> str:
-    """The goal, what is asked, and the evidence between fences with a mark made for this call."""
+    """The goal, what is asked, and the evidence between fences with a mark made for this call.
+
+    `asked` has no secrets, as the evidence.
+    """
     fenced = "\n\n".join(fence(one_line(name, 200), content, nonce) for name, content in evidence.sources.items())
     return (
-        f"Goal:\n{evidence.redacted(clean(goal).text)}\n\n{evidence.redacted(asked)}\n\n"
+        f"Goal:\n{redactor.text(clean(goal).text)}\n\n{asked}\n\n"
         f"Evidence (every piece stands between lines with the mark {nonce}):\n\n{fenced}\n\n{last}"
     )
 
@@ -61,4 +65,5 @@ def _reply_schema() -> JsonObject:
 
 
 def _one_line(statement: str) -> str:
-    return " ".join(clean(statement).text.split())
+    # Redacted first: in one line, a secret that is broken across lines looks like words.
+    return " ".join(redactor.text(clean(statement).text).split())

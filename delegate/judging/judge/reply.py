@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from delegate._util.redaction import redactor
 from delegate.errors import DelegateError
 from delegate.judging.output import finite, refuse_constant
 
@@ -49,7 +50,7 @@ def parse_reply(text: str, asked: Collection[str]) -> dict[str, CriterionAnswer]
     for item in cast("list[Any]", reply["answers"]):
         answer = _answer(item)
         if answer.id not in asked:
-            raise UnparseableReply(f"criterion {answer.id[:40]!r} was answered but not asked")
+            raise UnparseableReply(f"criterion {redactor.beginning(answer.id, 40)!r} was answered but not asked")
         if answer.id in answers:
             raise UnparseableReply(f"criterion {answer.id!r} was answered twice")
         answers[answer.id] = answer
@@ -81,7 +82,9 @@ def _answer(item: object) -> CriterionAnswer:
     if not all(isinstance(value, str) for value in fields.values()):
         raise UnparseableReply("an answer has a value that is not text")
     if fields["verdict"] not in _WORDS:
-        raise UnparseableReply(f"verdict {fields['verdict'][:40]!r} is not one of {', '.join(_WORDS)}")
+        raise UnparseableReply(
+            f"verdict {redactor.beginning(fields['verdict'], 40)!r} is not one of {', '.join(_WORDS)}"
+        )
     return CriterionAnswer(**fields)
 
 

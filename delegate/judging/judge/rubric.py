@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from delegate._util.fencing import clean, new_nonce
+from delegate._util.redaction import redactor
 from delegate._util.resources import schema, text
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
@@ -28,7 +29,7 @@ def build_question(goal: str, criterion: RubricCriterion, evidence: Evidence, lo
     lines += [f"{one.id} (from {one.min:g} to {one.max:g}): {one.description}" for one in rubric.dimensions]
     lines += ["Failures:", *(f"{one.id}: {one.description}" for one in rubric.failure_modes)]
     lines += ["Wins:", *(f"{one.id}: {one.description}" for one in rubric.wins)]
-    asked = clean("\n".join(lines)).text
+    asked = redactor.text(clean("\n".join(lines)).text)
     ids, nonce = ", ".join(one.id for one in rubric.dimensions), new_nonce()
     last = f"Score each of these dimensions exactly once: {ids}"
     return JudgeQuestion(
@@ -84,15 +85,19 @@ def _scores(
         fields = cast("dict[str, Any]", item)
         id = str(fields["id"])
         if id not in dimensions or id in scores:
-            raise UnparseableReply(f"dimension {id[:40]!r} was not asked for, or was scored twice")
+            raise UnparseableReply(f"dimension {redactor.beginning(id, 40)!r} was not asked for, or was scored twice")
         scores[id] = _score(dimensions[id], fields["score"])
         quote = str(fields["evidence"])
         if evidence.find(quote) is None:
-            raise UnparseableReply(f"the quote for {id} is not in the evidence: {quote[:100]!r}")
+            raise UnparseableReply(f"the quote for {id} is not in the evidence: {redactor.beginning(quote, 100)!r}")
         if not evidence.counts(quote):
-            raise UnparseableReply(f"the quote for {id} is printed whatever the work is: {quote[:100]!r}")
+            raise UnparseableReply(
+                f"the quote for {id} is printed whatever the work is: {redactor.beginning(quote, 100)!r}"
+            )
         if scores[id] > dimensions[id].min and is_own_word(readings[id].parts, quote, evidence):
-            raise UnparseableReply(f"{id} isn't about the report, and its quote is only the report's: {quote[:100]!r}")
+            raise UnparseableReply(
+                f"{id} isn't about the report, and its quote is only the report's: {redactor.beginning(quote, 100)!r}"
+            )
     if missing := [id for id in dimensions if id not in scores]:
         raise UnparseableReply(f"dimension {missing[0]!r} was not scored")
     return scores
@@ -119,7 +124,9 @@ def _findings(rubric: Rubric, reply: dict[str, Any]) -> list[Finding]:
         known = {mode.id: mode.description for mode in modes}
         for id in cast("Sequence[object]", reply[key] if isinstance(reply[key], list) else []):
             if str(id) not in known:
-                raise UnparseableReply(f"{key} contains {str(id)[:40]!r}, which the rubric doesn't have")
+                raise UnparseableReply(
+                    f"{key} contains {redactor.beginning(str(id), 40)!r}, which the rubric doesn't have"
+                )
             findings.append(Finding(severity=severity, code=str(id), message=known[str(id)]))  # type: ignore[arg-type]
     return findings
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from delegate._util.fencing import clean, visible
+from delegate._util.redaction import redactor
 from delegate.errors import ToolError
 from delegate.judging.proof.files import same_file
 from delegate.judging.submission import Submission
@@ -82,10 +83,10 @@ class Sources:
 
     def text_of(self, source: Source, file_bytes: int) -> SourceText:
         """The text of a source, of a file at most so many bytes of it."""
-        raw, redacted = source.load(file_bytes), self.submission.redactor.text
+        raw = source.load(file_bytes)
         cleaned = clean(raw.text)
         # Hidden characters inside a secret kept it from being recognized before.
-        text = cleaned.text if cleaned.text == raw.text else redacted(cleaned.text)
+        text = cleaned.text if cleaned.text == raw.text else redactor.text(cleaned.text)
         return SourceText(text, cleaned.hidden, raw.is_partial, raw.is_text)
 
     def file(self, path: str) -> Source | None:
@@ -93,7 +94,7 @@ class Sources:
         folder = self.submission.folder
         if folder is None or _excerpt(read := partial(_read, self.submission, path), 0) is None:
             return None
-        name = self.submission.redactor.text(f"file:{visible(path)}")
+        name = redactor.text(f"file:{visible(path)}")
         return Source(name, partial(_file_text, self.submission, read))
 
 
@@ -104,7 +105,7 @@ def manifest_line(artifact: Artifact) -> str:
 
 def artifact_name(submission: Submission, path: str) -> str:
     """The name of the source of a file that the child left."""
-    return submission.redactor.text(f"artifact:{visible(path)}")
+    return redactor.text(f"artifact:{visible(path)}")
 
 
 def _sources(
@@ -114,7 +115,7 @@ def _sources(
 
     The run already is redacted, except file names, whole outputs and numbers in tool arguments.
     """
-    redacted, run = submission.redactor.text, submission.run
+    run = submission.run
     about_report = any(part.about == "report" for part in parts)
     if submission.has_report:
         yield Source("output", partial(_given, run.output), about_report)
@@ -126,8 +127,8 @@ def _sources(
     yield from _calls(submission, parts)
     for check in checks:
         if check.decided_by == "check":
-            text = redacted(f"{check.text}: {check.outcome}. {check.reason}")
-            yield Source(redacted(f"check:{check.id}"), partial(_given, text))
+            text = redactor.text(f"{check.text}: {check.outcome}. {check.reason}")
+            yield Source(redactor.text(f"check:{check.id}"), partial(_given, text))
 
 
 def _given(text: str, file_bytes: int) -> _Raw:
@@ -139,7 +140,7 @@ def _manifest(submission: Submission, file_bytes: int) -> _Raw:
     artifacts = submission.run.artifacts
     listed = artifacts if file_bytes == WHOLE_FILE_BYTES else artifacts[:LISTED_ARTIFACTS]
     more = [f"… and {len(artifacts) - len(listed)} more"] if len(artifacts) > len(listed) else []
-    text = submission.redactor.text("\n".join([*map(manifest_line, listed), *more]))
+    text = redactor.text("\n".join([*map(manifest_line, listed), *more]))
     return _Raw(text, is_partial=bool(more))
 
 
@@ -161,9 +162,9 @@ def _names_one(receipt: Receipt, names: Sequence[str]) -> bool:
 
 
 def _call_text(submission: Submission, receipt: Receipt, _: int) -> _Raw:
-    redacted, whole = submission.redactor.text, receipt.whole_output
-    args = redacted(json.dumps(receipt.args, ensure_ascii=False, default=str))
-    output = redacted(whole) if len(whole) > len(receipt.output) else receipt.output
+    whole = receipt.whole_output
+    args = redactor.text(json.dumps(receipt.args, ensure_ascii=False, default=str))
+    output = redactor.text(whole) if len(whole) > len(receipt.output) else receipt.output
     is_partial = receipt.output_bytes > len(whole.encode(errors="replace"))
     return _Raw(f"{receipt.tool} {args} → {receipt.status}\n{output}", is_partial)
 
@@ -184,7 +185,7 @@ def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
     for path in dict.fromkeys(named):
         read = partial(_read, submission, path)
         if path not in changed and _excerpt(read, 0) is not None:
-            name = submission.redactor.text(f"file:{visible(path)}")
+            name = redactor.text(f"file:{visible(path)}")
             yield Source(name, partial(_file_text, submission, read), is_meant=True)
 
 
@@ -210,7 +211,7 @@ def _file_text(submission: Submission, read: Callable[[int], Excerpt], file_byte
     excerpt = _excerpt(read, file_bytes)
     if excerpt is None or not excerpt.is_text:
         return _Raw("", is_partial=True, is_text=False)
-    text = submission.redactor.text(excerpt.text)
+    text = redactor.text(excerpt.text)
     text += f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else ""
     return _Raw(text, excerpt.cut)
 

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from delegate._util.redaction import redactor
 from delegate.judging.looks.look import Look
 from delegate.judging.proof.calls import leaves
 from delegate.judging.submission import Submission
@@ -73,7 +74,8 @@ def why_not_sent(args: Mapping[str, Any], known: Known) -> str | None:
         return f"all arguments together have over {MAX_ALL_CHARS:,} characters"
     for text in new:
         if (address := next(_addresses(text), None)) and address not in known and text not in known:
-            return f"{address[:100]!r} could be an address, and is neither in the task nor in a call of the worker"
+            shown = redactor.beginning(address, 100)
+            return f"{shown!r} could be an address, and is neither in the task nor in a call of the worker"
     costs = (_CHOICE_CHARS if len(text) <= MAX_KNOWN_CHARS and text in known else len(text) for text in new)
     if sum(costs) + _CHOICE_CHARS * (len(texts) - len(new)) > MAX_CHARS:
         return (

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from delegate._util.fencing import clean, fence
-from delegate._util.redaction import logger
+from delegate._util.redaction import logger, redactor
 from delegate.errors import DelegateError, ToolError
 from delegate.judging.checks.json_schema import validate
 from delegate.judging.frozen import FrozenWork
@@ -226,7 +226,7 @@ class Looks:
         spec = next((spec for spec in self.tools if spec.name == call.name), None)
         if spec is None:
             names = ", ".join(spec.name for spec in self.tools)
-            raise ToolError(f"there is no tool {call.name[:100]!r}; use one of: {names}")
+            raise ToolError(f"there is no tool {redactor.beginning(call.name, 100)!r}; use one of: {names}")
         if args is None:
             raise ToolError("the arguments are not a JSON object")
         if tool := self._looking.state_tools.get(call.name):
@@ -264,14 +264,13 @@ class Looks:
 
     def _shown(self, text: str) -> str:
         """The text without secrets, and without what a reader can't see."""
-        redactor = self._looking.submission.redactor
         return redactor.text(clean(redactor.text(text)).text)
 
     def _recorded(
         self, call: ToolCall, name: str, kind: LookKind, found: Found, judge: str, seconds: float, room: int
     ) -> Look:
         """The look with its record."""
-        redactor, header = self._looking.submission.redactor, self._shown(found.header)
+        header = self._shown(found.header)
         whole = "\n".join(filter(None, (header, self._shown(found.text))))
         text = _begun(whole, room) if call.name == work.LIST.name else bounded(whole, room)
         data = whole.encode("utf-8", "replace")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from delegate._util.fencing import visible
+from delegate._util.redaction import redactor
 from delegate.errors import ToolError
 from delegate.judging.judge.sources import (
     WHOLE_FILE_BYTES,
@@ -186,7 +187,7 @@ class Work:
             if known in looks or known in self._named:
                 return known
         if (source := self.sources.file(path)) is None:
-            raise ToolError(f"there is no source {name[:100]!r}; `list` shows the files and calls")
+            raise ToolError(f"there is no source {redactor.beginning(name, 100)!r}; `list` shows the files and calls")
         self._add([source])
         return source.name
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import cast, get_args
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line
+from delegate._util.redaction import redactor
 from delegate._util.resources import schema, text
 from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.judge.session import JudgeQuestion
@@ -106,7 +107,7 @@ def _by_id(items: Sequence[object], asked: Collection[str]) -> dict[str, list[Js
             raise UnparseableReply("a criterion does not have exactly the keys id, parts")
         id = str(fields["id"])
         if id not in asked or id in found:
-            raise UnparseableReply(f"criterion {id[:40]!r} was not asked for, or was read twice")
+            raise UnparseableReply(f"criterion {redactor.beginning(id, 40)!r} was not asked for, or was read twice")
         found[id] = [_part_fields(part) for part in cast("list[object]", fields["parts"])]
     if missing := [id for id in asked if id not in found]:
         raise UnparseableReply(f"criterion {missing[0]!r} was not read")

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from delegate._util.redaction import Redactor, logger
+from delegate._util.redaction import logger, redactor
 from delegate.budget.ledger import Ledger
 from delegate.errors import DelegateError
 from delegate.events import ignore_event
@@ -147,10 +147,8 @@ class CallReading:
         worker: Model | None,
         ceiling: Tier,
         ledger: Ledger,
-        redactor: Redactor,
     ) -> None:
         self._reader = reader
-        self._redactor = redactor
         self._declared = {one.key: declared_readings(one.task) for one in tasks}
         self._readings: dict[str, dict[str, CriterionReading]] = {one.key: {} for one in tasks}
         self._effects = known_effects(tools)
@@ -264,7 +262,7 @@ class CallReading:
         open = {id: words for id, (words, about) in in_words(one.task).items() if about in _TO_READ}
         if not open:
             return None
-        text, template = self._redactor.text, one.template
+        text, template = redactor.text, one.template
         texts = {id: template.statements.get(id, words) if template else words for id, words in open.items()}
         goal = template.goal if template else one.task.goal
         to_read = ToRead(text(goal), {id: text(words) for id, words in texts.items()}, has_user=one.has_user)

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import aiohttp
 
+from delegate._util.redaction import MARK, redactor
 from delegate.errors import ProviderError, ProviderFault, ThinkingRefused
 from delegate.models.providers._endpoint import NO_ROUTE, Endpoint, names_model
 from delegate.models.providers._http import SUCCESS, causes
@@ -237,11 +238,10 @@ def body_error(provider: str, error: object, headers: Headers, *, had_begun: boo
 
 def _message(status: int, text: str, headers: Headers) -> str:
     if 300 <= status < 400:
-        return (
-            f"redirected to {headers.get('location', '?')[:200]}; not followed, so that the key stays at its endpoint"
-        )
+        place = redactor.beginning(headers.get("location", "?"), 200)
+        return f"redirected to {place}; not followed, so that the key stays at its endpoint"
     try:
-        return text[:300] or HTTPStatus(status).phrase
+        return redactor.beginning(text, 300) or HTTPStatus(status).phrase
     except ValueError:
         return "no reason given"
 
@@ -275,7 +275,7 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
 def without_key(error: ProviderError, key: str) -> ProviderError:
     """The same error with the key removed from its text. Some servers quote the key that they reject."""
     if len(key) >= 8 and key in str(error):
-        error.args = (str(error).replace(key, "***"),)
+        error.args = (str(error).replace(key, MARK),)
     return error
 
 

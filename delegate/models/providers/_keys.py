@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
+from delegate._util.redaction import redactor
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
 
@@ -51,7 +52,7 @@ class KeyCommand:
             check=False,
         )
         if done.returncode:
-            said = " ".join(done.stderr.decode(errors="replace").split())
+            said = redactor.text(" ".join(done.stderr.decode(errors="replace").split()))
             raise ValueError(f"{self.arguments[0]} ended with status {done.returncode}: {said[-200:]}")
         return _printed(done.stdout.decode(errors="replace").strip())
 
@@ -74,6 +75,7 @@ class CurrentKey:
         self._endpoint = endpoint
         self._ask = endpoint.ask_key
         self.text = endpoint.api_key or NO_KEY
+        redactor.add_key(self.text)
         self._ask_at = math.inf if self._ask is None else -math.inf
         self._lock = asyncio.Lock()
 
@@ -98,8 +100,9 @@ class CurrentKey:
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 self.text, expires = _checked(await _answer(self._ask))
+            redactor.add_key(self.text)
         except Exception as error:
-            text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            text = redactor.beginning(" ".join(f"{type(error).__name__}: {error}".split()), 300)
             message = f"{self._endpoint.protocol}: no key for {self._endpoint.shown_url}: {text}"
             raise ProviderError("auth", message, provider=self._endpoint.protocol, outcome="not_sent") from None
         self._ask_at = expires - MARGIN_SECONDS

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, cast, get_type_hints
 
 import aiohttp
 
+from delegate._util.redaction import redactor
 from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import OFFICIAL, Endpoint, Protocol
 from delegate.models.providers._faults import (
@@ -239,6 +240,6 @@ def translate(sdk: ModuleType, error: Any, provider: str) -> ProviderError:
     if isinstance(error, (sdk.APIConnectionError, aiohttp.ClientError, OSError)):
         return transport_error(provider, error, slow=isinstance(error, sdk.APITimeoutError))
     if isinstance(error, sdk.APIError):
-        return ProviderError("bad_reply", f"{provider}: {str(error)[:200]}", provider=provider)
+        return ProviderError("bad_reply", f"{provider}: {redactor.beginning(str(error), 200)}", provider=provider)
     # The remaining errors are about credentials and are raised before anything is sent.
-    return ProviderError("auth", f"{provider}: {str(error)[:200]}", provider=provider)
+    return ProviderError("auth", f"{provider}: {redactor.beginning(str(error), 200)}", provider=provider)

@@ -19,6 +19,7 @@ from google import genai
 from google.genai import errors, types
 from multidict import CIMultiDict
 
+from delegate._util.redaction import redactor
 from delegate.errors import ProviderError
 from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._endpoint import Endpoint
@@ -238,9 +239,11 @@ def provider_error(error: Exception) -> ProviderError:
     if isinstance(error, aiohttp.ClientError | OSError):
         return transport_error("google", error)
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | errors.UnknownApiResponseError):
-        return ProviderError("bad_reply", f"google: the reply isn't JSON: {str(error)[:200]}", provider="google")
+        return ProviderError(
+            "bad_reply", f"google: the reply isn't JSON: {redactor.beginning(str(error), 200)}", provider="google"
+        )
     # The remaining errors are about a request that the SDK refuses to send.
-    return ProviderError("bad_request", f"google: {str(error)[:300]}", provider="google")
+    return ProviderError("bad_request", f"google: {redactor.beginning(str(error), 300)}", provider="google")
 
 
 # ---------------------------------------------------------------------------------------------------------- request

@@ -143,7 +143,7 @@ async def test_an_error_that_quotes_the_key_is_reported_without_it(wire: Wire, o
     ) as server:
         error = await failure(opened(wire, server))
 
-    assert "Incorrect API key provided: ***." in str(error)
+    assert "Incorrect API key provided: [redacted]." in str(error)
     assert KEY not in repr(error)
 
 
