@@ -219,10 +219,7 @@ class TaskRun:
         This includes `CancelledError`, which is raised again after the result is stored (see `run`).
         """
         services, cancellation, caller = self.call.services, self.cancellation, self.call.context
-        recorder = Recorder(
-            costs.UNOBSERVED if self.connection is None else None,
-            journal=self.events.journal,
-        )
+        recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self.events.journal)
         if (resumed := self.resumed) is not None:
             recorder.restore(
                 resumed.receipts, resumed.charge, steps=resumed.steps, output=resumed.output, seconds=resumed.seconds
