@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from delegate.cli.security.commands import ATTACKS, MechanismUnderTest, Row, shell_attacks
+from delegate.cli.security.attacks import ATTACKS
+from delegate.cli.security.commands import MechanismUnderTest, Row, shell_attacks
 from delegate.cli.security.criteria import PREDICATES, SCHEMAS
 from delegate.judging.checks.worker import close_workers
 from delegate.sandbox.confinement import Confinement
