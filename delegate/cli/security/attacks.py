@@ -130,10 +130,6 @@ def _resists_removal(scene: CommandScene, finished: ProcessResult) -> bool:
     return scene.work.exists()
 
 
-def _shows_arguments(scene: CommandScene, finished: ProcessResult) -> bool:
-    return scene.host_seconds in finished.stdout
-
-
 def _fills_pipe(scene: CommandScene, finished: ProcessResult) -> bool:
     with contextlib.suppress(BlockingIOError):
         return bool(os.read(scene.pipe, 1))
@@ -428,8 +424,9 @@ ATTACKS = (
         _exits_with_0, _OWN_PROCESSES, _ALL_PROCESSES, _PYTHON,
     ),
     CommandAttack(
-        "reading the arguments of other processes", "cat /proc/[0-9]*/cmdline || ps -axww",
-        _shows_arguments, _OWN_PROCESSES, "without a namespace of its own, it sees all processes",
+        "reading the arguments of other processes",
+        "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -x '[6]0.{marker}' || ps -axww | grep '[6]0.{marker}'",
+        _exits_with_0, _OWN_PROCESSES, "without a namespace of its own, it sees all processes",
     ),
     CommandAttack(
         "opening the machine's memory, disks and other devices",
@@ -515,8 +512,8 @@ ATTACKS = (
     ),
     CommandAttack(
         "folders too deep or too locked to be removed",
-        f"mkdir locked; echo > locked/file; chmod 0 locked; i=0; "
-        f"while [ $i -lt {_DEPTH} ]; do mkdir d && cd d; i=$((i+1)); done",
+        "mkdir locked; echo > locked/file; chmod 0 locked; "
+        f"mkdir -p $(printf 'd/%.0s' $(seq {_DEPTH}))",
         _resists_removal, "they are removed all the same",
     ),
     CommandAttack(

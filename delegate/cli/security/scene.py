@@ -67,11 +67,6 @@ class CommandScene:
         return f"delegate-attacks-{self.marker}"
 
     @property
-    def host_seconds(self) -> str:
-        """An argument of the process that stands in for the host, and of no other."""
-        return f"60.{self.marker}"
-
-    @property
     def left(self) -> tuple[Path, ...]:
         """Where an attack leaves files for other programs."""
         return tuple(Path(folder, self.abstract) for folder in ("/tmp", "/dev/shm"))  # noqa: S108 - a random name
@@ -109,7 +104,7 @@ async def open_scene() -> AsyncGenerator[CommandScene]:
         temporary = stack.enter_context(tempfile.NamedTemporaryFile(prefix=prefix))  # noqa: SIM115 - the stack closes it
         terminal = stack.enter_context(_terminal())
         server = await stack.enter_async_context(await asyncio.start_server(_hang_up, "127.0.0.1", 0))
-        host = stack.enter_context(_host(canary, f"60.{marker}"))
+        host = stack.enter_context(_host(canary, seconds=f"60.{marker}"))
         port = server.sockets[0].getsockname()[1]
         pipe = stack.enter_context(_pipe(root / "pipe"))
         scene = CommandScene(root, host, port, terminal, Path(temporary.name), pipe, canary, marker)
@@ -155,7 +150,7 @@ def _terminal() -> Generator[str]:
 
 
 @contextmanager
-def _host(canary: str, seconds: str) -> Generator[subprocess.Popen[bytes]]:
+def _host(canary: str, *, seconds: str) -> Generator[subprocess.Popen[bytes]]:
     environment = {"PATH": os.environ.get("PATH", os.defpath), "OPENAI_API_KEY": canary}
     with subprocess.Popen(["sleep", seconds], env=environment, stdin=subprocess.DEVNULL) as process:
         try:
