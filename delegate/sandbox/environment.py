@@ -1,8 +1,12 @@
-"""Selects the environment variables that a command gets: an allow-list, never the host's whole environment."""
+"""Selects the environment variables that a command gets: an allow-list, never the host's whole environment. And finds
+the programs that delegate runs itself, outside any sandbox.
+"""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 from delegate._util.secret_names import is_secret_name
 
@@ -35,3 +39,18 @@ def command_environment(source: Mapping[str, str]) -> dict[str, str]:
     if sys.platform == "linux" and not passed.keys() & _LOCALE:
         passed["LANG"] = "C.UTF-8"
     return passed
+
+
+def find_program(name: str) -> str | None:
+    """The path of a program that delegate itself runs; None if it isn't installed.
+
+    Folders of the PATH that are relative, or in the working folder, are left out, as those of an activated virtual
+    environment: a child that works there could put a program of this name in them. In a home folder, or above it, those
+    with absolute paths count.
+    """
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    with suppress(OSError):  # the working folder was removed
+        here = os.path.join(os.path.realpath(os.getcwd()), "")
+        if not os.path.join(os.path.realpath(os.path.expanduser("~")), "").startswith(here):
+            folders = [one for one in folders if not os.path.join(os.path.realpath(one), "").startswith(here)]
+    return shutil.which(name, path=os.pathsep.join(folders))

@@ -28,8 +28,11 @@ IN_HOME = (
 """Paths below the home folder. What was typed into a shell or an interpreter often has a password in it."""
 _ON_THE_MACHINE = (
     "/run/secrets", "/var/run/secrets", "/etc/kubernetes", "/etc/shadow", "/etc/gshadow", "/etc/ssh",
+    "/etc/ssl/private", "/etc/pki/tls/private", "/etc/letsencrypt", "/etc/wireguard", "/etc/krb5.keytab",
+    "/etc/NetworkManager/system-connections", "/var/lib/kubelet",
     "/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio",
-    "/run/libvirt", "/run/snapd.socket",
+    "/run/libvirt", "/run/snapd.socket", "/run/buildkit", "/run/k3s", "/run/cri-dockerd.sock",
+    "/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket", "/var/lib/incus/unix.socket",
     "/run/initctl", "/run/dmeventd-server", "/run/dmeventd-client", "/run/service", "/run/s6", "/run/runit",
 )  # fmt: skip
 """Credentials that the operating system, containers and Kubernetes mount; sockets, and named pipes that control

@@ -96,6 +96,10 @@ def _changes_named(scene: CommandScene, finished: ProcessResult) -> bool:
     return any("evil" in file.read_text() for file in files)
 
 
+def _changes_program(scene: CommandScene, finished: ProcessResult) -> bool:
+    return "evil" in (scene.program / "main.py").read_text()
+
+
 def _adds_unnoticed(scene: CommandScene, finished: ProcessResult) -> bool:
     repository = Repository.of(scene.work, nested=True)
     return repository is None or scene.work / "sub" / "config" not in repository.state
@@ -509,6 +513,13 @@ ATTACKS = (
     CommandAttack(
         "putting a link in place of the workspace", "cd ..; mv own away && ln -s {outside} own",
         _replaces_workspace, "the sandbox keeps the folder in its place", _CHANGES,
+    ),
+    CommandAttack(
+        "changing the program that runs delegate",
+        "echo evil >> tool/env/main.py; mv tool/env old || mv tool old; mkdir -p tool/env; "
+        "echo evil > tool/env/main.py",
+        _changes_program, "it is mounted read-only",
+        "without namespaces, nothing in the workspace can be read-only", 
     ),
     CommandAttack(
         "folders too deep or too locked to be removed",

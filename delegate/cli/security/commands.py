@@ -105,6 +105,7 @@ async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: Comm
         network=mechanism.network,
         hidden=(scene.delegate_home,),
         repository=Repository.of(scene.work),
+        program=(scene.program,),
     )
     try:
         return await execute(spec, mechanism.confinement)

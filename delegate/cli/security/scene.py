@@ -52,6 +52,11 @@ class CommandScene:
         return self.delegate_home / "workspaces" / "own"
 
     @property
+    def program(self) -> Path:
+        """Stands in for the environment that runs delegate, in the workspace."""
+        return self.work / "tool" / "env"
+
+    @property
     def home(self) -> Path:
         """The user's home folder."""
         return self.folder / "home"
@@ -172,6 +177,8 @@ def _create_targets(scene: CommandScene) -> None:
     (scene.work / ".husky" / "pre-commit").write_text("exit 0\n")
     (scene.work / "included").write_text("[user]\n\tname = A\n")
     shutil.copy(Path(__file__).with_name("probes.py"), scene.work)
+    scene.program.mkdir(parents=True)
+    (scene.program / "main.py").touch()
     scene.temporary.write_text(scene.canary)
     for file in (
         scene.home / ".ssh" / "id",
