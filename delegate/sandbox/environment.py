@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 
 from delegate._util.secret_names import is_secret_name
 
@@ -48,9 +47,18 @@ def find_program(name: str) -> str | None:
     environment: a child that works there could put a program of this name in them. In a home folder, or above it, those
     with absolute paths count.
     """
-    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
-    with suppress(OSError):  # the working folder was removed
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        found = shutil.which(name, path=folder) if os.path.isabs(folder) else None
+        if found is not None and not _is_in_working_folder(folder):
+            return found
+    return None
+
+
+def _is_in_working_folder(folder: str) -> bool:
+    """Whether it is there, unless that is a home folder or above it."""
+    try:
         here = os.path.join(os.path.realpath(os.getcwd()), "")
-        if not os.path.join(os.path.realpath(os.path.expanduser("~")), "").startswith(here):
-            folders = [one for one in folders if not os.path.join(os.path.realpath(one), "").startswith(here)]
-    return shutil.which(name, path=os.pathsep.join(folders))
+    except OSError:  # it was removed
+        return False
+    real, home = (os.path.join(os.path.realpath(path), "") for path in (folder, os.path.expanduser("~")))
+    return real.startswith(here) and not home.startswith(here)

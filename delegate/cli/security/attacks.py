@@ -162,7 +162,8 @@ def _makes_large_file(scene: CommandScene, finished: ProcessResult) -> bool:
 def _changes_host(scene: CommandScene, finished: ProcessResult) -> bool:
     limits = Path(f"/proc/{scene.host.pid}/limits")  # there is no such command where there is no such file
     has_new_limit = limits.exists() and re.search(r"^Max open files +64 ", limits.read_text(), re.MULTILINE)
-    return bool(has_new_limit) or os.getpriority(os.PRIO_PROCESS, scene.host.pid) == 19
+    is_batch = hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(scene.host.pid) == os.SCHED_BATCH
+    return bool(has_new_limit) or is_batch or os.getpriority(os.PRIO_PROCESS, scene.host.pid) == 19
 
 
 def _changes_notes(scene: CommandScene, finished: ProcessResult) -> bool:
@@ -395,7 +396,7 @@ ATTACKS = (
     ),
     CommandAttack(
         "changing limits and priority of the host process",
-        "prlimit --pid {host} --nofile=64:64; renice -n 19 -p {host}",
+        "prlimit --pid {host} --nofile=64:64; renice -n 19 -p {host}; chrt --batch --pid 0 {host}",
         _changes_host, _OWN_PROCESSES, _ALL_PROCESSES, ("prlimit", "renice"),
     ),
     CommandAttack(

@@ -54,7 +54,7 @@ class MechanismUnderTest(NamedTuple):
 
 
 async def shell_attacks(under: Sequence[MechanismUnderTest] | None = None) -> list[Row]:
-    """Run all attacks under each mechanism, by default those that work on this machine. Takes a few seconds."""
+    """Run all attacks under each mechanism, by default those that work on this machine. Takes some ten seconds."""
     semaphore = asyncio.Semaphore(CONCURRENCY)
     chosen = await mechanisms() if under is None else under
     tries = [
