@@ -184,10 +184,11 @@ async def _try(ordinary: Ordinary, mechanism: MechanismUnderTest) -> Tried:
     if missing := [program for program in ordinary.needs if shutil.which(program) is None]:
         return Tried("missing", f"{missing[0]} is not installed")
     async with _workspace() as work:
+        environment = command_environment(os.environ | {"TMPDIR": str(work.parent)})  # without a sandbox it counts
         spec = CommandSpec(
             argv=shell(ordinary.command),
             cwd=work,
-            env=command_environment(os.environ) | (WITHOUT_NETWORK if mechanism.network == "none" else {}),
+            env=environment | (WITHOUT_NETWORK if mechanism.network == "none" else {}),
             timeout_seconds=SECONDS,
             max_output_bytes=4_000,
             network=mechanism.network,
