@@ -7,7 +7,6 @@ program would run without notice. Paths that are known to hold secrets are cover
 import os
 import platform
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from delegate import trust
+from delegate.sandbox.environment import find_program
 from delegate.sandbox.kernel_files import CONTROLS, unusual_kernel_paths
 from delegate.sandbox.secret_paths import hidden_paths, real_path
 
@@ -43,7 +43,7 @@ _INSTALLERS = {
 
 def installed() -> str | None:
     """The path of `bwrap`, or None. An installed `bwrap` may still be forbidden by the kernel."""
-    return shutil.which("bwrap")
+    return find_program("bwrap")
 
 
 def how_to_install() -> str | None:

@@ -27,6 +27,7 @@ from delegate.sandbox.confinement import CommandSpec, Confinement, Network, exec
 from delegate.sandbox.environment import WITHOUT_NETWORK, command_environment
 from delegate.sandbox.git_files import Repository
 from delegate.sandbox.launcher import landlock_is_available
+from delegate.sandbox.own_program import own_program
 from delegate.sandbox.process import ProcessResult
 from delegate.sandbox.threads import run_in_thread
 
@@ -357,14 +358,16 @@ class Commands:
         return self._probed[confinement, network]
 
     def _spec(self, command: str, cwd: Path, timeout_seconds: float, network: Network) -> CommandSpec:
+        real = cwd.resolve()
         return CommandSpec(
             argv=shell(command),
-            cwd=cwd.resolve(),
+            cwd=real,
             env=command_environment(os.environ) | (WITHOUT_NETWORK if network == "none" else {}),
             timeout_seconds=timeout_seconds,
             max_output_bytes=self._max_output_bytes,
             network=network,
             hidden=self._hidden,
+            program=own_program(real),
         )
 
 

@@ -76,6 +76,8 @@ class CommandSpec:
     """Folders besides `cwd` that Landlock lets the command change."""
     repository: Repository | None = None
     """The git repository in `cwd`, of which a command can't change what git runs."""
+    program: Sequence[Path] = ()
+    """Folders in `cwd` with what runs delegate, which a sandbox with namespaces mounts read-only."""
     content: Path | None = None
     """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
     limits: Limits = COMMAND_LIMITS
@@ -162,11 +164,14 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
 
 @contextlib.contextmanager
 def _read_only(spec: CommandSpec) -> Generator[Mapping[Path, Path]]:
-    """What a sandbox mounts read-only for a repository, and over what: configuration without the passwords in it."""
+    """What a sandbox mounts read-only, and over what: what runs delegate, and of a repository what git runs, with its
+    configuration without the passwords in it.
+    """
+    program = {path: path for path in _program(spec)}
     if spec.repository is None:
-        yield {}
+        yield program
         return
-    shown = {path: path for path in spec.repository.read_only}
+    shown = program | {path: path for path in spec.repository.read_only}
     with tempfile.TemporaryDirectory(prefix="delegate-git-", ignore_cleanup_errors=True) as folder:
         for path in configurations(spec.cwd):
             with contextlib.suppress(OSError):
@@ -174,6 +179,17 @@ def _read_only(spec: CommandSpec) -> Generator[Mapping[Path, Path]]:
                     shown[path] = Path(folder, str(len(shown)))
                     shown[path].write_bytes(cleaned)
         yield shown
+
+
+def _program(spec: CommandSpec) -> Sequence[Path]:
+    """What runs delegate in the folder of the command; in a copy of it, nothing does."""
+    return [path for path in spec.program if spec.content is None and path.is_relative_to(spec.cwd)]
+
+
+def _pinned(spec: CommandSpec) -> Sequence[Path]:
+    """Folders that the command can't move or replace, outermost first: those with what is mounted read-only."""
+    above = {folder for path in _program(spec) for folder in path.parents if spec.cwd in folder.parents}
+    return [*sorted(above), *(spec.repository.pinned if spec.repository is not None else ())]
 
 
 @contextlib.contextmanager
@@ -203,7 +219,7 @@ def _in_bubblewrap(
         status_fd=status_fd,
         hidden=spec.hidden,
         content=spec.content,
-        pinned=spec.repository.pinned if spec.repository is not None else (),
+        pinned=_pinned(spec),
         read_only=read_only,
         filter_fd=filter_fd,
     )
@@ -216,7 +232,7 @@ def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, 
         read=bubblewrap.tools_in_tmp(spec.env),
         hidden=hidden_paths(spec.env, spec.hidden),
         network=spec.network == "host",
-        pinned=spec.repository.pinned if spec.repository is not None else (),
+        pinned=_pinned(spec),
         read_only=read_only,
         placed={spec.cwd: spec.content} if spec.content is not None else {},
         masked=unusual_kernel_paths(),

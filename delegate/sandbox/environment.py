@@ -1,6 +1,9 @@
-"""Selects the environment variables that a command gets: an allow-list, never the host's whole environment."""
+"""Selects the environment variables that a command gets: an allow-list, never the host's whole environment. And finds
+the programs that delegate runs itself, outside any sandbox.
+"""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 
@@ -35,3 +38,27 @@ def command_environment(source: Mapping[str, str]) -> dict[str, str]:
     if sys.platform == "linux" and not passed.keys() & _LOCALE:
         passed["LANG"] = "C.UTF-8"
     return passed
+
+
+def find_program(name: str) -> str | None:
+    """The path of a program that delegate itself runs; None if it isn't installed.
+
+    Folders of the PATH that are relative, or in the working folder, are left out, as those of an activated virtual
+    environment: a child that works there could put a program of this name in them. In a home folder, or above it, those
+    with absolute paths count.
+    """
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        found = shutil.which(name, path=folder) if os.path.isabs(folder) else None
+        if found is not None and not _is_in_working_folder(folder):
+            return found
+    return None
+
+
+def _is_in_working_folder(folder: str) -> bool:
+    """Whether it is there, unless that is a home folder or above it."""
+    try:
+        here = os.path.join(os.path.realpath(os.getcwd()), "")
+    except OSError:  # it was removed
+        return False
+    real, home = (os.path.join(os.path.realpath(path), "") for path in (folder, os.path.expanduser("~")))
+    return real.startswith(here) and not home.startswith(here)

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from delegate.sandbox.environment import find_program
+
 _MAX_BYTES = 1 << 20
 _MAX_INCLUDED = 100
 _GIT_SECONDS = 5.0
@@ -86,14 +88,14 @@ def _content(file: Path) -> bytes:
 @lru_cache(maxsize=64)
 def _values(configuration: bytes) -> tuple[tuple[str, str], ...]:
     """The keys and values, as git reads them. Nothing that they name is opened."""
-    if not configuration:
+    if not configuration or (git := find_program("git")) is None:  # without git, nothing here is run by it
         return ()
-    argv = ("git", "config", "--file", "-", "--no-includes", "--list", "--null")
+    argv = (git, "config", "--file", "-", "--no-includes", "--list", "--null")
     try:
         listed = subprocess.run(
             argv, input=configuration, capture_output=True, cwd="/", timeout=_GIT_SECONDS, check=False
         ).stdout
-    except (OSError, subprocess.TimeoutExpired):  # without git, nothing here is run by it
+    except (OSError, subprocess.TimeoutExpired):
         return ()
     pairs = (entry.partition("\n") for entry in os.fsdecode(listed).split("\0"))
     return tuple((key.lower(), value) for key, _, value in pairs if key)

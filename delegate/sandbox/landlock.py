@@ -58,7 +58,9 @@ _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 1 <<
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
-_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_RDONLY = 1, 4, 1
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
+_NO_DEVICES, _READ_ONLY = 4, 1 | 4
+"""Attributes of mounts: root may read devices anywhere else, such as those in the folder of a container."""
 _RLIMIT_NPROC, _MAX_PROCESSES = 6, 4_096
 _IFF_UP, _IFF_RUNNING, _SIOCSIFFLAGS = 0x1, 0x40, 0x8914
 
@@ -247,11 +249,10 @@ def _enter_namespaces(rules: Mapping[str, list[str]], own: int, user: tuple[int,
     for path, content in zip(rules["place"], rules["content"], strict=True):
         _attach(_copy(content), path)
     write, read = _real(rules["write"]), {*_real(rules["read"]), here}
-    shown = {path: _copy(path, read_only=path not in write) for path in {*write, *read} - {"/"}}
-    fixed = [_copy(source, read_only=True) for source in rules["source"]]
+    shown = {path: _copy(path, _NO_DEVICES if path in write else _READ_ONLY) for path in {*write, *read} - {"/"}}
+    fixed = [_copy(source, _READ_ONLY) for source in rules["source"]]
     devices = [(path, _copy(path)) for path in _DEVICES if os.path.exists(path)]
-    if "/" not in write:
-        _set_read_only("/", recursive=True)
+    _set_attributes("/", _NO_DEVICES if "/" in write else _READ_ONLY, recursive=True)
     _mount_devices(devices)
     if own == _ALL:
         _mount("proc", "/proc", "proc", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
@@ -282,7 +283,7 @@ def _hide_and_show(hidden: set[str], shown: Mapping[str, int]) -> None:
             covers += [path] if os.path.isdir(path) else []
             _cover(path)
     for path in covers:  # after folders for what is shown have been made in them
-        _set_read_only(path)
+        _set_attributes(path, _READ_ONLY)
 
 
 def _mount_devices(devices: Iterable[tuple[str, int]]) -> None:
@@ -297,7 +298,7 @@ def _mount_devices(devices: Iterable[tuple[str, int]]) -> None:
     _mount("devpts", _TERMINALS, "devpts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666,mode=600")
     os.mkdir(_SHARED_MEMORY)
     _mount("tmpfs", _SHARED_MEMORY, "tmpfs", _MS_NOSUID | _MS_NODEV, _TEMPORARY)
-    _set_read_only("/dev")
+    _set_attributes("/dev", _READ_ONLY)
 
 
 def _cover(path: str) -> None:
@@ -313,12 +314,12 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, option
     _checked(_libc.mount(given[0], given[1], given[2], flags, given[3]), f"mount {target}")
 
 
-def _copy(path: str, *, read_only: bool = False) -> int:
+def _copy(path: str, attributes: int = 0) -> int:
     """A descriptor of what is mounted at `path` and below, to mount it elsewhere."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
     copy = _checked(_libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags), f"open_tree {path}")
-    if read_only:
-        _set_read_only("", copy, recursive=True)
+    if attributes:
+        _set_attributes("", attributes, copy, recursive=True)
     return copy
 
 
@@ -328,11 +329,11 @@ def _attach(copy: int, path: str) -> None:
     os.close(copy)
 
 
-def _set_read_only(path: str, folder: int = _AT_FDCWD, *, recursive: bool = False) -> None:
-    attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+def _set_attributes(path: str, attributes: int, folder: int = _AT_FDCWD, *, recursive: bool = False) -> None:
+    given = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
     flags = (_AT_RECURSIVE if recursive else 0) | (0 if path else _AT_EMPTY_PATH)
-    size = ctypes.sizeof(attributes)
-    _checked(_libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, attributes, size), f"read-only {path}")
+    size = ctypes.sizeof(given)
+    _checked(_libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, given, size), f"mount_setattr {path}")
 
 
 def _new_folder() -> str:

@@ -18,6 +18,7 @@ from typing import Self
 from delegate import trust
 from delegate._util.redaction import redactor
 from delegate.errors import ToolDenied, ToolError
+from delegate.sandbox.own_program import own_program
 from delegate.sandbox.secret_paths import secrets_in
 
 MAX_LINKS = 40
@@ -65,6 +66,15 @@ def refuse_settings(real: Path) -> None:
         raise ToolDenied(
             f"{real.name} holds the operator's settings of delegate, which a child can't write; report what should be "
             "in it instead"
+        )
+
+
+def refuse_own_program(root: Path, real: Path) -> None:
+    """Raise `ToolDenied` for a path in what runs delegate, which would run outside any sandbox."""
+    if any(real.is_relative_to(folder) for folder in own_program(root)):
+        raise ToolDenied(
+            f"{real.relative_to(root)} is part of what runs delegate, which a child can't change; "
+            "report what should be in it instead"
         )
 
 

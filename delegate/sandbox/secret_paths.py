@@ -20,15 +20,23 @@ IN_HOME = (
     ".databrickscfg", ".snowflake", ".pgpass", ".my.cnf", ".boto", ".s3cfg", ".password-store",
     ".local/share/keyrings", ".mozilla", ".config/google-chrome", ".config/chromium", ".claude", ".claude.json",
     ".codex", ".gemini", ".qwen", ".copilot", ".config/github-copilot", ".hermes",
+    ".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history",
+    ".local/share/fish/fish_history", ".cache/huggingface/token", ".huggingface", ".kaggle", ".pulumi", ".config/sops",
+    ".config/doctl", ".config/hcloud", ".config/stripe", ".config/ngrok", ".cloudflared", ".composer/auth.json",
+    ".config/composer/auth.json", ".config/BraveSoftware", ".config/microsoft-edge", ".thunderbird", ".config/Signal",
 )  # fmt: skip
-"""Paths below the home folder."""
+"""Paths below the home folder. What was typed into a shell or an interpreter often has a password in it."""
 _ON_THE_MACHINE = (
     "/run/secrets", "/var/run/secrets", "/etc/kubernetes", "/etc/shadow", "/etc/gshadow", "/etc/ssh",
+    "/etc/ssl/private", "/etc/pki/tls/private", "/etc/letsencrypt", "/etc/wireguard", "/etc/krb5.keytab",
+    "/etc/NetworkManager/system-connections", "/var/lib/kubelet",
     "/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio",
-    "/run/libvirt", "/run/snapd.socket",
+    "/run/libvirt", "/run/snapd.socket", "/run/buildkit", "/run/k3s", "/run/cri-dockerd.sock",
+    "/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket", "/var/lib/incus/unix.socket",
+    "/run/initctl", "/run/dmeventd-server", "/run/dmeventd-client", "/run/service", "/run/s6", "/run/runit",
 )  # fmt: skip
-"""Credentials that the operating system, containers and Kubernetes mount, and sockets: a read-only mount doesn't stop
-a program from connecting to a socket."""
+"""Credentials that the operating system, containers and Kubernetes mount; sockets, and named pipes that control
+services: a read-only mount doesn't stop a program from using them."""
 _NAMED_BY = ("KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "NETRC",
              "DOCKER_CONFIG", "PGPASSFILE", "AZURE_CONFIG_DIR", "SSH_AUTH_SOCK", "VAULT_TOKEN_FILE")  # fmt: skip
 """Variables of the host that name files with credentials."""

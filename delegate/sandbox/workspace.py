@@ -181,14 +181,15 @@ class Folder:
         """Replace the content of a regular file in the folder, creating missing folders.
 
         Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder or in `.git`, for the
-        operator's settings, for a file with hard links, for one that another child of the run writes, and for more than
-        `max_bytes`.
+        operator's settings and what runs delegate, for a file with hard links, for one that another child of the run
+        writes, and for more than `max_bytes`.
         """
         real = self.resolve(path)
         refuse_repository(self.root, real)
         if self.repository is not None:
             self.repository.refuse(real)
         paths.refuse_settings(real)
+        paths.refuse_own_program(self.root, real)
         if self._writer is not None:
             self._writer.acquire(real)
         try:

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 from delegate.errors import CallError, ToolError
 from delegate.sandbox import files
-from delegate.sandbox.environment import command_environment
+from delegate.sandbox.environment import command_environment, find_program
 from delegate.sandbox.process import ProcessResult, run_process
 from delegate.sandbox.threads import run_in_thread
 from delegate.sandbox.trees import remove_tree
@@ -276,7 +276,7 @@ async def _asked(args: Sequence[str], repository: Path, env: Mapping[str, str], 
 
 
 async def _git(args: Sequence[str], cwd: Path, env: Mapping[str, str], seconds: float) -> ProcessResult:
-    git = shutil.which("git")
+    git = find_program("git")
     if git is None:
         hint = "install git, or use mode copy or shared"
         raise CallError("workspace_git_missing", "mode worktree needs git, which isn't installed", field="workspace",

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -211,6 +212,23 @@ def test_only_the_usual_devices_can_be_used(folder: Path, confined: Callable[...
     assert "\nused\n" in done.stdout, done.stderr
     assert "\n0\n" in done.stdout
     assert "canary" not in done.stdout
+
+
+@needs_namespaces
+@pytest.mark.parametrize("confined", WITH_MOUNTS)
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_device_outside_of_dev_cannot_be_read(
+    folder: Path, confined: Callable[..., list[str]], writable: bool
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as visible:
+        try:
+            os.mknod(f"{visible}/zero", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        except PermissionError:
+            pytest.skip("only root can make a device")
+        head = f"head -c 3 {visible}/zero | wc -c"
+        done = run(confined(head, write=[str(folder), *([visible] if writable else [])]), folder)
+    assert "\n0\n" in done.stdout
+    assert "Permission denied" in done.stderr
 
 
 @needs_namespaces

@@ -13,62 +13,34 @@ from pathlib import Path
 
 import pytest
 
-from delegate.cli.security.commands import ATTACKS, MechanismUnderTest, Row, shell_attacks
+from delegate.cli.security.attacks import ATTACKS
+from delegate.cli.security.commands import MechanismUnderTest, Row, shell_attacks
 from delegate.cli.security.criteria import PREDICATES, SCHEMAS
 from delegate.judging.checks.worker import close_workers
 from delegate.sandbox.confinement import Confinement
+from delegate.sandbox.launcher import landlock_is_available
+from scripts.write_attacks import COLUMNS, FILE, FORBID_NAMESPACES, ROOT, outcome, table_in
 from tests.cli.command import delegate
 from tests.support import leaks
 
 pytestmark = pytest.mark.timeout(300)  # the first test of a process tries them all
 
-COLUMNS = ("bubblewrap", "landlock", "process", "process group")
+TABLE = table_in(FILE.read_text(encoding="utf-8"))
+OF_MECHANISM = {"bubblewrap": COLUMNS[0], "landlock": COLUMNS[1], "process": COLUMNS[3], "process group": COLUMNS[3]}
+"""The column of the documentation for each mechanism."""
 OPEN_NETWORK = ("bubblewrap, open network", "landlock, open network")
 WITHOUT_SUBREAPER = MechanismUnderTest("process group", Confinement(None, subreaper=False), "host")
 """The mechanism on macOS."""
-
-EXPECTED = {
-    "a background process that keeps the output open": "stopped stopped stopped stopped",
-    "a background process": "stopped stopped stopped stopped",
-    "a daemon in its own session": "stopped stopped stopped possible",
-    "a double-forked daemon": "stopped stopped stopped possible",
-    "a daemon that kills its supervisor": "stopped stopped possible possible",
-    "chains of forks, each in a session of its own": "stopped stopped EITHER EITHER",
-    "a command that ignores all signals": "stopped stopped stopped stopped",
-    "300 background processes": "stopped stopped stopped stopped",
-    "too many concurrent processes": "stopped stopped stopped stopped",
-    "reading a key from its own environment": "stopped stopped stopped stopped",
-    "reading a key from another process's environment": "stopped stopped possible possible",
-    "reading a file that usually holds secrets": "stopped stopped possible possible",
-    "reading delegate's records and other children's files": "stopped stopped possible possible",
-    "reading other files of the user": "possible possible possible possible",
-    "writing a file outside the workspace": "stopped stopped possible possible",
-    "connecting to localhost": "stopped stopped possible possible",
-    "reaching other machines": "stopped stopped ROUTE ROUTE",
-    "planting a git hook": "stopped stopped possible possible",
-    "naming a program in git's configuration": "stopped stopped possible possible",
-    "putting another git repository in place": "stopped stopped possible possible",
-    "linking what git writes to a file outside": "stopped stopped possible possible",
-    "hiding a bare git repository in a folder": "stopped stopped stopped stopped",
-    "reading a password in git's configuration": "stopped stopped possible possible",
-    "allocating too much memory": "stopped stopped stopped stopped",
-    "allocating too much memory in several processes": "stopped stopped stopped stopped",
-    "writing a huge file": "stopped stopped stopped stopped",
-    "endless output": "stopped stopped stopped stopped",
-    "killing the host process": "stopped stopped possible possible",
-    "forging the exit code": "stopped stopped stopped stopped",
-    "opening the user's terminal": "stopped stopped stopped stopped",
-    "mounting a file system": "stopped stopped ROOT ROOT",
-    "changing a setting of the kernel": "stopped stopped KERNEL KERNEL",
-    "reading which keys the kernel holds": "stopped stopped KEYS KEYS",
-    "storing a key in the kernel": "stopped stopped possible possible",
-    "making a program setuid": "stopped stopped possible possible",
-    "changing mode and times of the user's file": "stopped stopped possible possible",
-    "reading another terminal": "stopped stopped possible possible",
-    "leaving shared memory behind": "stopped stopped possible possible",
-    "changing limits and priority of the host process": "stopped stopped possible possible",
-    "connecting to a service on this machine": "stopped stopped possible possible",
-}
+ONLY_STOPPED_BY_SUBREAPER = ("a daemon in its own session", "a double-forked daemon")
+OF_THE_MACHINE = {
+    "becoming root in a namespace of its own", "chains of forks, each in a session of its own",
+    "evading the filter of system calls with io_uring", "evading the filter with calls of another architecture",
+    "loading a module into the kernel", "moving to another control group", "raising its own limits",
+    "reaching other machines", "reading the kernel's messages", "reading which keys the kernel holds",
+}  # fmt: skip
+"""Attacks whose success without a sandbox depends on the kernel, its settings, or chance."""
+_CAPABILITIES = (1, 2, 13, 21, 25, 27)
+"""DAC_OVERRIDE, DAC_READ_SEARCH, NET_RAW, SYS_ADMIN, SYS_TIME and MKNOD."""
 
 
 @cache
@@ -101,20 +73,11 @@ def _table() -> dict[tuple[str, str], Row]:
     return {(row.attack, row.mechanism): row for row in rows}
 
 
-def may_mount() -> bool:
-    """Whether this process can mount; in many containers even root can't."""
-    return subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
-
-
-def may_set_kernel() -> bool:
-    return os.access("/proc/sys/vm/swappiness", os.W_OK)
-
-
-def shows_keys() -> bool:
-    try:
-        return bool(Path("/proc/keys").read_bytes())
-    except OSError:
-        return False
+def is_root() -> bool:
+    """Whether this process has the rights of root; in many containers root has few of them."""
+    status = Path("/proc/self/status").read_text()
+    capabilities = int(status.partition("CapEff:")[2].split()[0], 16)
+    return os.getuid() == 0 and all(capabilities >> one & 1 for one in _CAPABILITIES)
 
 
 def has_route() -> bool:
@@ -123,30 +86,80 @@ def has_route() -> bool:
     return subprocess.run(argv, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def test_every_attack_has_an_expected_outcome() -> None:
-    assert {attack.name for attack in ATTACKS} == set(EXPECTED)
+def permits_namespaces() -> bool:
+    return subprocess.run(["unshare", "--user", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("mechanism", COLUMNS)
-@pytest.mark.parametrize("attack", EXPECTED)
-def test_an_attack_ends_as_the_table_says(table: dict[tuple[str, str], Row], attack: str, mechanism: str) -> None:
-    row = table.get((attack, mechanism))
-    if row is None or row.outcome == "n/a":
+def expected(attack: str, mechanism: str) -> str | None:
+    """What the documentation says of an attack on this machine; None if it doesn't know."""
+    column = COLUMNS[2] if mechanism == "landlock" and not permits_namespaces() else OF_MECHANISM[mechanism]
+    cell = TABLE[attack, column]
+    outcomes = {outcome(cell, is_root=True), outcome(cell, is_root=False)}
+    is_of_machine = attack in OF_THE_MACHINE or (len(outcomes) > 1 and is_root() != (os.getuid() == 0))
+    if column == COLUMNS[3] and is_of_machine:
+        return None
+    if mechanism == "process group" and attack in ONLY_STOPPED_BY_SUBREAPER:
+        return "possible"
+    return outcome(cell, is_root=os.getuid() == 0)
+
+
+def test_the_documentation_has_every_attack() -> None:
+    assert list(dict.fromkeys(attack for attack, _ in TABLE)) == [attack.name for attack in ATTACKS]
+    assert len(ATTACKS) >= 50
+
+
+def test_the_documentation_says_why_a_sandbox_does_not_stop_an_attack() -> None:
+    page = " ".join(FILE.read_text(encoding="utf-8").split())
+    open_ones = {attack for (attack, column), cell in TABLE.items() if column != COLUMNS[3] and cell != "stopped"}
+    assert open_ones
+    assert [attack for attack in open_ones if f"*{attack}*" not in page] == []
+
+
+@pytest.mark.parametrize("mechanism", OF_MECHANISM)
+@pytest.mark.parametrize("attack", [attack.name for attack in ATTACKS])
+def test_an_attack_ends_as_the_documentation_says(
+    table: dict[tuple[str, str], Row], attack: str, mechanism: str
+) -> None:
+    row, wanted = table.get((attack, mechanism)), expected(attack, mechanism)
+    if row is None or row.outcome == "n/a" or wanted is None:
         pytest.skip(row.note if row else f"{mechanism} doesn't work here")
-    expected = EXPECTED[attack].split()[COLUMNS.index(mechanism)]
-    depends = {"ROOT": may_mount, "ROUTE": has_route, "KERNEL": may_set_kernel, "KEYS": shows_keys}
-    if expected in depends:
-        expected = "possible" if depends[expected]() else "stopped"
-    assert row.outcome == expected or expected == "EITHER"
+    assert row.outcome == wanted
+
+
+WITHOUT_NAMESPACES = """
+import asyncio, json
+from delegate.cli.security.commands import MechanismUnderTest, shell_attacks
+from delegate.sandbox.confinement import Confinement
+from delegate.sandbox.launcher import landlock_is_available
+from scripts.write_attacks import COLUMNS, FILE, FORBID_NAMESPACES, ROOT, outcome, table_in
+mechanism = MechanismUnderTest("landlock", Confinement("landlock", subreaper=True), "none")
+print(json.dumps(asyncio.run(shell_attacks([mechanism]))))
+"""
+
+
+@pytest.mark.slow
+def test_without_user_namespaces_attacks_end_as_the_documentation_says(home: Path) -> None:
+    argv = ["unshare", "--user", "--map-root-user", "/bin/sh", "-c", FORBID_NAMESPACES, "sh"]
+    if not landlock_is_available() or subprocess.run([*argv, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs namespaces, to forbid more of them, and Landlock")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    program = [*argv, sys.executable, "-c", WITHOUT_NAMESPACES]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True, timeout=200)
+    found = {row.attack: row.outcome for row in (Row(*row) for row in json.loads(done.stdout)) if row.outcome != "n/a"}
+    cells = {attack: TABLE[attack, COLUMNS[2]] for attack in found}
+    assert found == {attack: outcome(cell, is_root=os.getuid() == 0) for attack, cell in cells.items()}
 
 
 def test_an_open_network_is_the_machines(table: dict[tuple[str, str], Row]) -> None:
     rows = [row for row in table.values() if row.mechanism in OPEN_NETWORK]
     if not rows:
         pytest.skip("no sandbox works here")
-    expected = {("connecting to localhost", "possible")}
-    expected.add(("reaching other machines", "possible" if has_route() else "stopped"))
-    assert {(row.attack, row.outcome) for row in rows} == expected
+    found = {(row.attack, row.mechanism.split(",")[0]) for row in rows if row.outcome == "possible"}
+    names = ["connecting to localhost", "taking a port of this machine"]
+    names += ["reaching other machines"] if has_route() else []
+    services = ["connecting to a service on this machine", "connecting to a service without a file, such as X11"]
+    expected = {(name, row.mechanism.split(",")[0]) for name in names for row in rows}
+    assert found == expected | {(name, one) for name in services for _, one in expected if one == "bubblewrap"}
 
 
 def test_every_row_has_a_reason(table: dict[tuple[str, str], Row]) -> None:
