@@ -92,7 +92,7 @@ async def run_process(
         stdout.close()
         stderr.close()
         gone, _ = await asyncio.wait([ended], timeout=DEATH_SECONDS)
-        if left := not gone:
+        if (left := not gone) and not graceful:  # otherwise the leader goes on ending what it started: nobody else can
             _kill_group(process)
             await asyncio.wait([ended], timeout=DEATH_SECONDS)
     exit_code = _shell_exit_code(process.returncode) if in_time else None
