@@ -464,11 +464,17 @@ def _texts(run: ChildRun, result: TaskResult, redactor: Redactor) -> tuple[TaskR
     """The redacted result, and the run and the result as redacted JSON, without the candidate judges, which come from
     the catalog and the settings.
     """
-    run_text, unredacted = run.model_dump_json(), result.model_dump_json(exclude=candidate_lists.OF_RESULT)
+    run_text, unredacted = _run_text(run), result.model_dump_json(exclude=candidate_lists.OF_RESULT)
     text = redactor.json(unredacted)
     if text is unredacted:
         return result, run_text, text
     return redactor.model(result), redactor.json(run_text), text
+
+
+def _run_text(run: ChildRun) -> str:
+    """Its JSON. Receipts may have megabytes each, and are converted one by one, since that holds the interpreter."""
+    receipts = ",".join(receipt.model_dump_json() for receipt in run.receipts)
+    return f'{run.model_dump_json(exclude={"receipts"})[:-1]},"receipts":[{receipts}]}}'
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
