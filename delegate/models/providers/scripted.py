@@ -135,7 +135,9 @@ def _estimate(request: ChatRequest, reply: ChatReply) -> Usage:
 
 
 def _characters(calls: tuple[ToolCall, ...]) -> int:
-    return sum(len(call.name) + (len(call.raw_arguments) or _argument_characters(call.arguments or {})) for call in calls)
+    return sum(
+        len(call.name) + (len(call.raw_arguments) or _argument_characters(call.arguments or {})) for call in calls
+    )
 
 
 def _argument_characters(arguments: JsonObject) -> int:
