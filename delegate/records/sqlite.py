@@ -479,6 +479,7 @@ class _Writer:
         connection = sqlite3.connect(
             self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
+        connection.text_factory = _text
         try:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             connection.execute("PRAGMA journal_mode=WAL")
@@ -527,6 +528,11 @@ class _Writer:
             self._last_error = str(error)
             more = f"; {consequence}" if consequence else ""
             _log.warning("%s can't be written: %s%s", self._path, trouble_of(error, self._path), more)
+
+
+def _text(data: bytes) -> str:
+    """A stored text. One that isn't UTF-8 is damaged, and would otherwise make the whole query fail."""
+    return data.decode(errors="replace")
 
 
 def _is_busy(error: Exception) -> bool:
