@@ -752,7 +752,9 @@ class Delegator:
         found: list[RuledRun] = []
         for handle, about in by_task.items():
             record = await self.read(handle)
-            run = ChildRun.model_validate(record["run"]) if record and record["run"] else None
+            run = None
+            with suppress(ValidationError):  # of another version of delegate, or damaged
+                run = ChildRun.model_validate(record["run"]) if record and record["run"] else None
             if run is not None and run.status == "completed":
                 false = any(one.ruling == "not_met" for one in about)
                 found.append(RuledRun(run, false, about[0].rubric_version or handle))

@@ -16,11 +16,12 @@ with the reasoning that may have been written in silence before it.
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
+from typing import Any
 
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger, Output
@@ -34,6 +35,7 @@ from delegate.types import Usage
 
 PATIENCE_SECONDS = 300.0
 """Seconds that a call waits for a rate limit, or between repeated calls, by default."""
+_LONG_CHARS = 10_000
 TOKENS_PER_SECOND = 3_000
 """More than any model writes."""
 
@@ -249,4 +251,11 @@ def definition_tokens(tool: ToolSpec) -> int:
 
 
 def _tool_call_tokens(calls: Sequence[ToolCall]) -> int:
-    return sum(tokens_of(call.raw_arguments or json.dumps(call.arguments)) for call in calls)
+    return sum(tokens_of(call.raw_arguments) or _argument_tokens(call.arguments or {}) for call in calls)
+
+
+def _argument_tokens(arguments: Mapping[str, Any]) -> int:
+    """Long texts aren't encoded as JSON, which makes them a little longer."""
+    long = {name: value for name, value in arguments.items() if isinstance(value, str) and len(value) > _LONG_CHARS}
+    rest = {name: value for name, value in arguments.items() if name not in long}
+    return tokens_of(json.dumps(rest)) + sum(map(tokens_of, long.values()))

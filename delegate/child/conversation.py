@@ -21,7 +21,7 @@ from delegate.errors import ProviderError, ThinkingRefused, TierExceeded, ToolEr
 from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply, ToolSpec
-from delegate.records.recorder import LARGE_CHARS
+from delegate.records.recorder import LARGE_CHARS, argument_chars
 from delegate.sandbox.media import PDF_TYPES
 from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import Effort, JsonObject
@@ -205,7 +205,8 @@ class Conversation:
             substituted=call.substituted,
             seconds=call.seconds,
         )
-        await run_in_thread_if(len(call.reply.text) > LARGE_CHARS, record)
+        chars = len(call.reply.text) + sum(argument_chars(one.arguments) for one in call.reply.tool_calls)
+        await run_in_thread_if(chars > LARGE_CHARS, record)
         self._refuse_above_parent(call)
         if call.served:
             runs.note_served_tier(call.served.tier)

@@ -3,12 +3,14 @@
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 
 from delegate._util.redaction import redactor
 from delegate.child.job import Job, call_tool
 from delegate.ports import Tool, ToolCall, ToolOutput
-from delegate.records.recorder import canonical
+from delegate.records.recorder import LARGE_CHARS, argument_chars, canonical
+from delegate.sandbox.threads import run_in_thread_if
 from delegate.telemetry import operations
 
 MAX_CALLS_PER_TURN = 32
@@ -46,7 +48,9 @@ class ToolCalls:
                 await self._job.folder.check_size(soon=False)
         refused = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
         outputs += [refused] * (len(calls) - len(outputs))
-        counts = self._repeats.count_turn(list(zip(calls, outputs, strict=True)))
+        results = list(zip(calls, outputs, strict=True))
+        is_long = any(_is_long(*one) for one in results)
+        counts = await run_in_thread_if(is_long, partial(self._repeats.count_turn, results))
         return [_with_remark(output, count) for output, count in zip(outputs, counts, strict=True)]
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
@@ -76,8 +80,11 @@ class ToolCalls:
         """Call one tool and write its receipt, even if the call is interrupted."""
         if own := self._own.get(call.name):
             return await call_tool(own, call.arguments or {})
-        with self._job.tool_call(call.name, call.arguments or {}) as receipt:
+        receipt = self._job.tool_call(call.name, call.arguments or {})
+        try:
             receipt.output = await self._output_of(call, self._tools.get(call.name))
+        finally:
+            await run_in_thread_if(_is_long(call, receipt.output), receipt.write)
         return receipt.output
 
     async def _output_of(self, call: ToolCall, tool: Tool | None) -> ToolOutput:
@@ -91,6 +98,11 @@ class ToolCalls:
             output = await call_tool(tool, call.arguments)
             operation.returned(output)
         return output
+
+
+def _is_long(call: ToolCall, output: ToolOutput) -> bool:
+    """Whether work on all of a call takes so long that it needs a thread."""
+    return argument_chars(call.arguments) + len(output.text) > LARGE_CHARS
 
 
 def _with_remark(output: ToolOutput, count: int) -> ToolOutput:

@@ -29,7 +29,8 @@ def runs(
     A run is `running`, `ended`, or `outcome_unknown` if its process was lost
     before every task had a result. A batch can also be `stopped`, or
     `interrupted` if its process was lost; resume it with `delegate batch
-    --resume RUN`. `delegate show RUN` lists the tasks of a run. Wherever a run
+    --resume RUN`. It is `damaged` if something on record of it can't be read;
+    the command exits with 1 then. `delegate show RUN` lists the tasks of a run. Wherever a run
     is named, its first characters are enough, and `last` is the latest one.
 
     --recover lists nothing. It replaces a damaged file of records by a new one
@@ -49,6 +50,8 @@ def runs(
     rows = [line._asdict() for line in lines]
     if not print_as_json(format, rows, rows):
         _print(lines)
+    if any(line.state == "damaged" for line in lines):
+        raise typer.Exit(1)
 
 
 def _recover(format: Format) -> None:

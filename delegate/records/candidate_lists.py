@@ -29,13 +29,14 @@ DELETE_UNUSED: Statement = (
 )
 """Deletes the lists that are older than every task. The day more is for clocks that were set back."""
 
-JOINED = "LEFT JOIN candidate_lists ON id = json_extract(result, '$.candidates')"
+JOINED = "LEFT JOIN candidate_lists ON id = CASE WHEN json_valid(result) THEN json_extract(result, '$.candidates') END"
 """Adds the column `candidates`: the list of each task, or NULL."""
 
-RESULT = """json_remove(
-    CASE WHEN candidates IS NULL THEN result ELSE json_set(result, '$.verdict.judge.candidates', json(candidates)) END,
+RESULT = """CASE WHEN json_valid(result) THEN json_remove(
+    CASE WHEN json_valid(candidates) THEN json_set(result, '$.verdict.judge.candidates', json(candidates))
+        ELSE result END,
     '$.candidates'
-)"""
+) ELSE result END"""
 """The JSON of a task's result as it was before its list was `moved`. Those of earlier versions have it in them."""
 
 # In the same transaction as the result; the number of changed rows is 0 if there is no such task.

@@ -14,10 +14,10 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 from delegate._util.encoding import json_bytes
 from delegate._util.processes import is_alive, this_process
@@ -32,7 +32,7 @@ from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
 from delegate.sandbox.threads import run_in_thread_if
-from delegate.types import ChildRun, JsonObject, Ruling, Task, TaskResult
+from delegate.types import ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -86,12 +86,14 @@ _FINISH_TASK = (
     "WHERE handle = ?"
 )
 _SELECT_TASKS = """
-SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, json_extract(task, '$.goal'),
-    task_index FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
+SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd,
+    CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END, task_index
+FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
 """
 _SELECT_COSTS = """
 SELECT cost_usd FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
-WHERE status = 'completed' AND cost_usd IS NOT NULL AND json_extract(result, '$.requested_model') = ? LIMIT 200
+WHERE status = 'completed' AND typeof(cost_usd) IN ('real', 'integer')
+    AND CASE WHEN json_valid(result) THEN json_extract(result, '$.requested_model') END = ? LIMIT 200
 """
 _SELECT_RUN = """
 WITH first AS (SELECT depth, began_at, task FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT 1)
@@ -99,11 +101,15 @@ SELECT MAX(first.began_at), CASE WHEN COUNT(ended_at) = COUNT(*) THEN MAX(ended_
     COUNT(*) FILTER (WHERE top AND verdict = 'PASS'), COUNT(*) FILTER (WHERE top AND verdict = 'FAIL'),
     CASE WHEN COUNT(cost_usd) FILTER (WHERE top) = COUNT(*) FILTER (WHERE top) 
         THEN ROUND(SUM(cost_usd) FILTER (WHERE top), 9) END,
-    json_extract(MAX(first.task), '$.goal')
-FROM (SELECT tasks.*, tasks.depth = first.depth AS top FROM tasks, first WHERE run_id = ?), first
+    CASE WHEN json_valid(MAX(first.task)) THEN json_extract(MAX(first.task), '$.goal') END,
+    MAX(typeof(tasks_.began_at) NOT IN ('real', 'integer') OR typeof(ended_at) NOT IN ('real', 'integer', 'null')
+        OR typeof(cost_usd) NOT IN ('real', 'integer', 'null') OR typeof(process) <> 'text')
+FROM (SELECT tasks.*, tasks.depth = first.depth AS top FROM tasks, first WHERE run_id = ?) AS tasks_, first
 """
 _SELECT_OPEN = "SELECT DISTINCT process FROM tasks WHERE run_id = ? AND ended_at IS NULL"
-_SELECT_LATEST_RUNS = "SELECT run_id FROM tasks GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
+_SELECT_LATEST_RUNS = (
+    "SELECT run_id FROM tasks WHERE typeof(run_id) = 'text' GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
+)
 _SELECT_RECORD = f"""
 SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, {candidate_lists.RESULT}
 FROM tasks {candidate_lists.JOINED} WHERE handle = ?
@@ -112,7 +118,7 @@ _SELECT_ENDINGS = f"""
 SELECT handle, workspace IS NOT NULL, {candidate_lists.RESULT},
     CASE WHEN ended_at IS NULL THEN (
         SELECT COALESCE(SUM(json_extract(data, '$.cost_usd')), 0) FROM events
-        WHERE events.handle = tasks.handle AND kind IN ('child.usage', 'judge.done')
+        WHERE json_valid(data) AND events.handle = tasks.handle AND kind IN ('child.usage', 'judge.done')
     ) ELSE 0 END
 FROM tasks {candidate_lists.JOINED} WHERE handle IN ({{handles}})
 """  # noqa: S608
@@ -125,7 +131,7 @@ ORDER BY began_at LIMIT ?
 _WORKSPACE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
 _SELECT_VERDICTS = f"""
 SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
-FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL{{of_run}} ORDER BY tasks.rowid
+FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL AND json_valid(result){{of_run}} ORDER BY tasks.rowid
 """  # noqa: S608
 _INSERT_READING = "INSERT OR REPLACE INTO readings VALUES (?, ?, ?)"
 _DELETE_OLD_READINGS = "DELETE FROM readings WHERE at < ?"
@@ -137,7 +143,10 @@ DAY = 86_400.0
 _READING_DAYS = 90
 """How long it is known what a criterion is about, as a model read it."""
 
-TaskState = Literal["running", "ended", "outcome_unknown"]
+TaskState = Literal["running", "ended", "outcome_unknown", "damaged"]
+"""`damaged`: something that is stored of it can't be read."""
+_DAMAGED = "(can't be read: the record is damaged)"
+_STATUSES = (None, *get_args(RunStatus))
 
 
 class TaskSummary(NamedTuple):
@@ -412,8 +421,8 @@ class Records:
         found = [
             (handle, str(one["id"]))
             for handle, _, verdict in await self.verdicts(run_id)
-            for one in json.loads(verdict)["criteria"]
-            if one["decided_by"] == "judge" and (handle, one["id"]) not in known
+            for one in _criteria_of(verdict)
+            if one.get("decided_by") == "judge" and (handle, one.get("id")) not in known
         ]
         return random.sample(found, len(found) if n is None else min(n, len(found)))
 
@@ -426,13 +435,15 @@ class Records:
         return await self._query(rulings_table.false_passes) or []
 
     async def verdicts(self, run_id: str | None = None) -> list[tuple[str, str, str]]:
-        """The handle, the run and the verdict's JSON of all tasks with a verdict, or of those of one run.
+        """The handle, the run and the verdict's JSON of all tasks with a verdict, or of those of one run. Those whose
+        records are damaged are left out.
 
         Raises DelegateError if the records can't be read.
         """
         sql = _SELECT_VERDICTS.format(of_run="" if run_id is None else " AND run_id = ?")
         parameters = () if run_id is None else (run_id,)
-        return await self._query(lambda connection: connection.execute(sql, parameters).fetchall()) or []
+        found = await self._query(lambda connection: connection.execute(sql, parameters).fetchall()) or []
+        return [row for row in found if all(isinstance(one, str) for one in row)]
 
     async def aclose(self) -> None:
         """Finish pending writes and close the file. A later use opens it again."""
@@ -460,11 +471,17 @@ def _texts(run: ChildRun, result: TaskResult) -> tuple[TaskResult, str, str]:
     """The redacted result, and the run and the result as redacted JSON, without the candidate judges, which come from
     the catalog and the settings.
     """
-    run_text, unredacted = run.model_dump_json(), result.model_dump_json(exclude=candidate_lists.OF_RESULT)
+    run_text, unredacted = _run_text(run), result.model_dump_json(exclude=candidate_lists.OF_RESULT)
     text = redactor.json(unredacted)
     if text is unredacted:
         return result, run_text, text
     return redactor.model(result), redactor.json(run_text), text
+
+
+def _run_text(run: ChildRun) -> str:
+    """Its JSON. Receipts may have megabytes each, and are converted one by one, since that holds the interpreter."""
+    receipts = ",".join(receipt.model_dump_json() for receipt in run.receipts)
+    return f'{run.model_dump_json(exclude={"receipts"})[:-1]},"receipts":[{receipts}]}}'
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
@@ -488,19 +505,46 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         return None
     run_id, task_index, process, began_at, ended_at, workspace, task, run, result = row
     header = {"run_id": run_id, "task_index": task_index, "handle": handle}
+    parts = [_object(one) for one in (task, run, result)]
+    texts = (task, run or None, result or None)
+    is_damaged = any(text is not None and part is None for text, part in zip(texts, parts, strict=True)) or not (
+        isinstance(process, str)
+        and isinstance(began_at, (int, float))
+        and isinstance(ended_at, (int, float, type(None)))
+    )
     events = connection.execute("SELECT at, kind, data FROM events WHERE handle = ? ORDER BY rowid", (handle,))
     return {
         "handle": handle,
         "run_id": run_id,
-        "state": _state(process, ended_at),
-        "began_at": began_at,
-        "ended_at": ended_at,
-        "workspace": workspace,
-        "task": json.loads(task),
-        "run": json.loads(run) if run else None,
-        "result": json.loads(result) if result else None,
-        "events": [{"at": at, **header, **current_form(kind, json.loads(data))} for at, kind, data in events],
+        "state": "damaged" if is_damaged else _state(process, ended_at),
+        "began_at": began_at if isinstance(began_at, (int, float)) else 0.0,
+        "ended_at": ended_at if isinstance(ended_at, (int, float)) else None,
+        "workspace": workspace if isinstance(workspace, str) else None,
+        "task": {"goal": _DAMAGED} if parts[0] is None else parts[0],
+        "run": parts[1],
+        "result": parts[2],
+        "events": [
+            {"at": at, **header, **current_form(kind, fields)}
+            for at, kind, data in events
+            if isinstance(at, (int, float)) and (fields := _object(data)) is not None
+        ],
     }
+
+
+def _object(text: object) -> JsonObject | None:
+    """The JSON object in a stored text; None if it is damaged."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
+    return cast("JsonObject", found) if isinstance(found, dict) else None
+
+
+def _criteria_of(verdict: object) -> list[JsonObject]:
+    """The criteria in the JSON of a verdict, as far as it isn't damaged."""
+    criteria = (_object(verdict) or {}).get("criteria")
+    listed = cast("list[Any]", criteria) if isinstance(criteria, list) else []
+    return [one for one in listed if isinstance(one, dict)]
 
 
 def _endings(connection: sqlite3.Connection, handles: Sequence[str]) -> sqlite3.Cursor:
@@ -513,8 +557,21 @@ def _tasks(connection: sqlite3.Connection, run_id: str, limit: int) -> list[Task
 
 def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
     handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, goal, index = row
-    state = _state(process, ended_at)
-    return TaskSummary(handle, run_id, depth, state, began_at, ended_at, status, verdict, cost_usd, str(goal), index)
+    known = TaskSummary(
+        str(handle),
+        str(run_id),
+        depth if isinstance(depth, int) else 0,
+        "damaged",
+        began_at if isinstance(began_at, (int, float)) else 0.0,
+        ended_at if isinstance(ended_at, (int, float)) else None,
+        status if status in _STATUSES else None,
+        verdict if verdict in ("PASS", "FAIL") else None,
+        cost_usd if isinstance(cost_usd, (int, float)) else None,
+        goal if isinstance(goal, str) else _DAMAGED,
+        index if isinstance(index, int) else 0,
+    )
+    read = (handle, run_id, depth, "damaged", began_at, ended_at, status, verdict, cost_usd, goal, index)
+    return known._replace(state=_state(process, ended_at)) if known == read and isinstance(process, str) else known
 
 
 def _latest_runs(connection: sqlite3.Connection, limit: int) -> Iterator[RunSummary]:
@@ -525,7 +582,11 @@ def _latest_runs(connection: sqlite3.Connection, limit: int) -> Iterator[RunSumm
 def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
     """The summary of a run whose first task was delegated by the root. SQLite adds up: there may be 10,000 tasks."""
     row = connection.execute(_SELECT_RUN, (run_id, run_id)).fetchone()
-    began_at, ended_at, tasks, passed, failed, cost_usd, goal = row
+    began_at, ended_at, tasks, passed, failed, cost_usd, goal, is_damaged = row
+    if is_damaged or not isinstance(goal, str):
+        began_at, ended_at, cost_usd = (one if isinstance(one, (int, float)) else None for one in row[:2] + row[5:6])
+        other, goal = tasks - passed - failed, goal if isinstance(goal, str) else _DAMAGED
+        return RunSummary(run_id, "damaged", began_at or 0.0, ended_at, tasks, passed, failed, other, cost_usd, goal)
     states = {_state(process, None) for (process,) in connection.execute(_SELECT_OPEN, (run_id,))}
     state: TaskState = "running" if "running" in states else "outcome_unknown" if states else "ended"
     other = tasks - passed - failed
@@ -535,7 +596,13 @@ def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
 def _state(process: str, ended_at: float | None) -> TaskState:
     if ended_at is not None:
         return "ended"
-    return "running" if is_alive(process) else "outcome_unknown"
+    return "running" if _is_alive(process) else "outcome_unknown"
+
+
+def _is_alive(process: object) -> bool:
+    with suppress(ValueError, OverflowError):  # damaged
+        return isinstance(process, str) and is_alive(process)
+    return False
 
 
 # ---------------------------------------------------------------------------------------------------------- retention
@@ -567,14 +634,18 @@ class _Retention:
         if not expired and _megabytes(connection) > self._mb:
             expired = self._expired(connection, now)
         for handle, workspace in expired:
-            if workspace and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone():
+            if (
+                isinstance(workspace, str)
+                and workspace
+                and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone()
+            ):
                 self._remove_workspace(Path(workspace))
         of_task = (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START)
         deleted: list[Statement] = [(sql, (handle,)) for handle, _ in expired for sql in of_task]
         return [*deleted, candidate_lists.DELETE_UNUSED] if deleted else []
 
     def _expired(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
-        dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not is_alive(process)]
+        dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not _is_alive(process)]
         sql = _SELECT_EXPIRED.format(dead=", ".join("?" * len(dead)))
         return connection.execute(sql, (*dead, before, _REMOVAL_BATCH)).fetchall()
 

@@ -242,6 +242,11 @@ def args_digest(args: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(args).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def argument_chars(args: Mapping[str, Any] | None) -> int:
+    """How long the texts in a call's arguments are, without those in lists and objects."""
+    return sum(len(value) for value in args.values() if isinstance(value, str)) if args else 0
+
+
 def encodable(value: Any) -> Any:
     """The value without lone surrogates, which model output and file names can contain and UTF-8 can't encode."""
     if isinstance(value, str):
@@ -258,7 +263,8 @@ def is_large(run: ChildRun) -> bool:
     if len(run.output) > LARGE_CHARS or len(run.artifacts) > _MANY or len(run.receipts) > _MANY:
         return True
     # Not by the whole outputs, which are private attributes of the receipts, and slow to get.
-    return sum(receipt.output_bytes or len(receipt.output) for receipt in run.receipts) > LARGE_CHARS
+    outputs = sum(receipt.output_bytes or len(receipt.output) for receipt in run.receipts)
+    return outputs + sum(argument_chars(receipt.args) for receipt in run.receipts) > LARGE_CHARS
 
 
 def is_cut(receipt: Receipt) -> bool:

@@ -1,8 +1,11 @@
 """The table of rulings. They outlive the records of their tasks, since a judge is measured over months."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
+
+from pydantic import ValidationError
 
 from delegate.records.aside import Statement
 from delegate.types import Ruling
@@ -68,7 +71,9 @@ SELECT judge, judge_version, worker, COUNT(*), SUM(found_met), MAX(at) FROM (
     SELECT
         judge, judge_version, worker, MAX(judged IN ('met', 'trusted')) AS found_met, MAX(ruling = 'met') AS good,
         MAX(ruling = 'not_met') AS bad, MAX(at) AS at
-    FROM rulings WHERE decided_by = 'judge' AND judge <> '' AND judged NOT IN ('skipped', 'error')
+    FROM rulings
+    WHERE typeof(at) IN ('real', 'integer') AND decided_by = 'judge'
+        AND judge <> '' AND judged NOT IN ('skipped', 'error')
     GROUP BY task, criterion, worker, judge, judge_version HAVING MAX(sampling = 'random')
 ) WHERE bad AND (found_met OR NOT good) GROUP BY judge, judge_version, worker
 """
@@ -96,17 +101,17 @@ def inserts(rulings: Sequence[Ruling]) -> list[Statement]:
 
 def in_force(connection: sqlite3.Connection) -> list[Ruling]:
     """All rulings, oldest first; only the latest one of each criterion."""
-    return [_ruling(row) for row in connection.execute(_SELECT)]
+    return _rulings(connection.execute(_SELECT))
 
 
 def of_task(connection: sqlite3.Connection, task: str) -> list[Ruling]:
     """All rulings on one task, by everybody, oldest first."""
-    return [_ruling(row) for row in connection.execute(_SELECT_OF_TASK, (task,))]
+    return _rulings(connection.execute(_SELECT_OF_TASK, (task,)))
 
 
 def of_run(connection: sqlite3.Connection, run_id: str) -> list[Ruling]:
     """All rulings on the tasks of one run, by everybody, oldest first."""
-    return [_ruling(row) for row in connection.execute(_SELECT_OF_RUN, (run_id,))]
+    return _rulings(connection.execute(_SELECT_OF_RUN, (run_id,)))
 
 
 def drawn(connection: sqlite3.Connection) -> set[tuple[str, str]]:
@@ -124,5 +129,10 @@ def false_passes(connection: sqlite3.Connection) -> list[FalsePasses]:
     return [FalsePasses(*row) for row in connection.execute(_SELECT_FALSE_PASSES)]
 
 
-def _ruling(row: tuple[Any, ...]) -> Ruling:
-    return Ruling.model_construct(**dict(zip(_COLUMNS, row, strict=True)))
+def _rulings(rows: Iterable[tuple[Any, ...]]) -> list[Ruling]:
+    """Without those that are damaged."""
+    found: list[Ruling] = []
+    for row in rows:
+        with suppress(ValidationError):
+            found.append(Ruling.model_validate(dict(zip(_COLUMNS, row, strict=True))))
+    return found

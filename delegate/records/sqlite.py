@@ -47,6 +47,8 @@ ROWS_AT_ONCE = 16
 """The most rows that one statement inserts. After each, a thread may have to wait for the interpreter's lock."""
 SLOW_SECONDS, PAUSE_SECONDS = 0.01, 10.0
 """If a commit by a caller takes longer than the first, the thread commits for the second: callers are event loops."""
+MUCH_CHARS = 1_000_000
+"""Callers commit at most so much text."""
 MEASURED_EVERY = 16
 """Callers measure the log before one in so many commits: it takes as long as writing two pages."""
 FORK_SECONDS = 1.0
@@ -259,7 +261,7 @@ class _Writer:
         Not if it would have to wait for something, if a checkpoint is due, nor where the disk was slow lately.
         """
         started = time.monotonic()
-        if self._connection is None or started < self._slow_until or self._aside:
+        if self._connection is None or started < self._slow_until or self._aside or self._has_much_pending():
             return False
         self._commits_here += 1
         if self._commits_here % MEASURED_EVERY == 0 and self._log_is_long():
@@ -275,6 +277,13 @@ class _Writer:
         if (ended := time.monotonic()) - started > SLOW_SECONDS:
             self._slow_until = ended + PAUSE_SECONDS
         return True
+
+    def _has_much_pending(self) -> bool:
+        chars = 0
+        for one in tuple(self.pending):
+            for _, values in one.statements if isinstance(one, _Write) else (one,):
+                chars += sum(len(value) for value in values if isinstance(value, str))
+        return chars > MUCH_CHARS
 
     def query(self, query: Callable[[sqlite3.Connection], T]) -> "Future[T | None]":
         return self._submit(partial(self._query, query))
@@ -470,6 +479,7 @@ class _Writer:
         connection = sqlite3.connect(
             self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
+        connection.text_factory = _text
         try:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             connection.execute("PRAGMA journal_mode=WAL")
@@ -518,6 +528,11 @@ class _Writer:
             self._last_error = str(error)
             more = f"; {consequence}" if consequence else ""
             _log.warning("%s can't be written: %s%s", self._path, trouble_of(error, self._path), more)
+
+
+def _text(data: bytes) -> str:
+    """A stored text. One that isn't UTF-8 is damaged, and would otherwise make the whole query fail."""
+    return data.decode(errors="replace")
 
 
 def _is_busy(error: Exception) -> bool:

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from delegate._util.redaction import logger
+from delegate._util.slow_clients import SlowClients
 from delegate.errors import CallError, DelegateError
 from delegate.report.page import Page, list_page, problem_page, report_page
 from delegate.report.reading import Reports
@@ -24,6 +25,7 @@ from delegate.sandbox.threads import run_in_thread
 ADDRESS = "127.0.0.1"
 LISTED_RUNS = 200
 _SHUTDOWN_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -54,7 +56,7 @@ async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -
                 raise CallError("port_in_use", message, field="port", hint=hint) from None
             views: _Views = runner.app[_VIEWS]
             on_ready(f"http://{ADDRESS}:{runner.addresses[0][1]}/{views.token}/")
-            await asyncio.Event().wait()
+            await views.close_slow(runner)
         finally:
             await runner.cleanup()
 
@@ -65,13 +67,37 @@ class _Views:
     def __init__(self, reports: Reports) -> None:
         self.token = secrets.token_urlsafe(18)
         self._reports = reports
+        self._answering = set[web.RequestHandler]()
+        self._answered = dict[web.RequestHandler, int]()
+        """The number of answers on each connection."""
         self.app = web.Application(middlewares=[self._guard])
         self.app[_VIEWS] = self
         self.app.router.add_get("/{token}/", self._list)
         self.app.router.add_get("/{token}/run/{id}", self._report)
 
+    async def close_slow(self, runner: web.AppRunner) -> None:
+        """Close the connections of clients that don't send a whole request, until canceled."""
+        slow = SlowClients[web.RequestHandler]()
+        while runner.server is not None:
+            self._answered = {one: self._answered.get(one, 0) for one in runner.server.connections}
+            waiting = {one: count for one, count in self._answered.items() if one not in self._answering}
+            for connection in slow.to_close(waiting):
+                if connection.transport is not None:
+                    connection.transport.abort()
+            await asyncio.sleep(_LOOK_SECONDS)
+
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request, and note on which connection that is done."""
+        connection = request.protocol
+        self._answering.add(connection)
+        try:
+            return await self._answer(request, handler)
+        finally:
+            self._answering.discard(connection)
+            self._answered[connection] = self._answered.get(connection, 0) + 1
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse requests without the token or for another host, and set the headers of all replies."""
         try:
             if not self._is_ours(request):

@@ -27,6 +27,7 @@ from delegate.sandbox.confinement import CommandSpec, Confinement, Network, exec
 from delegate.sandbox.environment import WITHOUT_NETWORK, command_environment
 from delegate.sandbox.git_files import Repository
 from delegate.sandbox.launcher import landlock_is_available
+from delegate.sandbox.limits import COMMAND_LIMITS, Limits
 from delegate.sandbox.own_program import own_program
 from delegate.sandbox.process import ProcessResult
 from delegate.sandbox.threads import run_in_thread
@@ -102,6 +103,7 @@ class Commands:
     `network`: what commands in a sandbox have unless they ask for something else: `off` none, `loopback` one that ends
     at their own loopback, `open` the machine's. Without a sandbox, they can't be cut off.
     `hidden`: folders that a sandbox hides, except for a command's own folder inside one.
+    `limits`: the most that a command may use of the machine.
     """
 
     def __init__(
@@ -112,12 +114,14 @@ class Commands:
         network: _NetworkPolicy = "off",
         max_output_bytes: int = 64_000,
         hidden: Sequence[Path] = (),
+        limits: Limits = COMMAND_LIMITS,
     ) -> None:
         self._sandbox: _SandboxPolicy = sandbox
         self._commands = commands
         self.network: _NetworkPolicy = network
         self._max_output_bytes = max_output_bytes
         self._hidden = tuple(hidden)
+        self._limits = limits
         self._probed: dict[tuple[Confinement, _Probe], bool] = {}
         self._has_wanted_network = False
         """Whether the sandbox that was found can do what `network` says."""
@@ -368,6 +372,7 @@ class Commands:
             network=network,
             hidden=self._hidden,
             program=own_program(real),
+            limits=self._limits,
         )
 
 

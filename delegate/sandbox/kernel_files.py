@@ -5,6 +5,7 @@ As root without capabilities, a program may still write what belongs to root: `/
 program that the kernel runs outside any sandbox.
 """
 
+import itertools
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -30,7 +31,10 @@ def unusual_kernel_paths(*, harmful: bool = False) -> Sequence[str]:
     """Files and folders in /proc and /sys that no ordinary program reads; with `harmful`, those of them that some user
     may write, or that reveal much.
     """
-    return _unusual(tuple(name for name in os.listdir(_PROC) if not name.isdigit() and name not in _USUAL), harmful)
+    with os.scandir(_PROC) as entries:
+        # The kernel lists processes last. Going through thousands of them would take longer than starting a command.
+        names = itertools.takewhile(lambda name: not name.isdigit(), (entry.name for entry in entries))
+        return _unusual(tuple(name for name in names if name not in _USUAL), harmful)
 
 
 @lru_cache(4)

@@ -4,10 +4,10 @@
 
     this process ──▶ process 1 of new namespaces: mounts, then waits ──▶ the command, with Landlock and seccomp
 
-A rule is `NAME=PATH`: `write` is a folder that the command may change, `hidden` a path that it can't read, `read` one
-in a hidden one or in /tmp that it can, and `network=host` says that it may use the network. `pinned` is a folder that
-it can't move; `read_only` is a path that can't be changed, and shows what the `source` behind it names; `place` is a
-folder that shows what `content` names; `masked` is a file or folder of /proc or /sys that is empty. These need
+A rule is `NAME=PATH`: `write` is a folder that the command may change, `hidden` a real path that it can't read, `read`
+one in a hidden one or in /tmp that it can, and `network=host` says that it may use the network. `pinned` is a folder
+that it can't move; `read_only` is a path that can't be changed, and shows what the `source` behind it names; `place` is
+a folder that shows what `content` names; `masked` is a file or folder of /proc or /sys that is empty. These need
 namespaces, and without them nothing runs that has a `content`. `calls` is a filter of system calls in hexadecimal,
 given three times: for a command with processes, queues and network of its own, for one without processes of its own,
 and for one without any. Everything else on the machine can be read, and nothing else changed. It needs no root and no
@@ -177,7 +177,7 @@ def _become(
     """Restrict this process, and run the command in its place."""
     _no_new_privileges()
     if own == _NONE:
-        _restrict_files(write, _real(rules["read"]), _real(rules["hidden"]) | set(_UNREADABLE))
+        _restrict_files(write, _real(rules["read"]), {*rules["hidden"], *_UNREADABLE})
     else:  # what it must not read isn't there
         limit = (ctypes.c_ulong * 2)(_MAX_PROCESSES, _MAX_PROCESSES)  # fails where the user has a lower one already
         _libc.setrlimit(_RLIMIT_NPROC, limit)  # counts those of this namespace; the kernel excepts root
@@ -258,7 +258,7 @@ def _enter_namespaces(rules: Mapping[str, list[str]], own: int, user: tuple[int,
         _mount("proc", "/proc", "proc", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     for path in rules["masked"]:
         _cover(path)
-    _hide_and_show({*_real(rules["hidden"]), _TMP} - {*write, *read}, shown)
+    _hide_and_show({*rules["hidden"], _TMP} - {*write, *read}, shown)
     for path in rules["pinned"]:
         _attach(_copy(path), path)
     for path, copy in zip(rules["read_only"], fixed, strict=True):

@@ -6,7 +6,6 @@ kernel limits no memory that is really used: with `ulimit -d` and `-v`, programs
 machine has can't start, such as the sanitizers of compilers, which race detectors use too. So it is looked up.
 """
 
-import itertools
 import math
 import os
 import re
@@ -21,26 +20,31 @@ MAX_MEMORY_BYTES = 8 << 30
 """Per process, of what it has written to: more than a test needs, less than a machine has."""
 MAX_TOTAL_MEMORY_BYTES = 32 << 30
 MAX_PROCESSES = 2_000
+MAX_THREADS = 4_096
+"""Of all processes together: a kernel has as few as 32,768 numbers for them."""
+MEMORY_RESERVE_BYTES = 512 << 20
 DISK_RESERVE_BYTES = 1 << 30
 INODE_RESERVE = 10_000
 
 # A limit that is already lower stays: the shell can't raise it, and ignores the error.
 # If the machine's memory is used up, the kernel ends the command before anything else.
 _SCRIPT = (
-    '{ ulimit -c 0; ulimit -f "$1"; ulimit -t "$2"; echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null; '
-    'shift 2; exec "$@"'
+    '{ ulimit -c 0; ulimit -f "$1"; ulimit -t "$2"; ulimit -u "$3" || ulimit -p "$3"; '
+    'echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null; shift 3; exec "$@"'
 )
 _RESIDENT = re.compile(r"^RssAnon:\s+(\d+) kB", re.MULTILINE)
+_AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 _SHARE = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 
 
 def limited(argv: Sequence[str], *, timeout_seconds: float) -> list[str]:
-    """The command line that runs `argv` under limits per process: no core files; file size and CPU time.
+    """The command line that runs `argv` under limits per process: no core files; file size, CPU time, and how many
+    threads the user may have, which the kernel doesn't limit for root.
 
     The CPU limit only ends processes that outlive the timeout: until then, all processors may be busy.
     """
     cpu_seconds = math.ceil(timeout_seconds) * (os.cpu_count() or 1) + 5
-    numbers = (MAX_FILE_BYTES // 512, cpu_seconds)
+    numbers = (MAX_FILE_BYTES // 512, cpu_seconds, _running_threads() + MAX_THREADS)
     return ["/bin/sh", "-c", _SCRIPT, "sh", *map(str, numbers), *argv]
 
 
@@ -52,7 +56,12 @@ class Limits:
     """Of each process."""
     total_memory_bytes: int = MAX_TOTAL_MEMORY_BYTES
     """Of all processes together, or four fifths of the machine's memory if that is less."""
+    memory_reserve_bytes: int = MEMORY_RESERVE_BYTES
+    """What is left of the machine's memory, if there was twice as much when the command started. Files in memory belong
+    to no process."""
     processes: int = MAX_PROCESSES
+    threads: int = MAX_THREADS
+    """Of all processes together."""
     disk_reserve_bytes: int = DISK_RESERVE_BYTES
     """What is left on the disk of the workspace, if there was twice as much when the command started."""
     inode_reserve: int = INODE_RESERVE
@@ -67,25 +76,48 @@ class Watch:
     def __init__(self, limits: Limits, folder: Path) -> None:
         self._limits, self._folder = limits, folder
         self._total_bytes = min(limits.total_memory_bytes, _machine_memory() * 4 // 5)
+        self._meminfo = Path("/proc/meminfo")
+        available = self._available_memory()
+        self._memory_reserve = limits.memory_reserve_bytes if available >= 2 * limits.memory_reserve_bytes else 0
         space, inodes = _left_on_disk(folder)
         self._reserve = limits.disk_reserve_bytes if space >= 2 * limits.disk_reserve_bytes else 0
         self._inode_reserve = limits.inode_reserve if inodes >= 2 * limits.inode_reserve else 0
 
     def exceeded(self, pid: int) -> str:
         """Which limit is exceeded by `pid` with all that it started, in words; empty for none. Blocks for some ms."""
-        found = list(itertools.islice(_with_children(pid), self._limits.processes + 1))
-        if len(found) > self._limits.processes:
-            return f"it ran more than {self._limits.processes:,} processes at a time"
+        found, threads = list[int](), 0
+        for one, its_threads in _with_children(pid):
+            found.append(one)
+            threads += its_threads
+            if len(found) > self._limits.processes:
+                return f"it ran more than {self._limits.processes:,} processes at a time"
+            if threads > self._limits.threads:
+                return f"it ran more than {self._limits.threads:,} threads at a time"
         memory = [_memory(one, "status", _RESIDENT) for one in found]
         if max(memory) > self._limits.memory_bytes:
             return f"a process used more than {self._limits.memory_bytes / 1e9:.2g} GB of memory"
         # What processes share since a fork is counted for each of them; only if it matters, it is divided.
         if sum(memory) > self._total_bytes < sum(_memory(one, "smaps_rollup", _SHARE) for one in found):
             return f"its processes used more than {self._total_bytes / 1e9:.2g} GB of memory"
+        if self._available_memory() < self._memory_reserve:
+            return "the machine's memory was almost used up"
         space, inodes = _left_on_disk(self._folder)
         if space < self._reserve or inodes < self._inode_reserve:
             return "the disk of the workspace was almost full"
         return ""
+
+    def _available_memory(self) -> float:
+        with suppress(OSError):
+            if found := _AVAILABLE.search(self._meminfo.read_text()):
+                return int(found[1]) * 1024
+        return math.inf
+
+
+def _running_threads() -> int:
+    """Those of all users, which are at least as many as those of this one."""
+    with suppress(OSError, IndexError, ValueError):
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    return 2 * MAX_THREADS
 
 
 def _machine_memory() -> int:
@@ -111,10 +143,14 @@ def _memory(pid: int, file: str, line: re.Pattern[str]) -> int:
     return 0
 
 
-def _with_children(pid: int) -> Iterator[int]:
+def _with_children(pid: int) -> Iterator[tuple[int, int]]:
+    """A process and all that it started, each with the number of its threads."""
     waiting = [pid]
     while waiting:
-        yield (one := waiting.pop())
+        one, threads = waiting.pop(), list[str]()
         with suppress(OSError):
-            for thread in os.listdir(f"/proc/{one}/task"):
+            threads = os.listdir(f"/proc/{one}/task")
+        yield one, len(threads)
+        for thread in threads:
+            with suppress(OSError):
                 waiting += map(int, Path(f"/proc/{one}/task/{thread}/children").read_text().split())

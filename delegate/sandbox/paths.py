@@ -19,7 +19,7 @@ from delegate import trust
 from delegate._util.redaction import redactor
 from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.own_program import own_program
-from delegate.sandbox.secret_paths import secrets_in
+from delegate.sandbox.secret_paths import is_secret_by_another_name, secrets_in
 
 MAX_LINKS = 40
 """As many as Linux follows; this also ends cycles of links."""
@@ -92,7 +92,7 @@ def open_file(root: Path, real: Path, flags: int) -> tuple[Descriptor, os.stat_r
     """A descriptor of the regular file `real`, a resolved path in `root`, and its status after it was opened.
 
     `O_CREAT` also creates missing folders. Raises `ToolError` if it isn't a regular file, and `OSError` if it can't be
-    opened or was moved. Nothing is opened where credentials usually are.
+    opened or was moved. Nothing is opened where credentials usually are, nor what is a hard link to a file there.
     """
     if holds_secrets(root, str(real)):
         raise ToolDenied(f"{real.name} is where credentials usually are, which no child can use")
@@ -104,6 +104,8 @@ def open_file(root: Path, real: Path, flags: int) -> tuple[Descriptor, os.stat_r
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):  # replaced since the check above
             raise ToolError(f"{name} is not a regular file")
+        if is_secret_by_another_name(str(root), found):
+            raise ToolDenied(f"{name} is a hard link to a file with credentials, which no child can use")
     except BaseException:
         os.close(descriptor)
         raise

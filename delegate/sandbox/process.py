@@ -28,7 +28,7 @@ DEATH_SECONDS = 2.0
 """How long to wait for a leader to exit; a killed one takes longer only if it is stuck in the kernel."""
 CHUNK_BYTES = 65_536
 WATCH_SECONDS = 0.25
-"""How often it is looked how much is used."""
+"""How often it is looked how much is used; sooner in the beginning, since a fork bomb doubles all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ async def run_process(
         stdout.close()
         stderr.close()
         gone, _ = await asyncio.wait([ended], timeout=DEATH_SECONDS)
-        if left := not gone:
+        if (left := not gone) and not graceful:  # otherwise the leader goes on ending what it started: nobody else can
             _kill_group(process)
             await asyncio.wait([ended], timeout=DEATH_SECONDS)
     exit_code = _shell_exit_code(process.returncode) if in_time else None
@@ -102,13 +102,14 @@ async def run_process(
 
 async def _ended_in(ended: asyncio.Future[None], pid: int, seconds: float, watch: Watch | None) -> tuple[bool, str]:
     """Whether the leader ended in time, or has to be ended because of what the second value says."""
-    until, each = time.monotonic() + seconds, math.inf if watch is None else WATCH_SECONDS
+    until, each = time.monotonic() + seconds, math.inf if watch is None else WATCH_SECONDS / 4
     while (left := until - time.monotonic()) > 0:
         done, _ = await asyncio.wait([ended], timeout=min(left, each))
         if done:
             return True, ""
         if watch is not None and (exceeded := await run_in_thread(partial(watch.exceeded, pid))):
             return True, exceeded
+        each = min(2 * each, WATCH_SECONDS) if watch is not None else each
     return ended.done(), ""
 
 

@@ -1,8 +1,11 @@
 """The paths on a machine that hold credentials or lead to services of the host. A sandbox hides them from commands."""
 
+import itertools
 import os
 import pwd
 import re
+import stat
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -37,6 +40,7 @@ _ON_THE_MACHINE = (
 )  # fmt: skip
 """Credentials that the operating system, containers and Kubernetes mount; sockets, and named pipes that control
 services: a read-only mount doesn't stop a program from using them."""
+_MAX_SECRET_FILES, _KNOWN_SECONDS = 5_000, 5
 _NAMED_BY = ("KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "NETRC",
              "DOCKER_CONFIG", "PGPASSFILE", "AZURE_CONFIG_DIR", "SSH_AUTH_SOCK", "VAULT_TOKEN_FILE")  # fmt: skip
 """Variables of the host that name files with credentials."""
@@ -54,6 +58,37 @@ def secrets_in(root: str, home: str) -> frozenset[str]:
     """
     found = (str(real_path(path)) for path in _usual_paths({"HOME": home}))
     return frozenset(path for path in found if path != root and _below(root, path) is not None)
+
+
+def is_secret_by_another_name(root: str, found: os.stat_result) -> bool:
+    """Whether a file in the workspace `root` is a hard link to one that holds credentials. A list of paths can't tell,
+    and somebody may have made it long ago. Fast for files without hard links.
+    """
+    if found.st_nlink < 2:
+        return False
+    now = int(time.monotonic() / _KNOWN_SECONDS)
+    return (found.st_dev, found.st_ino) in _secret_files(root, os.environ.get("HOME", ""), now)
+
+
+@lru_cache(4)
+def _secret_files(root: str, home: str, now: int) -> frozenset[tuple[int, int]]:
+    """The devices and inodes of files with credentials; of so many at most that it takes milliseconds."""
+    found, left = set[tuple[int, int]](), _MAX_SECRET_FILES
+    waiting = [str(one) for one in secret_paths({"HOME": home}) if _below(str(one), root) is None]
+    while waiting and left > 0:
+        path = waiting.pop(0)
+        with suppress(OSError):
+            status = os.lstat(path)
+            found.add((status.st_dev, status.st_ino))
+            if not stat.S_ISDIR(status.st_mode):
+                continue
+            with os.scandir(path) as entries:
+                for entry in itertools.islice(entries, left):
+                    left -= 1
+                    found.add((status.st_dev, entry.inode()))
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return frozenset(found)
 
 
 def _usual_paths(env: Mapping[str, str]) -> Iterator[str | Path]:

@@ -23,7 +23,7 @@ else:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-RETRY_SECONDS = 0.01
+RETRY_SECONDS, MAX_RETRY_SECONDS = 0.01, 1.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         os.write(status, b'{"child-pid": %d}\n' % child)
         exit_code = _wait(child)
     finally:
-        _kill_all()
+        _kill_all(child)
     if exit_code is None:
         return 1
     os.write(status, b'{"exit-code": %d}\n' % exit_code)
@@ -89,40 +89,80 @@ def _reaped() -> Iterator[tuple[int, int]]:
         yield found[0], os.waitstatus_to_exitcode(found[1])
 
 
-def _kill_all() -> None:
-    """Kill children until none are left. The children of a killed process become children of this one."""
+def _kill_all(command: int) -> None:
+    """Kill everything that descends from this process until nothing is left, the command first: what it started may
+    end with it.
+
+    Descendants at once, rather than only children: processes that start others would be faster than that.
+    """
+    pause, is_first = RETRY_SECONDS, True
     while True:
         try:
             for _ in _reaped():
                 pass
         except ChildProcessError:
             return
-        for pid in _children():
-            _kill(pid)
-        signal.sigtimedwait({signal.SIGCHLD}, RETRY_SECONDS)
+        if is_first:
+            _take_precedence()
+            _kill(command, os.getpid())
+        for pid, parent in _descendants().items():
+            _kill(pid, parent)
+        is_first = False
+        # Some can't be killed, such as those of other users.
+        pause = RETRY_SECONDS if signal.sigtimedwait({signal.SIGCHLD}, pause) else min(2 * pause, MAX_RETRY_SECONDS)
 
 
-def _children() -> Iterator[int]:
-    """Processes whose parent is this one. `/proc/…/children` would be faster, but not every kernel has it."""
-    own = b"%d" % os.getpid()
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b") ")[2].split(b" ", 2)
-        except OSError:  # exited in the meantime
-            continue
-        if fields[1:2] == [own]:
-            yield int(name)
-
-
-def _kill(pid: int) -> None:
-    """Kill a child and its whole group at once, so that nothing in the group can fork in between.
-
-    A child keeps its pid until it is reaped, and its group has only descendants in it, so no other process is hit.
-    """
+def _take_precedence() -> None:
+    """Run before all other processes, where that is permitted: thousands of others may want to run too."""
     try:
-        if (group := os.getpgid(pid)) != os.getpgrp():
-            os.killpg(group, signal.SIGKILL)
-        os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):  # already exited, or now running as another user
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except OSError:  # only for root; others have a limit on their processes
+        return
+
+
+def _descendants() -> dict[int, int]:
+    """The parent of each process that descends from this one. `/proc/…/children` would be faster, but not every kernel
+    has it.
+    """
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        children.setdefault(_parent(int(name)), []).append(int(name))
+    found, waiting = dict[int, int](), [os.getpid()]
+    while waiting:
+        parent = waiting.pop()
+        for pid in children.pop(parent, ()):
+            found[pid] = parent
+            waiting.append(pid)
+    return found
+
+
+def _parent(pid: int) -> int:
+    """The parent of a process; 0 if it has exited."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return int(file.read(512).rpartition(b") ")[2].split(b" ", 2)[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def _kill(pid: int, parent: int) -> None:
+    """Kill a descendant, whose pid may have become that of an unrelated process in the meantime.
+
+    A child keeps its pid until it is reaped, and its group has only descendants in it. So its whole group is killed at
+    once, and nothing in it can fork in between. Of others, a descriptor is opened before the parent is looked up again.
+    """
+    own = os.getpid()
+    try:
+        if parent == own:
+            if (group := os.getpgid(pid)) != os.getpgrp():
+                os.killpg(group, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
+            return
+        descriptor = os.pidfd_open(pid)
+        try:
+            if _parent(pid) in (parent, own):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        finally:
+            os.close(descriptor)
+    except (AttributeError, OSError):  # already exited, now running as another user, or an old kernel
         pass

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from delegate.errors import CallError
+from delegate.sandbox.secret_paths import is_secret_by_another_name
 
 MAX_COPY_BYTES = 1 << 30
 MAX_COPY_FILES = 200_000
@@ -25,7 +26,9 @@ def copy_tree(source: Path, target: Path, stop: threading.Event, *, without: Col
 
     Files share their blocks with the originals where the file system can do that (reflinks), and are never hard links,
     through which a program could change the originals. Links stay links; pipes, sockets and devices are skipped, and so
-    are the folder that contains `target`, everything with a name in `without`, and what is deleted in the meantime.
+    are hard links to files with credentials, the folder that contains `target`, everything with a name in `without` and
+    what is deleted in the meantime.
+
     Raises `CallError` if something can't be copied or the limits are exceeded; `target` is then incomplete.
     """
     copy = _Copy(source, target, stop, without)
@@ -64,7 +67,7 @@ class _Copy:
 
     def _copy_file(self, source: str, target: str) -> None:
         found = os.lstat(source)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(found.st_mode) or is_secret_by_another_name(str(self._source), found):
             return
         if self._stop.is_set():
             raise CallError("workspace_not_copied", f"the copy of {self._source} was stopped", field="workspace")

@@ -3,6 +3,7 @@
 Whatever looks at all files of a folder runs in a thread: a child may have left a hundred thousand of them.
 """
 
+import asyncio
 import itertools
 import logging
 import math
@@ -40,6 +41,9 @@ _BLOCK_BYTES = 8_192
 """More than a file or a folder takes up on the disk besides its content."""
 PAUSES = 20
 """Between two checks of a folder's size, this many times as long passes as a check takes."""
+REMOVAL_SECONDS = 1.0
+"""How long an answer waits for the removal of its folder."""
+_removing = set["asyncio.Future[None]"]()
 _log = logging.getLogger(__name__)
 
 
@@ -376,7 +380,8 @@ class Folder:
     async def close(self, *, keep: bool = False) -> None:
         """Remove an owned folder, unless the child left changes in it that the parent may want.
 
-        With `keep`, the folder stays without a search for changes.
+        With `keep`, the folder stays without a search for changes. What takes long to remove is removed in the
+        background: a child may have left a million files where tools keep theirs.
         """
         if self._writer is not None:
             self._writer.leave()
@@ -384,7 +389,10 @@ class Folder:
             with suppress(OSError):
                 await self.before.remove()
         if self._exists and self.owned and not keep:
-            await run_in_thread(self._remove_unchanged)
+            removing = asyncio.ensure_future(run_in_thread(self._remove_unchanged))
+            _removing.add(removing)
+            removing.add_done_callback(_removing.discard)
+            await asyncio.wait([removing], timeout=REMOVAL_SECONDS)
 
     async def _fill(self, given: Path, workspace: Workspace) -> None:
         if workspace.mode == "worktree":

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from urllib.parse import quote
 import aiohttp
 import jsonschema
 import pytest
+from yarl import URL
 
 pytest.importorskip("mcp.server.lowlevel")
 
@@ -569,6 +570,71 @@ async def test_a_signal_over_http_cuts_no_answer_of_a_call_that_takes_time_to_en
         answer = await asyncio.wait_for(call, TIMEOUT_SECONDS)
         assert "cancelled" in text_of(answer)
         assert await asyncio.wait_for(server.process.wait(), TIMEOUT_SECONDS) == 0
+
+
+IMPATIENT = """
+import asyncio, os, sys
+from delegate import Delegator
+from delegate._util import slow_clients
+from delegate.hosts import mcp
+
+slow_clients.REQUEST_SECONDS, slow_clients.MAX_WAITING = float(sys.argv[1]), int(sys.argv[2])
+
+async def main():
+    listener = mcp.listen("127.0.0.1", 0)
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}{mcp.PATH}", file=sys.stderr, flush=True)
+    async with Delegator() as delegator:
+        await mcp.serve_http(mcp.server(delegator), listener, token=os.environ["DELEGATE_MCP_TOKEN"])
+
+asyncio.run(main())
+"""
+
+
+async def sent_slowly(url: URL, beginning: bytes, stack: AsyncExitStack) -> asyncio.StreamReader:
+    """A connection on which only the beginning of a request is sent."""
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    stack.callback(writer.close)
+    writer.write(beginning)
+    return reader
+
+
+async def dropped(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionResetError):
+        await asyncio.wait_for(reader.read(), TIMEOUT_SECONDS)
+
+
+async def test_clients_that_send_no_whole_request_over_http_are_dropped(world: World, settings: Settings) -> None:
+    """A call that takes longer than a request may goes on."""
+    may_end = threading.Event()  # the model server runs in another thread
+
+    async def child(call: Call) -> Reply:
+        assert await asyncio.to_thread(may_end.wait, TIMEOUT_SECONDS)
+        return Reply("The answer is 42.")
+
+    world.child = child
+    start = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+    async with (
+        listening(settings, program=("-c", IMPATIENT, "0.5", "100")) as server,
+        connected(over_http(server.url)) as client,
+        AsyncExitStack() as stack,
+    ):
+        await client.tools()
+        call = asyncio.create_task(client.call({"goal": "g"}))
+        await child_started(world)
+        for rest in (b"", start, start + b"Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{"):
+            await dropped(await sent_slowly(URL(server.url), rest, stack))
+        may_end.set()
+        assert not (await asyncio.wait_for(call, TIMEOUT_SECONDS))["isError"]
+
+
+async def test_only_so_many_clients_wait_over_http(settings: Settings) -> None:
+    async with listening(settings, program=("-c", IMPATIENT, "60", "3")) as server, AsyncExitStack() as stack:
+        readers = [await sent_slowly(URL(server.url), b"POST", stack) for _ in range(4)]
+        reading = [asyncio.create_task(dropped(reader)) for reader in readers]
+        done, waiting = await asyncio.wait(reading, timeout=TIMEOUT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        assert (len(done), len(waiting)) == (1, 3)
+        for task in waiting:
+            task.cancel()
 
 
 # ------------------------------------------------------------------------------------------------------------- ledgers

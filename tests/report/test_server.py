@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -122,3 +122,33 @@ def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.
     assert Path("notes.txt").read_text() == "mine"
     with pytest.raises(CallError, match="there is no record"):
         app_with(["report"])(["report", "nothing"], standalone_mode=False)
+
+
+async def test_clients_that_send_no_whole_request_are_dropped(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delegate._util.slow_clients.REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr("delegate.report.server._LOOK_SECONDS", 0.05)
+    async with serving(home) as url, aiohttp.ClientSession() as http:
+        whole = f"GET {url.path} HTTP/1.1\r\nHost: {url.authority}\r\n\r\n".encode()
+        for sent in (b"", whole[:20], whole):
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write(sent)
+            with suppress(ConnectionResetError):
+                await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+        assert await status(http, url) == 200
+
+
+async def test_only_so_many_clients_wait(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delegate._util.slow_clients.MAX_WAITING", 3)
+    monkeypatch.setattr("delegate.report.server._LOOK_SECONDS", 0.05)
+    async with serving(home) as url, AsyncExitStack() as stack:
+        readers = list[asyncio.StreamReader]()
+        for _ in range(4):
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            stack.callback(writer.close)
+            readers.append(reader)
+        reading = [asyncio.create_task(reader.read()) for reader in readers]
+        done, waiting = await asyncio.wait(reading, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        assert (len(done), len(waiting)) == (1, 3)
+        for task in waiting:
+            task.cancel()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,13 +90,17 @@ def is_sleeping(marker: str) -> bool:
     return False
 
 
-async def reaches_state(marker: str, *, running: bool) -> bool:
-    """Waits, since a process takes a moment to start, and a killed one to leave the process table."""
+async def until(condition: Callable[[], bool]) -> bool:
     for _ in range(100):
-        if is_sleeping(marker) == running:
+        if condition():
             return True
         await asyncio.sleep(0.02)
     return False
+
+
+async def reaches_state(marker: str, *, running: bool) -> bool:
+    """Waits, since a process takes a moment to start, and a killed one to leave the process table."""
+    return await until(lambda: is_sleeping(marker) == running)
 
 
 async def ends_soon(marker: str) -> bool:
@@ -648,17 +652,23 @@ async def test_a_command_that_stops_what_confines_it_ends_in_time_all_the_same(f
 
 
 @linux
-async def test_a_command_whose_processes_can_not_be_ended_is_an_error(
+async def test_a_command_whose_processes_can_not_be_ended_in_time_is_an_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What ends them goes on with that."""
     assert await PROCESS.mechanism() == "process"
     await run(PROCESS, "true", folder)
-    endless = "import time, _signal; _signal.signal(_signal.SIGTERM, _signal.SIG_IGN); time.sleep(60)  # {0}"
-    monkeypatch.setattr("delegate.sandbox.launcher._START", endless)  # as a subreaper that finds more and more of them
+    slow = (
+        "import os, time, _signal; _signal.signal(_signal.SIGTERM, _signal.SIG_IGN); time.sleep(1); "
+        f"open({str(folder / 'ended')!r}, 'w').write(str(os.getpid()))  # {{0}}"
+    )
+    monkeypatch.setattr("delegate.sandbox.launcher._START", slow)  # as a subreaper that finds more and more of them
     monkeypatch.setattr("delegate.sandbox.process.DEATH_SECONDS", 0.2)
     with pytest.raises(ProcessesLeft) as raised:
         await run(PROCESS, "true", folder, timeout_seconds=0.3)
     assert raised.value.code == "processes_left"
+    ended = folder / "ended"
+    assert await until(lambda: ended.exists() and not Path("/proc", ended.read_text() or "self").exists())
 
 
 @linux

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from delegate.sandbox.confinement import CommandSpec, Confinement, ResourceLimit, execute, shell
-from delegate.sandbox.limits import Limits, Watch
+from delegate.sandbox.limits import MAX_THREADS, Limits, Watch
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks in /proc")
 NO_SANDBOX = Confinement(None, subreaper=True)
@@ -25,6 +25,11 @@ def holding(megabytes: int) -> str:
     return f"{sys.executable} -S -c '{code}'"
 
 
+def threads(number: int) -> str:
+    code = f"import threading as t, time; [t.Thread(target=time.sleep, args=(9,)).start() for _ in range({number})]"
+    return f"{sys.executable} -S -c '{code}'"
+
+
 @pytest.mark.parametrize(
     ("command", "limits", "reason"),
     [
@@ -35,8 +40,9 @@ def holding(megabytes: int) -> str:
             "its processes used more than 0.1 GB",
         ),
         ("for i in 1 2 3 4 5 6 7 8 9; do sleep 9 & done; wait", Limits(processes=8), "more than 8 processes"),
+        (threads(20), Limits(threads=15), "more than 15 threads"),
     ],
-    ids=["memory of one", "memory of all", "processes"],
+    ids=["memory of one", "memory of all", "processes", "threads"],
 )
 async def test_a_command_that_uses_too_much_is_ended(tmp_path: Path, command: str, limits: Limits, reason: str) -> None:
     with pytest.raises(ResourceLimit, match=reason) as raised:
@@ -50,6 +56,22 @@ async def test_memory_that_processes_share_is_counted_once(tmp_path: Path) -> No
     limits = Limits(memory_bytes=100 * MEGABYTES, total_memory_bytes=150 * MEGABYTES)
     ran = await execute(spec(f'{sys.executable} -S -c "{code}"', tmp_path, limits), NO_SANDBOX)
     assert ran.exit_code == 0
+
+
+def test_the_last_of_the_memory_is_left(tmp_path: Path) -> None:
+    """Also from files in memory, which belong to no process."""
+    watch = Watch(Limits(memory_reserve_bytes=1 << 20, disk_reserve_bytes=0, inode_reserve=0), tmp_path)
+    assert watch.exceeded(os.getpid()) == ""
+    little = tmp_path / "meminfo"
+    little.write_text("MemTotal:       24000000 kB\nMemAvailable:       1023 kB\n")
+    watch._meminfo = little  # pyright: ignore[reportPrivateUsage] - of a machine whose memory is used up
+    assert "memory was almost used up" in watch.exceeded(os.getpid())
+
+
+async def test_a_user_has_only_so_many_threads(tmp_path: Path) -> None:
+    running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    ran = await execute(spec("ulimit -u", tmp_path, Limits()), NO_SANDBOX)
+    assert abs(int(ran.stdout) - running - MAX_THREADS) < 2_000, "the machine runs other programs"
 
 
 def test_the_last_of_the_disk_is_left(tmp_path: Path) -> None:

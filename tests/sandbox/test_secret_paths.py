@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 import delegate
+from delegate.errors import ToolDenied
+from delegate.sandbox import files, search
+from delegate.sandbox.commands import Commands
 from delegate.sandbox.launcher import landlock_is_available
-from delegate.sandbox.secret_paths import mounted_at
+from delegate.sandbox.secret_paths import _secret_files, mounted_at  # pyright: ignore[reportPrivateUsage]
+from delegate.sandbox.workspace import Folder
+from delegate.types import Workspace
 
 TABLE = """\
 20 1 8:1 / / rw - ext4 /dev/a rw
@@ -67,3 +72,41 @@ def test_a_home_that_is_mounted_twice_shows_no_keys(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "notes" in done.stdout, done.stderr
     assert "canary" not in done.stdout
+
+
+@pytest.fixture
+def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace with a hard link to a key of its user, and two to a file of its own."""
+    home, root = tmp_path / "user", tmp_path / "work"
+    for folder in (home / ".ssh/old", root):
+        folder.mkdir(parents=True)
+    (home / ".ssh/old/id").write_text("canary")
+    (root / "key").hardlink_to(home / ".ssh/old/id")
+    (root / "a").write_text("notes")
+    (root / "b").hardlink_to(root / "a")
+    monkeypatch.setenv("HOME", str(home))
+    _secret_files.cache_clear()
+    return root
+
+
+def test_file_tools_refuse_a_hard_link_to_a_key(linked: Path) -> None:
+    assert files.read(linked, linked / "b", 100).text == "notes"
+    for attempt in (lambda: files.read(linked, linked / "key", 100), lambda: files.write(linked, linked / "key", b"")):
+        with pytest.raises(ToolDenied, match="hard link to a file with credentials"):
+            attempt()
+    assert list(search.find_lines(linked, "canary|notes", "**")) == ["a:1: notes", "b:1: notes"]
+
+
+async def test_a_copy_of_a_folder_has_no_hard_link_to_a_key(linked: Path, tmp_path: Path) -> None:
+    folder = await Folder.open(Workspace(path=linked, mode="copy"), home=tmp_path / "home")
+    try:
+        assert sorted(os.listdir(folder.root)) == ["a", "b"]
+    finally:
+        await folder.close()
+
+
+@pytest.mark.skipif(not landlock_is_available(), reason="no sandbox works here")
+async def test_a_command_in_a_sandbox_makes_no_hard_link_to_what_it_does_not_see(linked: Path) -> None:
+    command = "ln $HOME/.ssh/old/id mine; ln /etc/passwd other; ls"
+    ran = await Commands(sandbox="require").run(command, cwd=linked, timeout_seconds=20, author="model")
+    assert ran.stdout.split() == ["a", "b", "key"], ran.output

@@ -561,3 +561,19 @@ async def test_an_excerpt_is_what_was_digested_until_the_file_changes(fresh: Fol
     note.symlink_to(project / "README.md")
     with pytest.raises(ToolDenied):
         fresh.excerpt(listed["note.md"], 100)
+
+
+async def test_an_answer_does_not_wait_for_the_removal_of_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delegate.sandbox.workspace.REMOVAL_SECONDS", 0)
+    folder = await Folder.open(None, home=tmp_path)
+    installed = folder.make() / "node_modules"  # no work of the child's
+    installed.mkdir()
+    for n in range(2_000):
+        (installed / str(n)).touch()
+    await folder.close()
+    assert folder.root.exists(), "not removed yet"
+    async with asyncio.timeout(10):
+        while folder.root.exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

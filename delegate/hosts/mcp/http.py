@@ -9,7 +9,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from delegate._util.cancellation import Cancellation
+from delegate._util.slow_clients import SlowClients
 from delegate.errors import ConfigError
 from delegate.hosts.mcp.clients import COOKIE
 from delegate.hosts.mcp.sdk import DISCONNECTED, client_left
@@ -32,6 +33,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _COOKIE = "delegate-client"
 _COOKIE_CHARS = 22
 """The minimum length of a cookie's value: 128 random bits. A shorter one is not ours, and could be guessed."""
+_TICKS = 10
 _SHUTDOWN_SECONDS = 10
 """How long calls that are stopped by the server's shutdown may take to end, and clients to read their answers."""
 
@@ -172,17 +174,37 @@ def _with_cookie(scope: Scope, send: Send) -> Send:
     return send_with_cookie
 
 
+def _waiting(connections: Iterable[Any]) -> dict[Any, object]:
+    """The connections that wait for a request, or for the rest of the one that they are given with.
+
+    An event stream that is open has its whole request.
+    """
+    return {
+        one: one.cycle
+        for one in connections
+        if one.transport is not None and (one.cycle is None or one.cycle.more_body or one.cycle.response_complete)
+    }
+
+
 class _Server(uvicorn.Server):
     """A uvicorn server that leaves signals to the program that runs it."""
 
     def __init__(self, config: uvicorn.Config, app: _AuthenticatedApp) -> None:
         super().__init__(config)
         self._app = app
+        self._slow = SlowClients[Any]()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         """Capture no signals."""
         yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close the connections of clients that don't send a whole request. uvicorn calls this ten times a second."""
+        if counter % _TICKS == 0:
+            for connection in self._slow.to_close(_waiting(self.server_state.connections)):
+                connection.transport.abort()
+        return await super().on_tick(counter)
 
     def cancel(self) -> None:
         """Stop accepting requests, send the last answers, and exit."""

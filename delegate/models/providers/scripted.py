@@ -32,6 +32,7 @@ from delegate.types import JsonObject, Usage
 Answer = ChatReply | str
 Script = Sequence[ChatReply | str | Exception] | Callable[[ChatRequest], Answer | Awaitable[Answer]]
 
+LONG_CHARACTERS = 10_000
 CHARACTERS_PER_TOKEN = 4
 
 _numbers = count(1)
@@ -134,4 +135,12 @@ def _estimate(request: ChatRequest, reply: ChatReply) -> Usage:
 
 
 def _characters(calls: tuple[ToolCall, ...]) -> int:
-    return sum(len(call.name) + len(call.raw_arguments or json.dumps(call.arguments)) for call in calls)
+    return sum(
+        len(call.name) + (len(call.raw_arguments) or _argument_characters(call.arguments or {})) for call in calls
+    )
+
+
+def _argument_characters(arguments: JsonObject) -> int:
+    """Of their JSON, into which long texts aren't converted, since that takes long."""
+    long = {name: value for name, value in arguments.items() if isinstance(value, str) and len(value) > LONG_CHARACTERS}
+    return len(json.dumps({**arguments, **dict.fromkeys(long, "")})) + sum(map(len, long.values()))

@@ -128,6 +128,7 @@ def attacks(scale: float = 1, texts: float = 1) -> Iterator[Attack]:
         yield Attack(f"tool output of {name}", _tool_output(text, int(TEXT_CHARS * texts)))
     for name, text in TEXTS.items():
         yield Attack(f"read and edit a file of {name}", _file(text, int(FILE_CHARS * texts)))
+    yield Attack("16 long files written in one reply", _files(16, int(FILE_CHARS * texts)))
     for name, text in PAGES.items():
         yield Attack(f"page of {name}", _page(text, int(PAGE_CHARS * texts)))
     yield Attack("long goal", _goal("a <<< goal ", int(GOAL_CHARS * texts)))
@@ -264,6 +265,21 @@ def _file(unit: str, size: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
         criterion = {"kind": "file", "path": "big.txt", "contains": "aaab" * 1_000}
         async with Delegator(Settings(home=home), client=Scripted(answer)) as delegator, heartbeat.running():
             await delegator.run(Task.model_validate({**task, "acceptance_criteria": [criterion]}))
+
+    return act
+
+
+def _files(number: int, chars: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
+    content = "I wrote `a.txt`. " * (chars // 17)
+    written = Scripted.calls(*(("write_file", {"path": f"{n}.txt", "content": content}) for n in range(number)))
+
+    def answer(request: ChatRequest) -> ChatReply | str:
+        return "I wrote them." if request.messages[-1].role == "tool" else written
+
+    async def act(home: Path, heartbeat: Heartbeat) -> None:
+        criterion = {"kind": "file", "path": "0.txt"}
+        async with Delegator(Settings(home=home), client=Scripted(answer)) as delegator, heartbeat.running():
+            await delegator.run(Task(goal="Write.", acceptance_criteria=(criterion,)))  # type: ignore[arg-type]
 
     return act
 
