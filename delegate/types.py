@@ -687,6 +687,8 @@ class ChildRun(Value):
 # ------------------------------------------------------------------------------------------------ the verdict
 
 CriterionOutcome = Literal["met", "not_met", "cannot_tell", "error", "trusted", "skipped"]
+PASSING: tuple[CriterionOutcome, ...] = ("met", "trusted")
+"""The outcomes that a PASS requires of every criterion that decides."""
 DecidedBy = Literal["gate", "check", "judge", "trust", "nobody"]
 VerdictWord = Literal["PASS", "FAIL"]
 ReceiptsAvailability = Literal["recorded", "unavailable"]
