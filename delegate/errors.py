@@ -17,6 +17,8 @@ never raises: errors are returned in `Report.error` or in a `TaskResult`.
 from collections.abc import Mapping
 from typing import Literal
 
+from delegate.money import usd
+
 ProviderFault = Literal[
     "auth",  # 401, 402, 403: the key is invalid or may not use the model, or the account has no credit
     "bad_request",  # 400, 404, 422: the request can't succeed as it is
@@ -126,7 +128,8 @@ class BudgetExceeded(DelegateError):
 
     def __init__(self, limit: str, *, allowed: float, spent: float, reserved: float = 0, needed: float = 0) -> None:
         left = max(0.0, allowed - spent - reserved)
-        sums = [f"{_amount(limit, sum)}" for sum in (spent, allowed, reserved, left, needed)]
+        amounts = (spent, allowed, reserved, left, needed)
+        sums = [usd(one, "exact") if limit.endswith("_usd") else f"{one:.10g}" for one in amounts]
         super().__init__(
             "the next step exceeds the limit {}: {} of {} spent, {} reserved, {} left, {} needed".format(limit, *sums)
         )
@@ -136,11 +139,6 @@ class BudgetExceeded(DelegateError):
         self.reserved = reserved
         self.left = left
         self.needed = needed
-
-
-def _amount(limit: str, amount: float) -> str:
-    """Format an amount: dollars to a millionth, anything else unchanged."""
-    return f"${amount:.6f}".rstrip("0").rstrip(".") if limit.endswith("_usd") else f"{amount:.10g}"
 
 
 class TierExceeded(DelegateError):

@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from delegate.money import usd
 from delegate.short_forms import criterion_of
 
 JsonObject = dict[str, Any]
@@ -1251,7 +1252,7 @@ class Report(Value):
     def _headline(self) -> str:
         words = [result.verdict.verdict if result.verdict else "without criteria" for result in self.results]
         counts = [f"{words.count(word)} {word}" for word in ("PASS", "FAIL", "without criteria") if word in words]
-        cost = "cost unknown" if self.totals.cost_usd is None else f"${self.totals.cost_usd:.4f}"
+        cost = "cost unknown" if self.totals.cost_usd is None else usd(self.totals.cost_usd)
         parts = [", ".join(counts) or "no results", f"{self.totals.seconds:.1f} s", cost]
         return ", ".join([*parts, *([f"run {self.run_id}"] if self.run_id else [])])
 
@@ -1264,11 +1265,11 @@ class Report(Value):
                 result.status,
                 "" if result.good else str(result).partition(": ")[2],
                 f"{result.seconds:.1f}",
-                "unknown" if result.cost_usd is None else f"{result.cost_usd:.4f}",
+                usd(result.cost_usd),
             )
             for result in self.results
         ]
-        return _html(str(self).partition("\n")[0], ("task", "verdict", "status", "reason", "s", "$"), rows)
+        return _html(str(self).partition("\n")[0], ("task", "verdict", "status", "reason", "s", "cost"), rows)
 
 
 def _criteria_table(title: str, verdict: Verdict) -> str:

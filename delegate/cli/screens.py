@@ -19,7 +19,8 @@ from rich.text import Text
 from delegate._util.fencing import clean, one_line, visible
 from delegate.cli.costs import judging_costs, task_costs
 from delegate.cli.layout import Row, Screen, row
-from delegate.contract.amounts import counted, paid, usd
+from delegate.contract.amounts import counted, paid
+from delegate.money import usd
 from delegate.types import PASSING, Artifact, CriterionResult, Finding, JudgeAttempt, TaskResult, Verdict
 
 TITLE_CHARS = 200

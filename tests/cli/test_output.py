@@ -11,7 +11,8 @@ from delegate.cli import exits
 from delegate.cli.options import Format
 from delegate.cli.output import print_report, print_report_as, verdict_text
 from delegate.cli.screens import record_screen, task_screen
-from delegate.contract.amounts import percent, usd
+from delegate.contract.amounts import percent
+from delegate.money import usd
 from delegate.types import (
     Artifact,
     Claim,
