@@ -17,20 +17,8 @@ never raises: errors are returned in `Report.error` or in a `TaskResult`.
 from collections.abc import Mapping
 from typing import Literal
 
+from delegate.codes import CallErrorCode, ProviderFault
 from delegate.money import usd
-
-ProviderFault = Literal[
-    "auth",  # 401, 402, 403: the key is invalid or may not use the model, or the account has no credit
-    "bad_request",  # 400, 404, 422: the request can't succeed as it is
-    "context_overflow",  # the request is longer than the model's context window, or than a minute's quota
-    "rate_limited",  # 429
-    "overloaded",  # 503, 529
-    "server_error",  # 408, 409, and other 5xx
-    "connection",  # no complete response was received
-    "timeout",  # delegate's own timeout or the SDK's
-    "bad_reply",  # the response isn't in the provider's format
-    "exhausted",  # a scripted client has no replies left
-]
 
 Outcome = Literal[
     "not_sent",  # no connection was made
@@ -74,9 +62,9 @@ class CallError(DelegateError):
     `code` is a stable reason code, `field` is a path such as `tasks[1].goal`, and `hint` says how to fix the call.
     """
 
-    def __init__(self, code: str, message: str, *, field: str | None = None, hint: str | None = None) -> None:
+    def __init__(self, code: CallErrorCode, message: str, *, field: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code: CallErrorCode = code
         self.message = message
         self.field = field
         self.hint = hint

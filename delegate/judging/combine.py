@@ -7,6 +7,7 @@ found, then one that a judge found, then a criterion that could not be decided.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from delegate.codes import VerdictCode
 from delegate.judging.levels import VERIFIED, is_at_least, is_too_low, weakest
 from delegate.types import LOWERED, PASSING, CriterionResult, DecidedBy, Finding, Level, VerdictWord
 
@@ -20,7 +21,7 @@ class Combined(NamedTuple):
     level: Level | None
     verified: bool
     decided_by: DecidedBy
-    code: str
+    code: VerdictCode
     reasoning: str
 
     def lowered(self, level: Level, why: str) -> "Combined":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from delegate._util.redaction import Redactor
+from delegate.codes import VerdictCode
 from delegate.models.catalog import Model
 from delegate.ports import Tool
 from delegate.sandbox.commands import Approve
@@ -80,7 +81,7 @@ def result(
     criterion: AnyCriterion,
     outcome: CriterionOutcome,
     decided_by: DecidedBy,
-    code: str,
+    code: VerdictCode,
     reason: str = "",
     *,
     evidence: str | None = None,
