@@ -9,9 +9,9 @@ A delivered event has at most `LIVE_CHARS` characters of any text; the record ha
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Literal, ParamSpec, Protocol, cast
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, dataclass_transform
 
 from delegate.types import (
     CriterionOutcome,
@@ -46,8 +46,49 @@ ApprovalOutcome = Literal[
 ]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _RunEvent:
+_T = TypeVar("_T")
+
+
+class _Frozen:
+    """The methods of all events. Generating them for each class would take 10 ms of every import of delegate."""
+
+    def __init__(self, **values: Any) -> None:
+        shape = _SHAPES[type(self)]
+        given = shape | values
+        if len(given) > len(shape):
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(values.keys() - shape.keys()))}")
+        if missing := [name for name, value in given.items() if value is MISSING]:
+            raise TypeError(f"{type(self).__name__} needs {', '.join(missing)}")
+        self.__dict__.update(given)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items())
+        return f"{type(self).__name__}({values})"
+
+
+_SHAPES: dict[type, dict[str, Any]] = {}
+"""The fields of each class in their order, with their defaults."""
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(field,))
+def _event(cls: type[_T]) -> type[_T]:
+    """Make a class a frozen dataclass with the methods of `_Frozen`."""
+    made = dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+    _SHAPES[made] = {
+        one.name: one.default if one.default_factory is MISSING else one.default_factory()
+        for one in fields(cast("Any", made))
+    }
+    return made
+
+
+@_event
+class _RunEvent(_Frozen):
     run_id: str = ""
     """The id of the run, which is also the beginning of its tasks' handles."""
     task_index: None = None
@@ -58,8 +99,8 @@ class _RunEvent:
     """When it happened, in seconds since the epoch."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _TaskEvent:
+@_event
+class _TaskEvent(_Frozen):
     run_id: str = ""
     """The id of the run that the task belongs to."""
     task_index: int = 0
@@ -70,7 +111,7 @@ class _TaskEvent:
     """When it happened, in seconds since the epoch."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class RunStarted(_RunEvent):
     """The tasks of a call or of a batch are validated and recorded, and begin to run."""
 
@@ -79,7 +120,7 @@ class RunStarted(_RunEvent):
     """The number of tasks."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class TaskQueued(_TaskEvent):
     """A task is recorded and waits for its turn."""
 
@@ -87,7 +128,7 @@ class TaskQueued(_TaskEvent):
     goal: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ChildStarted(_TaskEvent):
     """The child that does the task starts."""
 
@@ -96,8 +137,8 @@ class ChildStarted(_TaskEvent):
     """The selected model. Null for runners that bring their own."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ToolRequest:
+@_event
+class ToolRequest(_Frozen):
     """A tool call that a model's reply asks for."""
 
     tool: str
@@ -105,7 +146,7 @@ class ToolRequest:
     """Null if the model's text wasn't a JSON object."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ChildText(_TaskEvent):
     """The child's model writes. Only for a `Delegator` with `stream_text`; the whole text is in `ChildUsage`."""
 
@@ -116,7 +157,7 @@ class ChildText(_TaskEvent):
     """Whether it begins a text. It then replaces one before it that `ChildUsage` hasn't confirmed: that broke off."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ChildUsage(_TaskEvent):
     """A model call of the child has ended. Runners that report their usage in sums cause one event for each sum."""
 
@@ -141,7 +182,7 @@ class ChildUsage(_TaskEvent):
     """The tool calls that the reply asks for."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ChildWaiting(_TaskEvent):
     """The child waits (`seconds` is null), or such a wait has ended (`seconds` is its length)."""
 
@@ -150,7 +191,7 @@ class ChildWaiting(_TaskEvent):
     seconds: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ChildToolStarted(_TaskEvent):
     """A tool call of the child starts."""
 
@@ -160,7 +201,7 @@ class ChildToolStarted(_TaskEvent):
     """The command that the tool runs, or else the tool's name."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ChildTool(_TaskEvent):
     """A tool call of the child has ended. The fields are those of its receipt."""
 
@@ -179,7 +220,7 @@ class ChildTool(_TaskEvent):
     """For commands: the sandbox mechanism."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ApprovalAsked(_TaskEvent):
     """A person is asked whether the child may make a call. The child waits."""
 
@@ -202,7 +243,7 @@ class ApprovalAsked(_TaskEvent):
     """What is to come of the call, in the words of the child."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ApprovalAnswered(_TaskEvent):
     """The request has its answer."""
 
@@ -224,7 +265,7 @@ class ApprovalAnswered(_TaskEvent):
     """How long the child waited."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class StepDeclared(_TaskEvent):
     """In a task with steps, the child declares what it does next, and with which tools."""
 
@@ -237,7 +278,7 @@ class StepDeclared(_TaskEvent):
     """What is to come of it."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class StepVerified(_TaskEvent):
     """The child ends a step. What it says of it is its own word; what was called is the runtime's."""
 
@@ -254,7 +295,7 @@ class StepVerified(_TaskEvent):
     """The tools that were declared and not called."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ChildDone(_TaskEvent):
     """The child has ended. Checks and judges come next."""
 
@@ -270,7 +311,7 @@ class ChildDone(_TaskEvent):
     seconds: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ClaimMade(_TaskEvent):
     """In goal mode, the child claims that its work is done. Checks and judges come next."""
 
@@ -283,7 +324,7 @@ class ClaimMade(_TaskEvent):
     """The child's report."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class ClaimJudged(_TaskEvent):
     """A claim was verified or refused. The fields are those of `Claim`."""
 
@@ -306,7 +347,7 @@ class ClaimJudged(_TaskEvent):
     cost_provenance: Provenance
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class CheckStarted(_TaskEvent):
     """Code begins to decide a criterion."""
 
@@ -317,7 +358,7 @@ class CheckStarted(_TaskEvent):
     """The criterion's kind, such as `shell`."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class CheckDone(_TaskEvent):
     """Code has decided a criterion."""
 
@@ -331,7 +372,7 @@ class CheckDone(_TaskEvent):
     outcome: CriterionOutcome
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class JudgeAsked(_TaskEvent):
     """A model is asked to decide criteria."""
 
@@ -339,7 +380,7 @@ class JudgeAsked(_TaskEvent):
     model: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class JudgeWaiting(_TaskEvent):
     """A question waits before it is sent to a judge (`seconds` is null), or such a wait has ended."""
 
@@ -349,7 +390,7 @@ class JudgeWaiting(_TaskEvent):
     seconds: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class JudgeDone(_TaskEvent):
     """A model that was asked has replied, or failed."""
 
@@ -364,7 +405,7 @@ class JudgeDone(_TaskEvent):
     """How long it took, with the waits before it was asked."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class VerdictGiven(_TaskEvent):
     """The verdict on the child's work."""
 
@@ -378,7 +419,7 @@ class VerdictGiven(_TaskEvent):
     verified: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class TaskDone(_TaskEvent):
     """The result of a task is recorded."""
 
@@ -390,7 +431,7 @@ class TaskDone(_TaskEvent):
     """The cost of the child and its judges. Null if a part of it is unknown."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@_event
 class RunDone(_RunEvent):
     """All tasks of a call or of a batch have ended."""
 
@@ -521,7 +562,7 @@ def as_json(event: Event) -> JsonObject:
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
+    if isinstance(value, _Frozen):
         return {name: _plain(part) for name, part in value.__dict__.items()}
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in cast("Mapping[str, Any]", value).items()}
