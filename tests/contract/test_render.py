@@ -207,7 +207,7 @@ def test_the_files_tool_calls_and_cost_of_a_task_are_shown() -> None:
         "- recorded tool calls: 4; succeeded: read_file 2; failed: 1; timed out: 1\n",
         "- spent: $0.0123; 3 model calls, 1,500 input tokens, 200 output tokens; 0.0 s\n",
         'evidence from "check:c1": "1 failed"',
-        '- finding (major, truncated): "half was read"',
+        '- finding (major, truncated_for_judge): "half was read"',
         "- judge: small-1, the child's own model\n",
         "- handle: abc-0",
     ):
